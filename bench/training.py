@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array
 
 from jaxaudit.learners import NetworkLearner, network
-from jaxaudit.membership import leave_one_out, random_subset
+from jaxaudit.membership import leave_one_out_masks, random_subset
 from jaxaudit.models import MLP, LiuCNN
 
 CLASSES = 10
@@ -57,7 +57,7 @@ def leaving_one_out(batch_size: int, models: int, epochs: int = 2) -> Job:
     factory: Callable[..., MLP] = partial(MLP, hidden=(64,), activation=jnp.tanh)
     learner = network(factory, (836,), CLASSES, optimizer=optax.sgd(0.01), epochs=epochs, batch_size=batch_size)
     keys = jnp.repeat(jax.random.key(1)[None], models)
-    membership = leave_one_out(np.arange(models), 1000)
+    membership = leave_one_out_masks(np.arange(models), 1000)
     return Job(f"leave one out, batch {batch_size}", learner, *_records(1000, (836,)), keys, membership)
 
 

@@ -49,9 +49,9 @@ class SurenessTest:
         """A share of the calibration set for each model, and none of the query set."""
         return {ROLE: shadow_rows(key, pool, ROLE, np.zeros(0, int), 0, self.models)}
 
-    def judge(self, key: Any, said: Any, evidence: Any, common: Any, level: float) -> Judgement:
-        own = float(said.log_odds[: evidence.queries].mean())
-        others = said.at_resolution(evidence.log_odds(ROLE))[:, : evidence.queries].mean(axis=1)
+    def judge(self, key: Any, outputs: Any, evidence: Any, common: Any, level: float) -> Judgement:
+        own = float(outputs.log_odds[: evidence.queries].mean())
+        others = outputs.at_resolution(evidence.log_odds(ROLE))[:, : evidence.queries].mean(axis=1)
         p = (1 + int((others >= own).sum())) / (1 + len(others))
         used = p <= 0.05
         finding = ja.Finding(

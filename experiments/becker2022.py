@@ -32,7 +32,7 @@ from experiments.becker2022_tests import hypotheses
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.result import Scores, UnlearnAudit
+from jaxaudit.audits.unlearn.result import MethodScores, UnlearnAudit
 from jaxaudit.ensemble import Execution
 from jaxaudit.unlearning import becker_code, forget_by_noise, golatkar, paper
 
@@ -100,7 +100,7 @@ def main() -> None:
 
 def scores(audit: UnlearnAudit, name: str) -> dict[str, Any]:
     """One method's scores (a row a set, a column a seed) and places, as JSON takes them: null for NaN and infinity."""
-    arrays = {field: plain(audit.scores(name, field)) for field in Scores.__struct_fields__}
+    arrays = {field: plain(audit.scores(name, field)) for field in MethodScores.__struct_fields__}
     places: dict[str, list[dict[str, Any]]] = {}
     for result in audit.results:
         for field, where in result[name].places.items():

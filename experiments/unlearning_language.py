@@ -28,7 +28,7 @@ from experiments.summary import Row
 from experiments.unlearning_methods import ranged, rounded, three
 from jaxaudit import models
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.result import Method
+from jaxaudit.audits.unlearn.result import MethodResult
 from jaxaudit.data import concatenate
 from jaxaudit.data.sequences import sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
@@ -119,7 +119,7 @@ def methods_for(misdirection: Any) -> dict[str, Unlearn]:
     }
 
 
-def row(method: Method) -> dict[str, Any]:
+def row(method: MethodResult) -> dict[str, Any]:
     """One method's numbers, of seeds enough to compare models."""
     challenge, tofu, scores = method.challenge, method.tofu, method.scores
     assert challenge is not None

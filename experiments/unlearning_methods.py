@@ -31,7 +31,7 @@ from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
 from jaxaudit import models, network
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.result import Method
+from jaxaudit.audits.unlearn.result import MethodResult
 from jaxaudit.ensemble import Execution
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import (
@@ -113,7 +113,7 @@ def main() -> None:
     print("\n".join(lines(record)))
 
 
-def row(method: Method) -> dict[str, Any]:
+def row(method: MethodResult) -> dict[str, Any]:
     """One method's numbers for one set to forget, of seeds enough to compare models."""
     found: Any = method.challenge
     return {

@@ -79,13 +79,13 @@ def without_folders(text: str) -> str:
     >>> without_folders("retrained=/runs/a.safetensors"), without_folders("../q.npz"), without_folders("mnist:0.5")
     ('retrained=a.safetensors', '../q.npz', 'mnist:0.5')
     """
-    found = _FOLDERS.fullmatch(text)
-    if found is None:
+    match = _FOLDERS.fullmatch(text)
+    if match is None:
         return text
-    path = os.path.expanduser(found["path"])
+    path = os.path.expanduser(match["path"])
     try:
         below = os.path.relpath(path, os.getcwd()) if os.path.isabs(path) else os.pardir
     except (OSError, ValueError):  # the working directory is gone, or on another drive
         below = os.pardir
-    name = re.split(r"[/\\]", found["path"].rstrip("/\\"))[-1] or found["path"]
-    return (found["before"] or "") + (name if below.split(os.sep)[0] == os.pardir else below)
+    name = re.split(r"[/\\]", match["path"].rstrip("/\\"))[-1] or match["path"]
+    return (match["before"] or "") + (name if below.split(os.sep)[0] == os.pardir else below)

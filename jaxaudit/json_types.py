@@ -88,8 +88,8 @@ def _written(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "infinity" if value > 0 else None
     if isinstance(value, dict):
-        return {name: _written(each) for name, each in value.items()}
-    return [_written(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _written(part) for name, part in value.items()}
+    return [_written(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _read(kind: type, value: Any) -> Any:

@@ -32,10 +32,10 @@ def only(indices: Int[np.ndarray, " members"], examples: int) -> Membership:
     return row
 
 
-def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Membership:
+def leave_one_out_masks(indices: Int[np.ndarray, " targets"], examples: int) -> Membership:
     """The masks of one model per target record, trained on all other records.
 
-    >>> leave_one_out(np.array([0, 2]), 3)
+    >>> leave_one_out_masks(np.array([0, 2]), 3)
     array([[False,  True,  True],
            [ True,  True, False]])
     """
@@ -56,7 +56,8 @@ def leave_group_out(groups: Int[np.ndarray, " examples"], left_out: Int[np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class AllBut:
-    """The masks of `leave_one_out`, computed on access: a matrix of 100,000 models by 100,000 records takes 10 GB.
+    """The masks of `leave_one_out_masks`, computed on access: a matrix of 100,000 models and as many records takes 10
+    GB.
 
     >>> rows = AllBut(np.array([0, 2]), 3)
     >>> len(rows), rows[np.array([1])]
@@ -70,7 +71,7 @@ class AllBut:
         return len(self.left_out)
 
     def __getitem__(self, rows: "Int[np.ndarray, ' some'] | slice") -> Membership:
-        return leave_one_out(self.left_out[rows], self.examples)
+        return leave_one_out_masks(self.left_out[rows], self.examples)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -159,12 +160,14 @@ def with_and_without(
     order = generator.permutation(examples)
     first, whole = only(order[: size - 1], examples), only(order[:size], examples)
     held = first[0, targets]
-    own = np.where(held[:, None], whole, first)
-    own[np.arange(len(targets)), targets] = ~held
+    with_one_changed = np.where(held[:, None], whole, first)
+    with_one_changed[np.arange(len(targets)), targets] = ~held
     alone = 2 + np.arange(len(targets))
     pool = order[: min(size + len(targets), examples)]
     beyond = np.setdiff1d(targets, pool)
     # Of the records that only fill the pool, those that are not targets are replaced.
     idle = np.setdiff1d(pool[size:], targets)
     pool = np.sort(np.concatenate([np.setdiff1d(pool, idle[: len(beyond)]), beyond]))
-    return WithAndWithout(np.concatenate([first, whole, own]), np.where(held, 1, alone), np.where(held, alone, 0), pool)
+    return WithAndWithout(
+        np.concatenate([first, whole, with_one_changed]), np.where(held, 1, alone), np.where(held, alone, 0), pool
+    )

@@ -51,19 +51,19 @@ def keys_at(keys: Key[Array, " models"], indices: Int[np.ndarray, " places"] | s
     return _wrapped(np.asarray(jax.random.key_data(keys))[indices], keys)
 
 
-def joined(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
+def join_keys(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
     """The keys of all parts, one after another; on the host, to avoid compilations.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
-    >>> bool((joined([keys[:1], keys[1:]]) == keys).all())
+    >>> bool((join_keys([keys[:1], keys[1:]]) == keys).all())
     True
     """
-    each = list(parts)
-    return _wrapped(np.concatenate([jax.random.key_data(keys) for keys in each]), each[0])
+    key_parts = list(parts)
+    return _wrapped(np.concatenate([jax.random.key_data(keys) for keys in key_parts]), key_parts[0])
 
 
-def _wrapped(words: np.ndarray, like: Key[Array, " models"]) -> Key[Array, " keys"]:
-    return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(like))
+def _wrapped(words: np.ndarray, pattern: Key[Array, " models"]) -> Key[Array, " keys"]:
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(pattern))
 
 
 def generator_of(key: Key[Array, ""]) -> np.random.Generator:

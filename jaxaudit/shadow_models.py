@@ -87,7 +87,7 @@ class Pool(NamedTuple):
     at_hand: Examples | None = None
 
     @property
-    def asked(self) -> Int[np.ndarray, " asked"]:
+    def compared(self) -> Int[np.ndarray, " compared"]:
         """The indices of records whose outputs the tests of use need: query set, holdout, reference, members."""
         return np.r_[self.query, self.holdout, self.reference, self.members]
 
@@ -108,7 +108,7 @@ class Pool(NamedTuple):
         return np.flatnonzero(np.concatenate([*self.kept.values()]))
 
     @property
-    def given(self) -> int:
+    def given_records(self) -> int:
         """The number of records of the sets as they were given, if `kept` has an entry for each set."""
         return sum(map(len, self.kept.values()))
 
@@ -139,7 +139,7 @@ class Pool(NamedTuple):
 
 def pool_of_sets(examples: Examples, sizes: Sequence[int], **more: Any) -> Pool:
     """The pool of these records, given the sizes of query set, holdout and calibration set."""
-    query, holdout, calibration = (slice(*each) for each in pairwise(np.cumsum([0, *sizes]).tolist()))
+    query, holdout, calibration = (slice(*span) for span in pairwise(np.cumsum([0, *sizes]).tolist()))
     return Pool(examples, query, holdout, calibration, **more)
 
 
@@ -192,8 +192,10 @@ class ShadowModels:
 
     def of(self, *kinds: str) -> Int[np.ndarray, " some"]:
         """The indices of the models of these kinds, kind after kind."""
-        found = [[index for index, each in enumerate(self.kinds) if each == kind] for kind in kinds]
-        return np.array([index for indices in found for index in indices], int)
+        indices_by_kind = [
+            [index for index, kind_of_model in enumerate(self.kinds) if kind_of_model == kind] for kind in kinds
+        ]
+        return np.array([index for indices in indices_by_kind for index in indices], int)
 
     def take(
         self,
@@ -215,7 +217,7 @@ class ShadowModels:
             **by_record,
             own_accuracy=self.own_accuracy[models],
             designs=self.designs[models],
-            signals=self.signals and Signals(*(each[models] for each in self.signals)),
+            signals=self.signals and Signals(*(signal[models] for signal in self.signals)),
             numbers=None if self.numbers is None else self.numbers[models],
             views=None if self.views is None else taken(self.views),
         )

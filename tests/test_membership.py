@@ -8,7 +8,7 @@ from jaxaudit.membership import (
     AllBut,
     everyone,
     halves,
-    leave_one_out,
+    leave_one_out_masks,
     member_counts,
     only,
     random_subset,
@@ -38,7 +38,7 @@ def test_only_has_the_records_that_were_asked_for(drawn):
 @given(index_sets())
 def test_leave_one_out_leaves_out_one_in_the_order_asked(drawn):
     indices, examples = drawn
-    rows = leave_one_out(indices, examples)
+    rows = leave_one_out_masks(indices, examples)
     assert rows.shape == (len(indices), examples)
     assert [np.flatnonzero(~row).tolist() for row in rows] == [[index] for index in indices.tolist()]
     lazy = AllBut(indices, examples)

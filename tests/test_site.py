@@ -64,10 +64,10 @@ def test_names_are_functions_whichever_module_was_imported_first():
     from jaxaudit.metrics.efficacy import efficacy
     from jaxaudit.metrics.pdtp import BINS
     from jaxaudit.metrics.profile import profile as of_profile
-    from jaxaudit.metrics.shares import shares
+    from jaxaudit.metrics.shares import used_shares
 
     assert BINS
-    assert callable(shares)
+    assert callable(used_shares)
     assert profile is of_profile
     assert _function is efficacy
     assert all(callable(one) for one in (ema, pdtp, profile, used_share))

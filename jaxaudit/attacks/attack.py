@@ -65,13 +65,13 @@ class Attack(Protocol):
     needs_bins: ClassVar[bool]
 
     def scores(
-        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """The score of every target under every attacked model: above 0 the attack answers `in`.
 
         Args:
             key: random key of the attack.
-            asked: the target records, and the attacked models' outputs on them.
+            inputs: the target records, and the attacked models' outputs on them.
             shadows: shadow models of the kind in the attribute `shadows`.
             progress: called as learning proceeds; None: not called.
         """

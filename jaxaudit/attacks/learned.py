@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.ensemble.checkpoint import call_directory
-from jaxaudit.ensemble.concurrency import Interrupted, Stop, concurrent_chunks, run_at_once
+from jaxaudit.ensemble.concurrency import NeighbourFailed, Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.program import DISPATCH
 from jaxaudit.ensemble.results import Results
@@ -116,7 +116,7 @@ def fit_learned(
                     state = _epoch(keys[rows], epoch, now.states, *arrays, members[rows], counted[rows], classes)
                 now = UnderWay(jax.block_until_ready(state), epoch + 1)
                 keeper.passing(now)
-        except (KeyboardInterrupt, Interrupted):
+        except (KeyboardInterrupt, NeighbourFailed):
             keeper.stopping(now)
             raise
         return tuple(jax.tree.leaves(now.states[0]))

@@ -66,10 +66,10 @@ class Distance:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """KL(q || p_out) - KL(q || p_in) of every target under every attacked model, nats."""
-        return np.stack([distance_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])
+        return np.stack([distance_scores(q, *shadows[:2], bins=inputs.bins) for q in inputs.outputs])
 
 
 def frequency_scores(
@@ -125,10 +125,10 @@ class Frequency:
     needs_bins: ClassVar[bool] = True
 
     def scores(
-        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """The log-ratio of counts of every target under every attacked model."""
-        return np.stack([frequency_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])
+        return np.stack([frequency_scores(q, *shadows[:2], bins=inputs.bins) for q in inputs.outputs])
 
 
 def _total(

@@ -181,15 +181,15 @@ class Untargeted:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], asked: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
         """log p_in - log p_out of every target under every attacked model, nats."""
         assert isinstance(shadows, PooledShadows)
         learner = _network_of(shadows.inputs.shape[1] + 2 * shadows.outputs.shape[2])
         pool = shadows.inputs, shadows.labels, shadows.outputs, shadows.membership
-        attack = fit_untargeted(stream(key, "learn"), learner, *pool, bins=asked.bins, progress=progress)
-        records = asked.inputs, asked.labels
-        return np.stack([untargeted_scores(attack, *records, model) for model in asked.outputs])
+        attack = fit_untargeted(stream(key, "learn"), learner, *pool, bins=inputs.bins, progress=progress)
+        records = inputs.inputs, inputs.labels
+        return np.stack([untargeted_scores(attack, *records, model) for model in inputs.outputs])
 
 
 @lru_cache(maxsize=8)

@@ -53,13 +53,13 @@ class ModelOutputs(NamedTuple):
 
 def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"] | None = None) -> ModelOutputs:
     """The outputs of one model of a bank, read from its file unless the values are given."""
-    found = said(bank, bank.outputs(model) if values is None else values)
+    outputs = as_model_outputs(bank, bank.outputs(model) if values is None else values)
     if bank.correct is None:
-        return found
-    return found._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))
+        return outputs
+    return outputs._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))
 
 
-def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
+def as_model_outputs(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
     """The outputs of a model from values of the kind that this bank stores."""
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
@@ -74,16 +74,16 @@ def as_logits(
     bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
     """A row of logits for each record: of its class the mean log-odds over views, cut at 20 nats."""
-    made = np.empty((len(values), values.shape[2]))
-    own = np.arange(values.shape[2]) == labels[:, None]
+    logits = np.empty((len(values), values.shape[2]))
+    own_class = np.arange(values.shape[2]) == labels[:, None]
     for part in _parts(values):
-        found, _ = _of_class(bank.description.outputs, values[part], labels[part])
+        own_odds, _ = _of_class(bank.description.outputs, values[part], labels[part])
         some = values[part].astype(np.float64)
         shares = special.softmax(some, axis=2) if bank.description.outputs == "logits" else some.clip(0, 1)
-        made[part] = np.log(np.maximum(shares.mean(axis=1), np.exp(-LIMIT)))
-        rest = special.logsumexp(np.where(own[part], -np.inf, made[part]), axis=1)
-        made[part][own[part]] = cut(_mean_of_views(found)) + rest
-    return made
+        logits[part] = np.log(np.maximum(shares.mean(axis=1), np.exp(-LIMIT)))
+        rest = special.logsumexp(np.where(own_class[part], -np.inf, logits[part]), axis=1)
+        logits[part][own_class[part]] = cut(_mean_of_views(own_odds)) + rest
+    return logits
 
 
 def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
@@ -97,8 +97,8 @@ def _parts(values: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(values), rows))
 
 
-def _mean_of_views(found: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"]:
-    return found[:, 0] if found.shape[1] == 1 else cut(found).mean(axis=1)
+def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"]:
+    return odds[:, 0] if odds.shape[1] == 1 else cut(odds).mean(axis=1)
 
 
 def log_odds_of(
@@ -117,20 +117,20 @@ def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
     return float(outputs.correct[members].mean(dtype=np.float64)) if members.any() else float("nan")
 
 
-def upward(said: Description, values: np.ndarray) -> np.ndarray:
+def upward(description: Description, values: np.ndarray) -> np.ndarray:
     """The same outputs, or where a `lower` score means that a record was used, their negatives."""
-    return -values if said.direction == "lower" else values
+    return -values if description.direction == "lower" else values
 
 
-def score_outputs(path: Path, said: Description, records: int, of: str | None = None) -> Outputs:
+def score_outputs(path: Path, description: Description, records: int, of: str | None = None) -> Outputs:
     """A model's outputs on this many records without classes, from a file of one column, or a table with this set.
 
     The second column has log-odds, or scores that are larger for records that were used; the first, of all others, 0.
     """
-    values = load_into(path, msgspec.structs.replace(said, records=records, counts=None), of)
-    own = log_odds_of(said.outputs, upward(said, values), np.zeros(records, int))[0]
-    grid = grid_of(said, values, "float32", path.name)
-    return replace(grid, values=np.stack([np.zeros_like(own), own], axis=1), own_class=True)
+    values = load_into(path, msgspec.structs.replace(description, records=records, counts=None), of)
+    odds = log_odds_of(description.outputs, upward(description, values), np.zeros(records, int))[0]
+    grid = grid_of(description, values, "float32", path.name)
+    return replace(grid, values=np.stack([np.zeros_like(odds), odds], axis=1), own_class=True)
 
 
 def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) -> Outputs:
@@ -150,8 +150,8 @@ def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) 
     >>> load_log_likelihoods(file, 2).probabilities[:, 1].round(3)
     array([0.607, 0.018], dtype=float32)
     """
-    said = Description(format=1, outputs="log_likelihood", direction="higher", records=rows, models=1)
-    return score_outputs(Path(path).expanduser(), said, rows, of)
+    description = Description(format=1, outputs="log_likelihood", direction="higher", records=rows, models=1)
+    return score_outputs(Path(path).expanduser(), description, rows, of)
 
 
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -159,8 +159,8 @@ def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.nd
     values = values.astype(np.float64)
     if kind in ("score", "log_likelihood"):
         with np.errstate(divide="ignore"):
-            own = values[:, :, 0] if kind == "score" else values[:, :, 0] - np.log(-np.expm1(values[:, :, 0]))
-        return own, np.full(own.shape, np.nan)
+            odds = values[:, :, 0] if kind == "score" else values[:, :, 0] - np.log(-np.expm1(values[:, :, 0]))
+        return odds, np.full(odds.shape, np.nan)
     if kind == "log_odds":
         return values[:, :, 0], values[:, :, 0] > 0
     hits = values.argmax(axis=2) == labels[:, None]

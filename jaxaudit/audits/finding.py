@@ -62,9 +62,9 @@ class Finding(StrictStruct, frozen=True):
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: {self.sentence}", f"confidence: {self.confidence.word}. {self.confidence.why}"]
-        lines += [f"{each.state}: {each.name}: {each.message}" for each in self.checks if each.state != "passed"]
-        lines += [f"limitation: {each}" for each in self.caveats]
-        return "\n".join([*lines, *(f"to do: {each}" for each in self.would_change)])
+        lines += [f"{check.state}: {check.name}: {check.message}" for check in self.checks if check.state != "passed"]
+        lines += [f"limitation: {caveat}" for caveat in self.caveats]
+        return "\n".join([*lines, *(f"to do: {advice}" for advice in self.would_change)])
 
 
 def sentence(words: str) -> str:
@@ -78,11 +78,11 @@ def no_confidence(why: str) -> Confidence:
 
 
 def undecided(
-    said: str, reasons: tuple[str, ...], why: str, caveats: tuple[str, ...] = (), would_change: tuple[str, ...] = ()
+    sentence: str, reasons: tuple[str, ...], why: str, caveats: tuple[str, ...] = (), would_change: tuple[str, ...] = ()
 ) -> Finding:
     """The finding `inconclusive`; `why` says in a sentence why it has no confidence."""
     return Finding(
-        "inconclusive", "open", said, reasons, Confidence("none", why), caveats=caveats, would_change=would_change
+        "inconclusive", "open", sentence, reasons, Confidence("none", why), caveats=caveats, would_change=would_change
     )
 
 
@@ -97,4 +97,4 @@ def assumed(name: str, holds: bool, held: str, broken: str, *, decisive: bool = 
 
 def in_order(checks: Iterable[Checked]) -> tuple[Checked, ...]:
     """The same checks, failed ones first."""
-    return tuple(sorted(checks, key=lambda each: ORDER.index(each.state)))
+    return tuple(sorted(checks, key=lambda check: ORDER.index(check.state)))

@@ -52,7 +52,7 @@ def leave_out(
     # Only whole chunks: a chunk of fewer models would be another program.
     padded = np.concatenate([units, np.repeat(units[-1:], -len(units) % size)])
     rows = AllBut(padded, n) if groups is None else leave_group_out(groups, padded)
-    asked, at = _asked(records, groups, padded)
+    unit_records, at = _asked(records, groups, padded)
     copies = max(size - 1, 1)
     of_whole, of_others = execution.at(size).split(1 + copies, len(padded))
 
@@ -63,7 +63,7 @@ def leave_out(
     # One row leaves a record out, so this chunk is trained by the same program, in which non-members have weight 0.
     whole = np.concatenate([rows[np.arange(1)], everyone(n).repeat(copies, axis=0)])
     with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
-    without_record = fit(of_others, rows, partial(_own, learner, inputs, asked))
+    without_record = fit(of_others, rows, partial(_own, learner, inputs, unit_records))
     return LeftOut(with_record, without_record[at])
 
 
@@ -75,10 +75,10 @@ def _asked(
     """The records that each model answers, repeated to the same number, and each record's model and place there."""
     if groups is None:
         return units[:, None], (np.arange(len(records)), np.zeros(len(records), int))
-    own = [records[groups[records] == unit] for unit in units]
-    asked = np.stack([np.resize(each, max(map(len, own))) for each in own])
+    records_of_units = [records[groups[records] == unit] for unit in units]
+    unit_records = np.stack([np.resize(unit, max(map(len, records_of_units))) for unit in records_of_units])
     model = np.unique(groups[records], return_inverse=True)[1]
-    return asked, (model, (asked[model] == records[:, None]).argmax(axis=1))
+    return unit_records, (model, (unit_records[model] == records[:, None]).argmax(axis=1))
 
 
 def models_in_pieces(learner: Learner, records: int) -> bool:
@@ -148,15 +148,15 @@ def uses_key(learner: Learner, examples: Examples) -> bool:
     )
 
 
-def _everywhere(learner: Learner, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
-    return log_probs_many(learner, params, asked)
+def _everywhere(learner: Learner, records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    return log_probs_many(learner, params, records)
 
 
-def _own(learner: Learner, inputs: np.ndarray, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+def _own(learner: Learner, inputs: np.ndarray, unit_records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
     """The outputs of each model on records that it was trained without."""
-    return np.asarray(_log_probs_each(learner, params, inputs[asked[models]]))
+    return np.asarray(_log_probs_each(learner, params, inputs[unit_records[models]]))
 
 
 @compiled()
-def _log_probs_each(learner: Learner, params: Any, own: Array) -> Array:
-    return jax.vmap(learner.log_probs)(params, own)
+def _log_probs_each(learner: Learner, params: Any, records: Array) -> Array:
+    return jax.vmap(learner.log_probs)(params, records)

@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from jaxaudit.audits.bank_odds import LARGEST, as_logits, model_outputs, own_accuracy, own_logits, score_outputs
-from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct, grid_of
+from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct_resolutions, grid_of
 from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
 from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.group_values import numbered
+from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.data.overlap import MEMBERS, refuse_held
 from jaxaudit.errors import InputError
@@ -80,7 +80,7 @@ def open_bank(
     numbers = bank.finished().tolist() if models is None else models
     pool, columns = pool_of(bank, records)
     odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
-    own = np.empty(len(numbers))
+    accuracies = np.empty(len(numbers))
     ranked = bank.description.outputs == "score"
     views = np.empty((len(numbers), bank.description.queries, len(columns))) if by_view or ranked else None
     most = LARGEST[bank.description.outputs]
@@ -88,7 +88,7 @@ def open_bank(
     def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
         outputs = model_outputs(bank, numbers[index], values)
         odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
-        own[index] = own_accuracy(bank, numbers[index], outputs)
+        accuracies[index] = own_accuracy(bank, numbers[index], outputs)
         if views is not None:
             views[index] = outputs.by_view[columns].T.clip(-most, most)
         return as_stored(bank, values, f"model {numbers[index]}")
@@ -96,24 +96,24 @@ def open_bank(
     grids, content_hash = read_models(bank, numbers, read)
     kinds = [] if by_view else kinds_of(bank)
     # Models of other kinds are read only for the hash.
-    used = np.array([index for index, each in enumerate(numbers) if by_view or kinds[each] != Kind.OTHER], int)
-    stored, scale = distinct(grids[index] for index in used), None
+    used = np.array([index for index, number in enumerate(numbers) if by_view or kinds[number] != Kind.OTHER], int)
+    stored, scale = distinct_resolutions(grids[index] for index in used), None
     if ranked and views is not None and len(used):
         scale, stored = rank_scale(views[used], max(map(logit_step, stored))), ()
         views = scale(views)
         odds = views[:, 0].astype(np.float32)
     elif views is not None and len(stored) > 1:
-        details = [detail_of(each) for each in stored]
+        details = [detail_of(outputs) for outputs in stored]
         for index, file in enumerate(grids):
             views[index] = at_resolution(views[index], coarser([detail_of(file)], details))
-    found = ShadowModels(
+    shadows = ShadowModels(
         pool=pool,
         kinds=tuple(kinds[number] for number in numbers if kinds),
         membership=np.take(bank.membership[numbers], columns, axis=1),
         log_odds=odds,
         correct=correct,
         confidences=special.expit(odds.astype(np.float64)).astype(np.float32),
-        own_accuracy=own,
+        own_accuracy=accuracies,
         designs=bank.designs[numbers],
         design_names=bank.description.designs,
         resolutions=stored,
@@ -123,8 +123,8 @@ def open_bank(
         views=views if by_view else None,
         scale=scale,
     )
-    found = found if by_view else found.take(used)
-    return found if members is None else _with_members(bank, found, members, member_groups, sets)
+    shadows = shadows if by_view else shadows.take(used)
+    return shadows if members is None else _with_members(bank, shadows, members, member_groups, sets)
 
 
 def _with_members(
@@ -140,43 +140,53 @@ def _with_members(
                 f"the known members {members.name} are the {role} records of the bank: give records that the target "
                 "did use, and that are in no set of the bank (`members`)."
             )
-    for role, own in sets.items():
-        refuse_held(own, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)
+    for role, records in sets.items():
+        refuse_held(records, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)
     pool, names = models.pool, models.pool.examples.class_names
-    known = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=names)
+    member_examples = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=names)
     end, at_hand = len(pool.examples), None
     if {"query", "holdout"} <= sets.keys():
-        own = [sets[role].take(np.flatnonzero(pool.kept[role])) for role in ("query", "holdout")]
-        at_hand = concatenate([members, *(replace(each, class_names=members.class_names) for each in own)], "records")
+        records = [sets[role].take(np.flatnonzero(pool.kept[role])) for role in ("query", "holdout")]
+        at_hand = concatenate(
+            [members, *(replace(examples, class_names=members.class_names) for examples in records)], "records"
+        )
     wider = pool._replace(
-        examples=concatenate([pool.examples, known], "records"),
+        examples=concatenate([pool.examples, member_examples], "records"),
         members=slice(end, end + len(members)),
         # No group of known members has a record in another set.
-        member_groups=None if groups is None or pool.groups is None else numbered(groups) + int(pool.groups.max()) + 1,
+        member_groups=None
+        if groups is None or pool.groups is None
+        else number_groups(groups) + int(pool.groups.max()) + 1,
         at_hand=at_hand,
     )
     none = np.zeros((len(models), len(members)), bool)
     unknown = np.full(none.shape, np.nan, np.float32)
     added = {"membership": none, **dict.fromkeys(("log_odds", "correct", "confidences"), unknown)}
-    both = {name: np.concatenate([getattr(models, name), each], axis=1) for name, each in added.items()}
-    return replace(models, pool=wider, **both)
+    widened = {name: np.concatenate([getattr(models, name), column], axis=1) for name, column in added.items()}
+    return replace(models, pool=wider, **widened)
 
 
 def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarray, " kept"]]:
     """The records that tests use, of all or of the first `records`, without inputs; and their columns in the bank."""
-    columns, names, said = np.flatnonzero(~bank.dropped[:records]), bank.description.class_names, bank.description
+    columns, names, description = (
+        np.flatnonzero(~bank.dropped[:records]),
+        bank.description.class_names,
+        bank.description,
+    )
     kept = {role: ~bank.dropped[:records][getattr(bank, role)] for role in Sizes._fields}
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
-        NO_CLASS if said.outputs in SCORED else names or tuple(map(str, range(said.classes))),
+        NO_CLASS if description.outputs in SCORED else names or tuple(map(str, range(description.classes))),
         "records",
     )
     groups = None
     if bank.groups is not None:
-        groups = bank.groups.take(*(np.flatnonzero(kept[role]) for role in ("query", "holdout"))).dealt
-    alike = said.sampled_alike and Alike(**{"difficulty": NOT_MEASURED, **msgspec.structs.asdict(said.sampled_alike)})
-    sizes = [int(each.sum()) for each in kept.values()]
+        groups = bank.groups.take(*(np.flatnonzero(kept[role]) for role in ("query", "holdout"))).dealt_sets
+    alike = description.sampled_alike and Alike(
+        **{"difficulty": NOT_MEASURED, **msgspec.structs.asdict(description.sampled_alike)}
+    )
+    sizes = [int(mask.sum()) for mask in kept.values()]
     return pool_of_sets(examples, sizes, groups=groups, kept=kept, sampled_alike=alike), columns
 
 
@@ -221,20 +231,20 @@ def kinds_of(bank: Bank) -> list[Kind]:
     query set has (`dealt_alike`), and not on exactly one of the two sets.
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
-    asked = kept < bank.query.stop
-    units = np.arange(len(kept)) if bank.groups is None else numbered(bank.groups.dealt[kept])
+    of_queries = kept < bank.query.stop
+    units = np.arange(len(kept)) if bank.groups is None else number_groups(bank.groups.dealt_sets[kept])
     order = np.argsort(units, kind="stable")
     starts = np.unique(units[order], return_index=True)[1]
-    of_query = len(np.unique(units[asked]))
-    found: list[Kind] = []
+    of_query = len(np.unique(units[of_queries]))
+    kinds_of_models: list[Kind] = []
     for part in row_blocks(bank.membership):
         rows = bank.membership[part, : bank.holdout.stop][:, kept]
         some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
         whole = (some == every).all(axis=1) & dealt_alike(some.sum(axis=1), of_query, len(starts))
-        query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
-        pure = (query == 0) | (query == asked.sum())
-        mixed = whole & ~(pure & ((holdout == 0) | (holdout == (~asked).sum())))
+        query, holdout = rows[:, of_queries].sum(axis=1), rows[:, ~of_queries].sum(axis=1)
+        pure = (query == 0) | (query == of_queries.sum())
+        mixed = whole & ~(pure & ((holdout == 0) | (holdout == (~of_queries).sum())))
         alone = np.where(pure, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
         kinds = np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER))
-        found += map(Kind, kinds.tolist())
-    return found
+        kinds_of_models += map(Kind, kinds.tolist())
+    return kinds_of_models

@@ -56,12 +56,12 @@ def make_pool(
     for role, other in {**sets, "holdout": holdout, "reference": reference}.items():
         if members is not None and other is not None:
             refuse_held(other, members, role, of=MEMBERS)
-    given = (query, holdout, calibration, apart, members)
-    ends = np.cumsum([0, *(0 if each is None else len(each) for each in given)]).tolist()
-    query_at, holdout_at, calibration_at, apart_at, members_at = (slice(*each) for each in pairwise(ends))
-    parts = [each for each in given if each is not None]
-    known = {record for each in parts for record in each.record_hashes.tolist()}
-    for target, part in [(each, part) for each in targets for part in each.parts]:
+    given_sets = (query, holdout, calibration, apart, members)
+    ends = np.cumsum([0, *(0 if examples is None else len(examples) for examples in given_sets)]).tolist()
+    query_at, holdout_at, calibration_at, apart_at, members_at = (slice(*span) for span in pairwise(ends))
+    parts = [examples for examples in given_sets if examples is not None]
+    record_hashes = {record for examples in parts for record in examples.record_hashes.tolist()}
+    for target, part in [(trained, part) for trained in targets for part in trained.parts]:
         if not 0 < part.fraction <= 1:
             raise InputError(
                 f"{target.name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and at "
@@ -70,20 +70,20 @@ def make_pool(
         extra = align_target_data(query, part.examples)
         if holdout is not None:
             refuse_held(extra, holdout, "target's data", "remove them from one of the two")
-        fresh = np.flatnonzero([each not in known for each in extra.record_hashes.tolist()])
+        fresh = np.flatnonzero([record not in record_hashes for record in extra.record_hashes.tolist()])
         if len(fresh):
             parts.append(extra.take(fresh))
-            known.update(parts[-1].record_hashes.tolist())
+            record_hashes.update(parts[-1].record_hashes.tolist())
     sizes = len(query), len(holdout or ()), len(members or ())
     if groups is not None and tuple(map(len, groups)) != sizes:
         raise InputError(
-            f"there are groups of {', '.join(str(len(each)) for each in groups)} records of query set, holdout and "
+            f"there are groups of {', '.join(str(len(group)) for group in groups)} records of query set, holdout and "
             f"members, but these have {', '.join(map(str, sizes))}: give each record of all of them its group."
         )
-    whole, own = (None, None) if groups is None else (groups.dealt, groups.members)
+    whole, group_of_member = (None, None) if groups is None else (groups.dealt_sets, groups.members)
     reference_at = slice(0, 0) if reference is None else calibration_at if apart is None else apart_at
     examples = concatenate(parts, "pool")
-    return Pool(examples, query_at, holdout_at, calibration_at, whole, reference_at, members_at, own)
+    return Pool(examples, query_at, holdout_at, calibration_at, whole, reference_at, members_at, group_of_member)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
@@ -91,24 +91,26 @@ def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ..
 
     All records of a drawn group that belong to the part are members.
     """
-    own = np.arange(len(pool.examples))
+    unit_of_record = np.arange(len(pool.examples))
     if pool.groups is not None:
         # Numbered after the groups, so that every other record is a group of its own.
-        own += int(pool.groups.max()) + 1
-        own[pool.query] = pool.groups[: pool.query.stop]
+        unit_of_record += int(pool.groups.max()) + 1
+        unit_of_record[pool.query] = pool.groups[: pool.query.stop]
     rows = []
     for part in parts:
         records = _indices(pool, part.examples)
-        drawn = random_subset(generator, np.unique(own[records]), part.fraction, int(own.max()) + 1)[0]
-        rows.append(only(records[drawn[own[records]]], len(own)))
+        drawn = random_subset(
+            generator, np.unique(unit_of_record[records]), part.fraction, int(unit_of_record.max()) + 1
+        )[0]
+        rows.append(only(records[drawn[unit_of_record[records]]], len(unit_of_record)))
     return np.any(rows, axis=0)
 
 
 def _indices(pool: Pool, part: Examples) -> np.ndarray:
     """The indices in the pool of all records of the set of `part`."""
-    for own in (pool.query, pool.calibration):
-        if np.array_equal(pool.examples.record_hashes[own], part.record_hashes):
-            return np.arange(own.start, own.stop)
+    for part_of_pool in (pool.query, pool.calibration):
+        if np.array_equal(pool.examples.record_hashes[part_of_pool], part.record_hashes):
+            return np.arange(part_of_pool.start, part_of_pool.stop)
     hashes = pool.examples.record_hashes.tolist()
     # The first index of each record.
     place = dict(zip(reversed(hashes), range(len(hashes) - 1, -1, -1), strict=True))

@@ -40,7 +40,7 @@ def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
     """
     if not grids:
         return lambda odds: odds
-    if as_logits(grids):
+    if all_logits(grids):
         return lambda odds: match_logits(odds, *grids)
     return lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32), grids)
 
@@ -55,17 +55,17 @@ def rounded(confidences: Float[np.ndarray, "*any"], grids: tuple[Outputs, ...]) 
     return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
 
 
-def as_logits(grids: tuple[Outputs, ...]) -> bool:
+def all_logits(grids: tuple[Outputs, ...]) -> bool:
     """Whether all of these are logits, so that log-odds are compared without a detour over probabilities."""
-    return all(each.kind == "logits" for each in grids)
+    return all(grid.kind == "logits" for grid in grids)
 
 
-def distinct(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
+def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
     """One of these outputs for each resolution, the first."""
-    found: dict[tuple[Any, ...], Outputs] = {}
-    for each in grids:
-        found.setdefault((each.kind, each.decimals, each.significant, each.dtype), each)
-    return tuple(found.values())
+    by_kind: dict[tuple[Any, ...], Outputs] = {}
+    for grid in grids:
+        by_kind.setdefault((grid.kind, grid.decimals, grid.significant, grid.dtype), grid)
+    return tuple(by_kind.values())
 
 
 def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str) -> Outputs:
@@ -75,9 +75,12 @@ def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str
     return grid_of(bank.description, values[rows], values.dtype.name, name)
 
 
-def grid_of(said: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
+def grid_of(description: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
     """The first view of a model's outputs, with the precision at which they are stored."""
-    first, kind = np.array(values[:, 0], np.float64), "probabilities" if said.outputs == "probabilities" else "logits"
+    first, kind = (
+        np.array(values[:, 0], np.float64),
+        "probabilities" if description.outputs == "probabilities" else "logits",
+    )
     if first.shape[1] == 1:
         largest = np.finfo(np.float64).max
         first = np.concatenate([np.zeros_like(first), first.clip(-largest, largest)], axis=1)
@@ -110,8 +113,8 @@ class Detail(NamedTuple):
             # The resolution of logits cannot be seen in a softmax of them.
             return other.logits and self.step > other.step
         # Steps between neighbouring probabilities near 1, from their digits alone.
-        own, others = (step_near(1.0, None, each.significant, each.dtype) for each in (self, other))
-        return other.logits or self.step > other.step or own > others
+        own_step, other_step = (step_near(1.0, None, detail.significant, detail.dtype) for detail in (self, other))
+        return other.logits or self.step > other.step or own_step > other_step
 
     def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
         """Log-odds (nats) in float64, rounded to this resolution.
@@ -132,20 +135,20 @@ class Detail(NamedTuple):
             return np.log(as_dtype(shares, self.dtype))
 
         with np.errstate(divide="ignore"):
-            made = log_of(special.expit(odds)) - log_of(special.expit(-odds))
+            by_probability = log_of(special.expit(odds)) - log_of(special.expit(-odds))
         # Scores of equal log-odds must stay equal, so log-odds beyond the cut are not rounded.
-        return cut(np.where(np.abs(odds) < LIMIT, made, odds))
+        return cut(np.where(np.abs(odds) < LIMIT, by_probability, odds))
 
 
-def coarser(own: Sequence[Detail], others: Sequence[Detail]) -> tuple[Detail, ...]:
-    """The resolutions among `others` that are coarser than every resolution in `own`."""
-    return tuple(other for other in others if all(other.coarsens(each) for each in own))
+def coarser(details: Sequence[Detail], other_details: Sequence[Detail]) -> tuple[Detail, ...]:
+    """The resolutions among `other_details` that are coarser than every resolution in `details`."""
+    return tuple(other for other in other_details if all(other.coarsens(detail) for detail in details))
 
 
 def at_resolution(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
     """Log-odds (nats) rounded to each of these resolutions in turn; unchanged if there are none."""
-    for each in details:
-        odds = each.round(odds)
+    for detail in details:
+        odds = detail.round(odds)
     return odds
 
 
@@ -169,7 +172,7 @@ def _grid_of(file: Outputs) -> float:
     printed = [10.0**-decimals for decimals in range(1, MOST_PRINTED + 1)]
     # Of two classes, one probability may have been computed as 1 minus the other.
     parts = some.T if some.shape[1] == 2 else [some]
-    for step in sorted([near, *(each for each in printed if each > near)], reverse=True):
+    for step in sorted([near, *(step_size for step_size in printed if step_size > near)], reverse=True):
         # Equal up to the last bits of float64; a small number must not round to 0.
         if any(np.allclose(np.rint(part / step) * step, part, rtol=1e-15, atol=0) for part in parts):
             return step

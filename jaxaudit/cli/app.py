@@ -60,11 +60,11 @@ app.command(epilog=DONE)(cite)
 app.command()(doctor)
 
 
-def _print_version(wanted: bool) -> bool:
-    if wanted:
+def _print_version(is_asked: bool) -> bool:
+    if is_asked:
         print(f"jaxaudit {__version__}")
         raise typer.Exit
-    return wanted
+    return is_asked
 
 
 @app.callback()
@@ -124,16 +124,16 @@ def _command() -> Any:
     keeps the help option that was made first, whether or not its parent was there.
     """
     whole = typer.main.get_command(app)
-    for each in _every(whole):
-        each.context_settings = {"help_option_names": ["-h", "--help"]}
+    for subcommand in _every(whole):
+        subcommand.context_settings = {"help_option_names": ["-h", "--help"]}
     return whole
 
 
 def _every(command: Any) -> Iterator[Any]:
     """The command and all below it."""
     yield command
-    for each in getattr(command, "commands", {}).values():
-        yield from _every(each)
+    for subcommand in getattr(command, "commands", {}).values():
+        yield from _every(subcommand)
 
 
 def _refuse(*problems: str) -> None:
@@ -174,15 +174,15 @@ def as_flags(message: str, flags: Mapping[str, str]) -> str:
     >>> as_flags("give `members` or `half`; `members", {"members": "--members"})
     'give --members or `half`; `members'
     """
-    return NAMED.sub(lambda found: flags.get(found[1], found[0]), message)
+    return NAMED.sub(lambda match: flags.get(match[1], match[0]), message)
 
 
 def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     """The flags, by argument, of the command that these words run; `command` is the whole, as Typer builds it."""
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
-    options = [each for each in command.params if each.param_type_name == "option"]
-    named = {each.opts[0].removeprefix("--").replace("-", "_"): each.opts[0] for each in options}
-    named |= {each.name: each.opts[0] for each in options}
-    others = {argument: named[option] for argument, option in OTHER_NAMES.items() if option in named}
-    return {**ELSEWHERE, **others, **named}
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    flags = {parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.opts[0] for parameter in options}
+    flags |= {parameter.name: parameter.opts[0] for parameter in options}
+    further_flags = {argument: flags[option] for argument, option in OTHER_NAMES.items() if option in flags}
+    return {**ELSEWHERE, **further_flags, **flags}

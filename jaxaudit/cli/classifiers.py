@@ -5,7 +5,7 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxaudit.cli.groups import MOST, Recipe, TextNetwork
+from jaxaudit.cli.groups import MOST, RecipeFlags, TextNetwork
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import OF_TEXTS, is_of_texts, pretrained_config
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
@@ -26,7 +26,7 @@ class Classifier(NamedTuple):
     learner: "Learner"
 
 
-def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+def _network(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> Classifier:
     import jax
     import jax.numpy as jnp
 
@@ -55,7 +55,7 @@ def _of_tanh(hidden: tuple[int, ...], dropout: float) -> "ModuleFactory":
     return partial(MLP, hidden=hidden, activation=jnp.tanh, dropout=dropout)
 
 
-def _of_table(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+def _of_table(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> Classifier:
     from jaxaudit import learners
     from jaxaudit.data import category_counts, one_hot, ordinal
 
@@ -117,7 +117,7 @@ def check_family(text: str) -> None:
         parse_names(text, (*FAMILIES, OF_TEXTS), "--model")
 
 
-def check_texts(data: str | None, model: str, recipe: Recipe) -> None:
+def check_texts(data: str | None, model: str, recipe: RecipeFlags) -> None:
     """Rejects a model or recipe that is not for these records."""
     texts, of_texts = data is not None and is_texts(data), is_of_texts(model) or pretrained_config(model) is not None
     if texts and model != "nn" and not of_texts:
@@ -133,11 +133,11 @@ def check_texts(data: str | None, model: str, recipe: Recipe) -> None:
 
 def network_of_texts(options: ClassifierOptions) -> ShadowNetwork:
     """The network that the options describe, for texts."""
-    of_texts = {each.name: getattr(options, each.name) for each in fields(TextNetwork)}
+    of_texts = {field.name: getattr(options, field.name) for field in fields(TextNetwork)}
     return ShadowNetwork(model=OF_TEXTS if options.model == "nn" else options.model, **of_texts)
 
 
-def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table | Examples") -> Classifier:
+def make_classifier(options: ClassifierOptions, recipe: RecipeFlags, records: "Table | Examples") -> Classifier:
     """The learner that the options name, and the records in the form that it needs; texts are in it already."""
     from jaxaudit.data import Table
 
@@ -149,15 +149,16 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, records: "Table 
     return Classifier(records, make_shadow_learner(network, ShadowRecipe(**vars(recipe)), records, len(records)))
 
 
-def demand_memory(size: int, what: str, advice: str) -> None:
+def demand_memory(size: int, subject: str, advice: str) -> None:
     """Rejects work that does not fit into memory, before it starts."""
     import jax
 
     from jaxaudit.data.memory import memory_bytes
 
     stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
-    there = (stats or {}).get("bytes_limit") or memory_bytes()
-    if size > there / 2:
+    available = (stats or {}).get("bytes_limit") or memory_bytes()
+    if size > available / 2:
         raise InputError(
-            f"{what} needs {size / 2**30:,.1f} GiB, more than half of the {there / 2**30:,.1f} GiB of memory; {advice}."
+            f"{subject} needs {size / 2**30:,.1f} GiB, more than half of the {available / 2**30:,.1f} GiB of memory; "
+            f"{advice}."
         )

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.options import EVERY_SOURCE, Source, option, training_option
+from jaxaudit.cli.options import EVERY_SOURCE, ModelSource, option, training_option
 from jaxaudit.cli.own_model import own_code, parse_model
 from jaxaudit.cli.parsers import (
     groups_place,
@@ -22,8 +22,8 @@ from jaxaudit.errors import InputError
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 MOST = 1_000_000
 """The largest count that options accept: no machine can do more, so a larger number is a typing error."""
-TRAINED = Source.TRAINING | Source.LEARNER
-GIVEN = ~Source.BANK
+TRAINED = ModelSource.TRAINING | ModelSource.LEARNER
+GIVEN = ~ModelSource.BANK
 """Sources of models for options that have an effect if models are trained, or if sets are not those of a bank."""
 DONE = "Exit status: 0: done. 1: a failure of the program. 2: an option or its data cannot be used."
 JUDGED = (
@@ -59,8 +59,8 @@ class Columns(DataFolder):
         """Refuses names of columns where no set can have any."""
         if self.label is None and not self.drop:
             return
-        sets = [getattr(self, each.name) for each in fields(self) if each.metadata["declared"].names == "data"]
-        names = [each.rpartition("@")[0] or each for each in sets if isinstance(each, str)]
+        sets = [getattr(self, field.name) for field in fields(self) if field.metadata["declared"].names == "data"]
+        names = [source.rpartition("@")[0] or source for source in sets if isinstance(source, str)]
         if not any(is_table(name) for name in names):
             flag = "--drop" if self.label is None else "--label"
             raise InputError(f"{flag} is of the columns of a CSV or Parquet file, and no set is one; leave it out.")
@@ -160,7 +160,7 @@ class Machines:
 
 
 @dataclass(frozen=True)
-class Recipe(Machines):
+class RecipeFlags(Machines):
     """How a network is trained."""
 
     epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST)
@@ -216,11 +216,11 @@ class Recipe(Machines):
         """Rejects options that contradict one another."""
         if self.mixed_devices and not self.spread:
             raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
-        own = own_code("--optimizer", self.optimizer) is not None
+        is_own = own_code("--optimizer", self.optimizer) is not None
         if self.momentum and self.optimizer != "sgd":
-            has = "sets its own" if own else "has its own (b1)"
+            has = "sets its own" if is_own else "has its own (b1)"
             raise InputError(f"--momentum is of sgd, and {self.optimizer} {has}; leave it out, or use --optimizer sgd.")
-        if self.weight_decay is not None and own:
+        if self.weight_decay is not None and is_own:
             raise InputError(
                 f"--weight-decay is of adam, adamw and sgd, and {self.optimizer} sets its own; leave it out."
             )
@@ -265,7 +265,7 @@ class ListOutput(Output):
     top: int = option("Number of records to list.", default=10, minimum=0, maximum=MOST, decides=False)
 
 
-def dealt_groups(help: str, of: Source = EVERY_SOURCE) -> Any:
+def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:
     """A field for the groups of records: a file, or a name within the set's own file."""
     return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
 
@@ -273,4 +273,4 @@ def dealt_groups(help: str, of: Source = EVERY_SOURCE) -> Any:
 def failing(*verdicts: str) -> Any:
     """A field for `--fail-on`, whose choices are the command's verdicts."""
     help = "Exit with status 3 on this verdict. Repeatable."
-    return option(help, default=(), choices=tuple(each.replace(" ", "-") for each in verdicts), decides=False)
+    return option(help, default=(), choices=tuple(verdict.replace(" ", "-") for verdict in verdicts), decides=False)

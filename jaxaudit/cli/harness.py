@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import typer
 
 from jaxaudit.cli import preflight
-from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.options import Source, command_line, identity_of, plain, source_of, with_values
+from jaxaudit.cli.groups import RecipeFlags
+from jaxaudit.cli.options import ModelSource, command_line, identity_of, json_options, models_source, with_values
 from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.workers import before_jax, crew
@@ -110,7 +110,7 @@ class Command:
 
     name: str
     options: type[Any]
-    prepare: str | Mapping[Source, str] = ""
+    prepare: str | Mapping[ModelSource, str] = ""
     doc: str = ""
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
@@ -125,12 +125,12 @@ def run(command: Command, options: Any) -> None:
     """Runs a command and prints or writes its result; exits with status 3 for a verdict in `--fail-on`."""
     output = getattr(options, "output", options)
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
-    preflight.check(options, command.checks)
+    preflight.refuse_bad_options(options, command.checks)
     before_jax(_recipe(options))
     # What is imported stays, so no search for garbage need look at it, nor the one at the end of the process.
     gc.disable()
     try:
-        from jaxaudit.cli.show import as_text, show, show_summary, show_text
+        from jaxaudit.cli.show import show, show_summary, show_text, text_at_80_columns
         from jaxaudit.cli.work import lasting_work
 
         if command.compiles:
@@ -139,7 +139,7 @@ def run(command: Command, options: Any) -> None:
             keep_programs()
         started = time.time()
         prepare = command.prepare
-        place = prepare if isinstance(prepare, str) else prepare[source_of(options)]
+        place = prepare if isinstance(prepare, str) else prepare[models_source(options)]
         module, _, name = (place or f"{command.name}.run:prepare").partition(":")
         prepared = getattr(import_module(f"jaxaudit.cli.{module}"), name)
     finally:
@@ -156,16 +156,16 @@ def run(command: Command, options: Any) -> None:
         from jaxaudit.report.record import Run
         from jaxaudit.report.terminal import as_terminal
 
-        found = Run(out.resolve().name if out else command.name, command.name, *outcome[:2])
-        part = part_of(found, getattr(output, "top", 0))
+        run_result = Run(out.resolve().name if out else command.name, command.name, *outcome[:2])
+        part = part_of(run_result, getattr(output, "top", 0))
         try:
             if out is not None:
-                _save(out, outcome, as_text(as_terminal(part)))
+                _save(out, outcome, text_at_80_columns(as_terminal(part)))
             if output.report is not None:
                 from jaxaudit.runs.directory import write_report
 
                 say("drawing the report")
-                write_report(output.report, [found])
+                write_report(output.report, [run_result])
                 say(f"written: {output.report}")
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
@@ -191,8 +191,8 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     # Work without training has no number of models per batch.
     machines = _recipe(job.options)
     recipe = machines if job.record_shape else None
-    wanted = recipe and recipe.models_per_batch
-    number = wanted or (recipe and recall_models_per_batch(facts))
+    requested = recipe and recipe.models_per_batch
+    number = requested or (recipe and recall_models_per_batch(facts))
     if recipe and job.measure is not None:
         if number is None:
             number = job.measure()
@@ -200,9 +200,9 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         # The number determines which models are trained.
         job = _at(job, number)
     if machines is not None and machines.dry_run:
-        from jaxaudit.cli.trial import tried
+        from jaxaudit.cli.trial import estimate_by_trial
 
-        return tried(name, job, number, machines)
+        return estimate_by_trial(name, job, number, machines)
     checkpoints = None
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
@@ -213,14 +213,14 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         audit = job.audit(who.execution(number, progress, checkpoints))
     # Resumed work keeps the number with which it was started.
     number = getattr(audit, "models_per_batch", None) or number
-    if recipe and number is not None and wanted is None:
+    if recipe and number is not None and requested is None:
         remember_models_per_batch(facts, number)
         job = _at(job, number)
     provenance = Provenance(
         **describe_machine(),
         command=command_line(name, job.options),
-        seed=plain(job.options)["seed"],
-        options=plain(job.options),
+        seed=json_options(job.options)["seed"],
+        options=json_options(job.options),
         data=dict(job.data),
         mixed_devices=who.mixed or None,
         form=getattr(audit, "form", None),
@@ -232,10 +232,10 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     return job.outcome(audit, provenance)
 
 
-def _recipe(options: Any) -> Recipe | None:
+def _recipe(options: Any) -> RecipeFlags | None:
     """The options of training of a command; None if it does not train."""
     recipe = getattr(options, "recipe", None)
-    return recipe if isinstance(recipe, Recipe) else None
+    return recipe if isinstance(recipe, RecipeFlags) else None
 
 
 def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
@@ -247,8 +247,8 @@ def _save(out: Path, outcome: Outcome, table: str) -> None:
     from jaxaudit.runs.directory import write
 
     write(out, to_json(outcome.record), outcome.files, table)
-    others = [f"{out}/{name}" for name in outcome.files]
-    shown = others if len(others) <= 3 else [*others[:3], f"{len(others) - 3} more"]
+    further_files = [f"{out}/{name}" for name in outcome.files]
+    shown = further_files if len(further_files) <= 3 else [*further_files[:3], f"{len(further_files) - 3} more"]
     say(f"written: {', '.join([f'{out}/result.json', *shown])}")
     if outcome.note:
         say(outcome.note)

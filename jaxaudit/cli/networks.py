@@ -62,8 +62,8 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
     built_in = adapters is None and parse_model(name) is None
     of_texts = adapters is not None or is_of_texts(name)
     if (built_in or adapters) and texts is not of_texts:
-        what = "records of classes, and texts have none" if texts else "texts, and the records are not"
-        raise InputError(f"--model {name} is for {what}; use {OF_TEXTS if texts else 'mlp'}.")
+        purpose = "records of classes, and texts have none" if texts else "texts, and the records are not"
+        raise InputError(f"--model {name} is for {purpose}; use {OF_TEXTS if texts else 'mlp'}.")
     if built_in and not of_texts and name != "mlp" and query.inputs.ndim != 4:
         raise InputError(
             f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
@@ -82,8 +82,8 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
 
 def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> tuple[Design, ...]:
     """The designs that `--designs` names, without the guess, which `make_shadow_learner` makes."""
-    found = designs_beside(names, model, recipe, query.inputs.shape[1:])
-    return tuple(Design(name, make_shadow_learner(*each, query, records)) for name, each in found.items())
+    designs = designs_beside(names, model, recipe, query.inputs.shape[1:])
+    return tuple(Design(name, make_shadow_learner(*design, query, records)) for name, design in designs.items())
 
 
 def designs_beside(
@@ -91,7 +91,7 @@ def designs_beside(
 ) -> dict[str, tuple[Network, ShadowRecipe]]:
     """Network and recipe of each further design, for records of this shape; see `make_designs`."""
     epochs = recipe.epochs or 1
-    known: dict[str, Callable[[], tuple[Network, ShadowRecipe]]] = {
+    makers: dict[str, Callable[[], tuple[Network, ShadowRecipe]]] = {
         "shorter": lambda: (model, replace(recipe, epochs=max(1, epochs // 2))),
         "longer": lambda: (model, replace(recipe, epochs=2 * epochs)),
         "momentum": lambda: (model, _optimized(recipe, "sgd")),
@@ -101,7 +101,7 @@ def designs_beside(
         "augmented": lambda: (model, replace(recipe, augment=AUGMENTED)),
         "plain": lambda: (model, replace(recipe, augment=())),
     }
-    return {name: known[name]() for name in _possible(names, model, recipe, record) if name != GUESS}
+    return {name: makers[name]() for name in _possible(names, model, recipe, record) if name != GUESS}
 
 
 def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> float:
@@ -110,10 +110,10 @@ def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
     >>> mean_cost("guess,longer", Network(model="mlp"), ShadowRecipe(), (8, 8, 1))
     1.5
     """
-    return float(np.mean([cost_of(name, model) for name in _possible(names, model, recipe, record)]))
+    return float(np.mean([design_cost(name, model) for name in _possible(names, model, recipe, record)]))
 
 
-def cost_of(name: str, model: Network) -> float:
+def design_cost(name: str, model: Network) -> float:
     """The training time of a design relative to the guess; the rank of adapters hardly changes it."""
     return 1.0 if name in ("wider", "narrower") and _adapted(model) else COSTS[name]
 
@@ -137,9 +137,9 @@ def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
         nothing["augmented"] = "the guess is (--augment)"
     else:
         nothing["plain"] = "the guess is (no --augment)"
-    meant, named = parse_designs(names), [name.strip() for name in names.split(",")]
+    meant, listed_names = parse_designs(names), [name.strip() for name in names.split(",")]
     for name in meant:
-        if name in nothing and name in named:
+        if name in nothing and name in listed_names:
             raise InputError(f"there is no design {name} beside the guess here: {nothing[name]}; leave it out.")
     return tuple(name for name in meant if name not in nothing)
 

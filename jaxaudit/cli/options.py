@@ -30,7 +30,7 @@ PLACES = ("data", "file")
 """Kinds of paths whose content belongs to the identity of a run, not the path itself."""
 
 
-class Source(enum.Flag):
+class ModelSource(enum.Flag):
     """The origin of the models of a run. Options that exclude one another belong to different sources."""
 
     TRAINING = enum.auto()
@@ -45,20 +45,20 @@ class Source(enum.Flag):
     """No models: a table has what they would say."""
 
 
-EVERY_SOURCE = ~Source(0)
+EVERY_SOURCE = ~ModelSource(0)
 REFUSALS = {
-    Source.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and so "
-    "does --out of `jaxaudit ks`.",
-    Source.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
-    Source.BANK: "no effect with --shadows, which trains nothing; leave it out.",
-    Source.MEMBERS: "no effect with --members without --calibration, which trains nothing; leave it out.",
-    Source.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
+    ModelSource.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and "
+    "so does --out of `jaxaudit ks`.",
+    ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
+    ModelSource.BANK: "no effect with --shadows, which trains nothing; leave it out.",
+    ModelSource.MEMBERS: "no effect with --members without --calibration, which trains nothing; leave it out.",
+    ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
 }
 """Messages on an option that has no effect with a source."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Declared:
+class DeclaredOption:
     """The declaration of an option, apart from its name, type and default.
 
     Attributes:
@@ -89,18 +89,18 @@ class Declared:
     names: typing.Literal["", "data", "file", "code", "codes"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
-    of: Source = EVERY_SOURCE
+    of: ModelSource = EVERY_SOURCE
 
 
-class Field(typing.NamedTuple):
+class OptionField(typing.NamedTuple):
     """One option of a command, with its value."""
 
     name: str
     kind: Any
     value: Any
-    declared: Declared
+    declared: DeclaredOption
     panel: str
-    of: Source
+    of: ModelSource
 
     @property
     def flag(self) -> str:
@@ -113,21 +113,21 @@ class Field(typing.NamedTuple):
 
 
 def option(help: str, *flags: str, default: Any = None, **declared: Any) -> Any:
-    """A field of a group of options; see `Declared`. It must be given if its default is `...`."""
-    return dataclasses.field(default=default, metadata={"declared": Declared(help, flags, **declared)})
+    """A field of a group of options; see `DeclaredOption`. It must be given if its default is `...`."""
+    return dataclasses.field(default=default, metadata={"declared": DeclaredOption(help, flags, **declared)})
 
 
 def training_option(help: str, *flags: str, **declared: Any) -> Any:
     """An option for networks that the command trains."""
-    return option(help, *flags, of=Source.TRAINING, **declared)
+    return option(help, *flags, of=ModelSource.TRAINING, **declared)
 
 
 def bank_option(help: str, *flags: str, **declared: Any) -> Any:
     """An option for models that were trained before."""
-    return option(help, *flags, of=Source.BANK, **declared)
+    return option(help, *flags, of=ModelSource.BANK, **declared)
 
 
-def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:
+def group(panel: str, default: Any, of: ModelSource = EVERY_SOURCE) -> Any:
     """A field of a command's options: a group with its defaults, under this heading in the help.
 
     Its options have an effect only with these sources of models.
@@ -135,7 +135,7 @@ def group(panel: str, default: Any, of: Source = EVERY_SOURCE) -> Any:
     return dataclasses.field(default=default, metadata={"panel": panel, "of": of})
 
 
-def fields_of(options: Any) -> Iterator[Field]:
+def fields_of(options: Any) -> Iterator[OptionField]:
     """Every option in order of declaration; inherited options of a group come after its own."""
     for outer in dataclasses.fields(options):
         alone = "declared" in outer.metadata
@@ -144,7 +144,7 @@ def fields_of(options: Any) -> Iterator[Field]:
         for inner in [outer] if alone else _own_first(type(inside)):
             name, declared = inner.name, inner.metadata["declared"]
             kind = _hints(type(inside))[name]
-            yield Field(name, kind, getattr(inside, name), declared, panel, of & declared.of)
+            yield OptionField(name, kind, getattr(inside, name), declared, panel, of & declared.of)
 
 
 def with_values(options: Options, **values: Any) -> Options:
@@ -154,8 +154,10 @@ def with_values(options: Options, **values: Any) -> Options:
     for outer in dataclasses.fields(options):
         name, inside = outer.name, getattr(options, outer.name)
         if "declared" not in outer.metadata:
-            mine = {each.name: values[each.name] for each in dataclasses.fields(inside) if each.name in values}
-            changed[name] = dataclasses.replace(inside, **mine) if mine else inside
+            inner_values = {
+                field.name: values[field.name] for field in dataclasses.fields(inside) if field.name in values
+            }
+            changed[name] = dataclasses.replace(inside, **inner_values) if inner_values else inside
         elif name in values:
             changed[name] = values[name]
     return dataclasses.replace(options, **changed)
@@ -167,12 +169,12 @@ def with_usual(options: Options, **usual: Any) -> Options:
     return with_values(options, **{name: value for name, value in usual.items() if name in missing})
 
 
-def source_of(options: Any) -> Source:
+def models_source(options: Any) -> ModelSource:
     """The origin of the models of a run: the property `source` of the options, if a command has several."""
-    return getattr(options, "source", Source.TRAINING)
+    return getattr(options, "source", ModelSource.TRAINING)
 
 
-def plain(options: Any) -> dict[str, Any]:
+def json_options(options: Any) -> dict[str, Any]:
     """The options as JSON values, without the folders above the current one.
 
     For a run that trains networks, all options that affect a number; for others, only those with an effect.
@@ -180,38 +182,40 @@ def plain(options: Any) -> dict[str, Any]:
 
     def one(value: Any, names: str) -> Any:
         if isinstance(value, list | tuple):
-            return [one(each, names) for each in value]
+            return [one(single, names) for single in value]
         if names == "codes" and isinstance(value, str):
             # Only what stands between blanks is a path; the blanks stay, so that the words mean the same options.
-            return re.sub(r"[^,\s](?:[^,]*[^,\s])?", lambda found: without_folders(found[0]), value)
+            return re.sub(r"[^,\s](?:[^,]*[^,\s])?", lambda match: without_folders(match[0]), value)
         return without_folders(str(value)) if isinstance(value, Path) or (names and isinstance(value, str)) else value
 
-    source = source_of(options)
-    used = [field for field in fields_of(options) if source in field.of | Source.TRAINING and field.declared.decides]
+    source = models_source(options)
+    used = [
+        field for field in fields_of(options) if source in field.of | ModelSource.TRAINING and field.declared.decides
+    ]
     # Values that are not paths are kept: a class or a column may look like a path.
-    return {_key(each): one(each.value, each.declared.names) for each in used}
+    return {_key(field): one(field.value, field.declared.names) for field in used}
 
 
 def identity_of(options: Any) -> dict[str, Any]:
     """The options that affect a number, without those that name paths: their content counts, not the path."""
     paths = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
-    return {name: value for name, value in plain(options).items() if name not in paths}
+    return {name: value for name, value in json_options(options).items() if name not in paths}
 
 
 def refuse_without_effect(options: Any) -> None:
     """Rejects options that differ from their defaults and have no effect with this source of models."""
-    source = source_of(options)
+    source = models_source(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
     if useless:
-        of_scores = all(field.of is Source.SCORES for field in useless)
+        of_scores = all(field.of is ModelSource.SCORES for field in useless)
         why = "needs --scores, a table of scores." if of_scores else REFUSALS[source]
         raise InputError(f"{', '.join(field.flag for field in useless)}: {why}")
 
 
 def command_line(command: str, options: Any) -> list[str]:
-    """The command that repeats a run from the same folder, if its files are in that folder; see `plain`."""
-    words, values = ["jaxaudit", *command.split()], plain(options)
+    """The command that repeats a run from the same folder, if its files are in that folder; see `json_options`."""
+    words, values = ["jaxaudit", *command.split()], json_options(options)
     for field in fields_of(options):
         if _key(field) not in values:
             continue
@@ -219,21 +223,21 @@ def command_line(command: str, options: Any) -> list[str]:
         if field.kind is bool:
             words += [on] if value else [off] if off else []
         elif isinstance(value, list):
-            words += [word for each in value for word in (on, str(each))]
+            words += [word for single in value for word in (on, str(single))]
         elif value is not None:
             words += [on, str(value)] if on else [str(value)]
     return words
 
 
-def _key(field: Field) -> str:
+def _key(field: OptionField) -> str:
     """Its name in JSON: the flag's name, because some field names differ from it (reserved words in Python)."""
     return field.flag.removeprefix("--").replace("-", "_").lower()
 
 
 def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
-    found = {each.name: each for each in dataclasses.fields(kind)}
-    order = dict.fromkeys(name for each in kind.__mro__ for name in vars(each).get("__annotations__", {}))
-    return [found[name] for name in order]
+    fields_by_name = {field.name: field for field in dataclasses.fields(kind)}
+    order = dict.fromkeys(name for base in kind.__mro__ for name in vars(base).get("__annotations__", {}))
+    return [fields_by_name[name] for name in order]
 
 
 @cache

@@ -30,20 +30,20 @@ class OwnCode(NamedTuple):
     name: str
 
 
-def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> OwnCode | None:
+def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str) -> OwnCode | None:
     """The location that an option names; None for a built-in name.
 
     >>> parse_own("--optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
     OwnCode(file=None, module='optax', name='lion')
     """
-    if text in known:
+    if text in known_names:
         return None
     module, colon, name = text.rpartition(":")
     if not colon:
         if text.endswith(".py"):
             raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
-        other = f" is not one of {', '.join(known)};" if known else ":"
-        raise InputError(f"{flag} {text}{other} {own} is named package.module:{noun} or file.py:{noun}.")
+        other = f" is not one of {', '.join(known_names)};" if known_names else ":"
+        raise InputError(f"{flag} {text}{other} {own_kind} is named package.module:{noun} or file.py:{noun}.")
     words = [name] if module.endswith(".py") else [*module.split("."), name]
     if not all(word.isidentifier() for word in words):
         raise InputError(
@@ -57,29 +57,33 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
     return OwnCode(file, f"jaxaudit_model_{file.stem}", name)
 
 
-def parse_own_names(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> dict[str, OwnCode | None]:
+def parse_own_names(
+    flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str
+) -> dict[str, OwnCode | None]:
     """The distinct names of a list in order, each with the location of your own code or None; see `parse_own`.
 
     >>> parse_own_names("--tests", "rho, mine:Test", ("rho",), "your own test", "Test")
     {'rho': None, 'mine:Test': OwnCode(file=None, module='mine', name='Test')}
     """
     words = list(filter(None, map(str.strip, text.split(","))))
-    mine = {word: parse_own(flag, word, (), own, noun) for word in words if ":" in word or word.endswith(".py")}
-    built_in = [word for word in words if word not in mine]
-    if built_in or not mine:
-        parse_names(",".join(built_in), known, flag)
-    return {word: mine.get(word) for word in words}
+    own_codes = {
+        word: parse_own(flag, word, (), own_kind, noun) for word in words if ":" in word or word.endswith(".py")
+    }
+    built_in = [word for word in words if word not in own_codes]
+    if built_in or not own_codes:
+        parse_names(",".join(built_in), known_names, flag)
+    return {word: own_codes.get(word) for word in words}
 
 
 def load_named(
     flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
 ) -> dict[str, Any]:
     """Your own values among these names; a class is called without arguments."""
-    found: dict[str, Any] = {}
-    for text, own in names.items():
-        if own is None:
+    values_by_text: dict[str, Any] = {}
+    for text, code in names.items():
+        if code is None:
             continue
-        value = load_value(flag, text, own)
+        value = load_value(flag, text, code)
         try:
             value = value() if isinstance(value, type) else value
         except Exception as error:
@@ -87,35 +91,35 @@ def load_named(
                 f"{flag} {text} is a class, which is called without arguments: {type(error).__name__}: {error}; give "
                 "its fields defaults, or name a value that it made."
             ) from error
-        members = [each for each in {**vars(interface), **interface.__annotations__} if not each.startswith("_")]
-        lacking = [each for each in members if not hasattr(value, each)]
+        members = [member for member in {**vars(interface), **interface.__annotations__} if not member.startswith("_")]
+        lacking = [member for member in members if not hasattr(value, member)]
         if lacking:
             raise InputError(
                 f"{flag} {text} is of type {type(value).__name__}, which has no {', '.join(lacking)}; name {needs}."
             )
         if not re.fullmatch(r"[A-Za-z0-9-]+", str(value.name)):
             raise InputError(f"{flag} {text}: its name must be letters, digits and hyphens; got {value.name!r}.")
-        others = {each.name: f"{other} has it, too" for other, each in found.items()}
-        others |= dict.fromkeys(taken, "a built-in one has it")
-        if value.name in others:
+        reasons_by_name = {previous.name: f"{other} has it, too" for other, previous in values_by_text.items()}
+        reasons_by_name |= dict.fromkeys(taken, "a built-in one has it")
+        if value.name in reasons_by_name:
             raise InputError(
-                f"{flag} {text} has the name {value.name!r}, and {others[value.name]}; give it another `name`."
+                f"{flag} {text} has the name {value.name!r}, and {reasons_by_name[value.name]}; give it another `name`."
             )
-        found[text] = value
-    return found
+        values_by_text[text] = value
+    return values_by_text
 
 
-def load_value(flag: str, text: str, own: OwnCode) -> Any:
+def load_value(flag: str, text: str, code: OwnCode) -> Any:
     """The value with this name, after importing its module or running its file."""
-    source = own.module if own.file is None else own.file.name
+    source = code.module if code.file is None else code.file.name
     # Keras chooses its backend on import; only a model that computes in JAX can be measured.
     if flag == "--model":
         os.environ.setdefault("KERAS_BACKEND", "jax")
     try:
-        with _looked_into(Path.cwd() if own.file is None else own.file.resolve().parent):
-            module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)
+        with _looked_into(Path.cwd() if code.file is None else code.file.resolve().parent):
+            module = importlib.import_module(code.module) if code.file is None else _run(code.file, code.module)
     except ModuleNotFoundError as error:
-        where = "is it in the current folder" if own.file is None else f"is it in the folder of {source}"
+        where = "is it in the current folder" if code.file is None else f"is it in the folder of {source}"
         install = " pip install 'jaxaudit[keras]'." if error.name == "keras" else ""
         if error.name == "torch":
             from jaxaudit.models.torch_module import INSTALL
@@ -127,15 +131,15 @@ def load_value(flag: str, text: str, own: OwnCode) -> Any:
     except (Exception, SystemExit) as error:
         raise InputError(f"{flag} {text}: importing {source} failed: {type(error).__name__}: {error}") from error
     try:
-        return getattr(module, own.name)
+        return getattr(module, code.name)
     except AttributeError as error:
-        kind = "module" if own.file is None else "file"
-        raise InputError(f"{flag} {text}: {kind} {source} has no {own.name!r}.") from error
+        kind = "module" if code.file is None else "file"
+        raise InputError(f"{flag} {text}: {kind} {source} has no {code.name!r}.") from error
 
 
-def source_hash(own: OwnCode | None) -> str | None:
+def source_hash(code: OwnCode | None) -> str | None:
     """`blake2b:...` of the source file of loaded code; None for built-in code."""
-    file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
+    file = code and (code.file or getattr(sys.modules.get(code.module), "__file__", None))
     return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
 
 
@@ -145,22 +149,22 @@ def source_hashes(options: Any) -> dict[str, str]:
     For an option with several values, the key includes the number of the value, such as `augment 1`. With adapters
     `model` is the hash of their base model.
     """
-    values, found = dict[str, Any](), dict[str, str | None]()
+    values, hashes = dict[str, Any](), dict[str, str | None]()
     for field in fields_of(options):
         value = values[field.name] = field.value
         parse, names = cast("Any", field.declared.check), field.declared.names
         if value is None or names not in ("code", "codes"):
             continue
         if names == "code" and isinstance(value, str):
-            found[field.name] = source_hash(parse(value))
+            hashes[field.name] = source_hash(parse(value))
             continue
         several = parse(value).values() if names == "codes" else map(parse, value)
-        found |= {f"{field.name} {number}": source_hash(own) for number, own in enumerate(several)}
+        hashes |= {f"{field.name} {number}": source_hash(code) for number, code in enumerate(several)}
     if values.get("lora") is not None:
         from jaxaudit.models.language_model import folder_hash
 
-        found["model"] = folder_hash(Path(os.path.expanduser(values["model"])))
-    return {role: digest for role, digest in found.items() if digest is not None}
+        hashes["model"] = folder_hash(Path(os.path.expanduser(values["model"])))
+    return {role: digest for role, digest in hashes.items() if digest is not None}
 
 
 def _run(file: Path, module_name: str) -> ModuleType:
@@ -182,12 +186,12 @@ def _looked_into(folder: Path) -> Iterator[None]:
     So the package's own later imports never find a file of the same name in that folder.
     """
     name = str(folder)
-    known = name in sys.path
+    was_on_path = name in sys.path
     sys.path.insert(0, name)
     try:
         yield
     finally:
         if name in sys.path:
             sys.path.remove(name)
-        if not known:
+        if not was_on_path:
             sys.path.append(name)

@@ -50,13 +50,13 @@ def own_code(flag: str, name: str) -> OwnCode | None:
 
 def load_own(flag: str, name: str) -> Any:
     """The function or class that the value names; None for a built-in name."""
-    own = own_code(flag, name)
-    found = own and load_value(flag, name, own)
-    if own is not None and not callable(found):
+    code = own_code(flag, name)
+    factory = code and load_value(flag, name, code)
+    if code is not None and not callable(factory):
         raise InputError(
-            f"{flag} {name} is of type {type(found).__name__}, which cannot be called; name a class or a function."
+            f"{flag} {name} is of type {type(factory).__name__}, which cannot be called; name a class or a function."
         )
-    return found
+    return factory
 
 
 def parse_model(name: str) -> OwnCode | None:
@@ -102,11 +102,11 @@ def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
     >>> parse_sized("wrn-16-4"), parse_sized("resnet-bn"), parse_sized("mlp")
     (('wrn', {'depth': 16, 'widen': 4}), ('resnet', {'norm': 'batch'}), None)
     """
-    found = re.fullmatch(r"(resnet|wrn|vit|gpt)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
-    if found is None or (found[1] in ("vit", "gpt") and found[4]):
+    match = re.fullmatch(r"(resnet|wrn|vit|gpt)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
+    if match is None or (match[1] in ("vit", "gpt") and match[4]):
         return None
-    sizes = {size: int(text) for size, text in zip(SIZED[found[1]], found.groups()[1:3], strict=True) if text}
-    return found[1], {**sizes, **({"norm": "batch"} if found[4] else {})}
+    sizes = {size: int(text) for size, text in zip(SIZED[match[1]], match.groups()[1:3], strict=True) if text}
+    return match[1], {**sizes, **({"norm": "batch"} if match[4] else {})}
 
 
 def is_of_texts(name: str) -> bool:

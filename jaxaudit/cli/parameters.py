@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jaxaudit.cli.options import Declared, Field, Options, fields_of, with_values
+from jaxaudit.cli.options import DeclaredOption, OptionField, Options, fields_of, with_values
 from jaxaudit.errors import InputError
 
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
@@ -25,24 +25,26 @@ def as_parameters(
     """A function for Typer whose parameters are the options of `kind`."""
     fields = list(fields_of(kind()))
     needed = [next(field for field in fields if field.name == name) for name in first]
-    found = [field._replace(panel="") for field in needed] + [field for field in fields if field.name not in first]
+    ordered_fields = [field._replace(panel="") for field in needed] + [
+        field for field in fields if field.name not in first
+    ]
 
-    def command(**given: Any) -> None:
-        values = {name: _converted(value) for name, value in given.items()}
+    def command(**arguments: Any) -> None:
+        values = {name: _converted(value) for name, value in arguments.items()}
         # A repeatable option that was not given is empty, not None.
-        values |= {each.name: () for each in fields if each.value == () and values[each.name] is None}
+        values |= {field.name: () for field in fields if field.value == () and values[field.name] is None}
         run(with_values(kind(), **values))
 
-    parameters = [_parameter(field) for field in found]
+    parameters = [_parameter(field) for field in ordered_fields]
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = doc
     return command
 
 
 def _converted(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return tuple(_converted(each) for each in value)
+        return tuple(_converted(single) for single in value)
     if isinstance(value, enum.Enum):
         return value.value
     return at_home(value) if isinstance(value, Path) else value
@@ -50,39 +52,43 @@ def _converted(value: Any) -> Any:
 
 def at_home(path: Path) -> Path:
     """The path with a leading `~` replaced, as by a shell."""
-    found = os.path.expanduser(path)
-    if path.parts[:1] == ("~",) and found == os.fspath(path):
+    expanded = os.path.expanduser(path)
+    if path.parts[:1] == ("~",) and expanded == os.fspath(path):
         raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
-    return Path(found)
+    return Path(expanded)
 
 
-def _parameter(field: Field) -> inspect.Parameter:
+def _parameter(field: OptionField) -> inspect.Parameter:
     declared, kind, default = field.declared, field.kind, field.value
     several = typing.get_origin(kind) is tuple
     if several:
         kind = typing.get_args(kind)[0]
         default = default if default is ... else list(default) or None
     optional = isinstance(kind, types.UnionType)
-    base = next(each for each in typing.get_args(kind) if each is not types.NoneType) if optional else kind
+    base = (
+        next(part_kind for part_kind in typing.get_args(kind) if part_kind is not types.NoneType) if optional else kind
+    )
     ranged = declared.minimum is not None or declared.maximum is not None
     help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
     if declared.choices:
-        choice: Any = enum.StrEnum(field.name, {each.replace("-", "_"): each for each in declared.choices})
+        choice: Any = enum.StrEnum(
+            field.name, {choice_text.replace("-", "_"): choice_text for choice_text in declared.choices}
+        )
         default = choice(default) if isinstance(default, str) else default
         kind = choice | None if optional else choice
         help, metavar = f"{help} [{'|'.join(declared.choices)}]", "NAME"
-    told: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
+    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
     # In the help a range would leave no room for the option's name.
-    told["parser"] = _number_within(base, declared) if ranged else None
+    settings["parser"] = _number_within(base, declared) if ranged else None
     if declared.argument:
-        info = typer.Argument(**{**told, "metavar": field.flag})
+        info = typer.Argument(**{**settings, "metavar": field.flag})
     else:
-        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **told)
+        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
     annotation = Annotated[list[kind] | None if several else kind, info]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _number_within(kind: type[Any], declared: Declared) -> Callable[[Any], Any]:
+def _number_within(kind: type[Any], declared: DeclaredOption) -> Callable[[Any], Any]:
     """A function that converts a word to a number, and rejects numbers out of range."""
     least, most = declared.minimum, declared.maximum
     low, high = (-math.inf if least is None else least), (math.inf if most is None else most)

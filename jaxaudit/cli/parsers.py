@@ -159,7 +159,7 @@ def share_check(name: str) -> Callable[[float], None]:
     return check
 
 
-def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
+def parse_names(text: str, known_names: Sequence[str], option: str) -> tuple[str, ...]:
     """The names in a list such as `retraining,fisher`, each once, in the same order.
 
     >>> parse_names("distance, frequency", ("untargeted", "distance", "frequency"), "--attacks")
@@ -167,12 +167,12 @@ def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]
     """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name.lower(), known, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}."
+        if name not in known_names:
+            near = difflib.get_close_matches(name.lower(), known_names, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known_names)}."
             raise InputError(f"{option}: {name!r} is not known; {advice}")
     if not names:
-        raise InputError(f"{option} is empty; choose from {', '.join(known)}.")
+        raise InputError(f"{option} is empty; choose from {', '.join(known_names)}.")
     return names
 
 
@@ -216,10 +216,10 @@ def parse_tokens(text: str) -> int | None:
     >>> parse_tokens("words:500"), parse_tokens("bytes")
     (500, None)
     """
-    found = re.fullmatch(r"bytes|words(?::([1-9]\d{0,5}))?", text)
-    if found is None:
+    match = re.fullmatch(r"bytes|words(?::([1-9]\d{0,5}))?", text)
+    if match is None:
         raise InputError(f"--tokens must be bytes, words, or words:NUMBER such as words:4096, got {text!r}.")
-    return None if text == "bytes" else int(found[1] or WORDS)
+    return None if text == "bytes" else int(match[1] or WORDS)
 
 
 def parse_template(text: str) -> str:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.options import PLACES, Field, fields_of, refuse_without_effect
+from jaxaudit.cli.options import PLACES, OptionField, fields_of, refuse_without_effect
 from jaxaudit.cli.parsers import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
@@ -28,11 +28,11 @@ LISTED = 10_000
 LONGEST = 100
 
 
-def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
+def refuse_bad_options(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
     """Checks that the options of a command are consistent and that every path they name exists."""
     groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
     of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
-    of_all = [(each, (options,)) for each in (refuse_without_effect, *together)]
+    of_all = [(question, (options,)) for question in (refuse_without_effect, *together)]
     ask([*_questions(options), *of_groups, *of_all])
 
 
@@ -54,8 +54,8 @@ def ask(questions: Sequence[Question]) -> None:
 
 def _questions(options: Any) -> Iterator[Question]:
     fields = [field for field in fields_of(options) if field.value is not None]
-    given = {field.name: field.value for field in fields}
-    folder, out = given.get("data_dir"), given.get("out")
+    values_by_name = {field.name: field.value for field in fields}
+    folder, out = values_by_name.get("data_dir"), values_by_name.get("out")
     if folder is not None:
         yield _check_folder, (folder,)
     for field in fields:
@@ -64,10 +64,10 @@ def _questions(options: Any) -> Iterator[Question]:
                 yield field.declared.check, (value,)
             if field.declared.names in PLACES:
                 yield _check_place, (field, value, folder)
-    if "report" in given:
+    if "report" in values_by_name:
         from jaxaudit.runs.directory import claim_report
 
-        yield claim_report, (given["report"], out)
+        yield claim_report, (values_by_name["report"], out)
     if out is not None:
         # Imported here because it takes half a second.
         from jaxaudit.runs.directory import claim
@@ -75,7 +75,7 @@ def _questions(options: Any) -> Iterator[Question]:
         yield claim, (out,)
 
 
-def _check_place(field: Field, value: Any, folder: Path | None) -> None:
+def _check_place(field: OptionField, value: Any, folder: Path | None) -> None:
     path = field.declared.place(value) if field.declared.place else value
     if path is None or field.name == "data_dir":
         return
@@ -99,13 +99,13 @@ def _check_data(option: str, name: str, data_dir: Path | None) -> None:
     elif _mode(name) is None:
         source = name.rpartition("@")[0] if "@" in name else name
         candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
-        found = [path for path in candidates if _mode(path) is not None]
+        existing = [path for path in candidates if _mode(path) is not None]
         a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
-        if not found and (a_set or not source.strip()):
+        if not existing and (a_set or not source.strip()):
             return
-        if not found:
+        if not existing:
             raise InputError(_missing(option, source, "" if data_dir is None else f" here or in {data_dir}"))
-        name = str(found[0])
+        name = str(existing[0])
     _check_path(option, name)
 
 

@@ -54,11 +54,11 @@ def keep_programs() -> None:
     if _others_may_rename(cache_dir()) or not (is_private(folder.parent) and is_private(folder)):
         return
     drop_unused(folder.parent)
-    wanted = {**SETTINGS, "jax_compilation_cache_dir": str(folder)}
-    for name, value in wanted.items():
+    settings = {**SETTINGS, "jax_compilation_cache_dir": str(folder)}
+    for name, value in settings.items():
         jax.config.update(name, value)
     if not _reads_in_silence(folder):
-        for name in wanted:
+        for name in settings:
             jax.config.update(name, before[name])
         compilation_cache.reset_cache()
 
@@ -67,9 +67,9 @@ def _others_may_rename(folder: Path) -> bool:
     """Whether other users may replace a folder in this one. The user's own group does not count as others."""
     with suppress(OSError, AttributeError):
         status = folder.stat()
-        theirs = status.st_uid not in (os.getuid(), 0)
+        foreign_owner = status.st_uid not in (os.getuid(), 0)
         by_group = bool(status.st_mode & 0o020) and status.st_gid != os.getgid()
-        return theirs or ((by_group or bool(status.st_mode & 0o002)) and not status.st_mode & stat.S_ISVTX)
+        return foreign_owner or ((by_group or bool(status.st_mode & 0o002)) and not status.st_mode & stat.S_ISVTX)
     return True
 
 
@@ -96,15 +96,15 @@ def _processor_can() -> str:
 
 def drop_unused(folder: Path) -> None:
     """Deletes the least recently read programs of all machines and versions, down to `MOST_BYTES`."""
-    found: list[tuple[float, Path, int]] = []
+    programs: list[tuple[float, Path, int]] = []
     for path in folder.rglob("*"):
         with suppress(OSError):  # another process dropped it
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
                 # File systems may update the time of access only once a day.
-                found.append((max(status.st_atime, status.st_mtime), path, status.st_size))
-    left = sum(size for _, _, size in found)
-    for _, path, size in sorted(found):
+                programs.append((max(status.st_atime, status.st_mtime), path, status.st_size))
+    left = sum(size for _, _, size in programs)
+    for _, path, size in sorted(programs):
         if left <= MOST_BYTES:
             return
         with suppress(OSError):
@@ -125,11 +125,11 @@ def _reads_in_silence(folder: Path) -> bool:
     with suppress(OSError):
         return note.read_bytes() == b"yes"
     try:
-        with _stderr() as said:
+        with _stderr() as read_stderr:
             # Two functions with the same program: the first is compiled, the second is read.
             for _ in range(2):
                 jax.jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
-            silent = not said()
+            silent = not read_stderr()
     except OSError:
         return False
     with suppress(OSError), whole_file(note) as file:

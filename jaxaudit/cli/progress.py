@@ -74,13 +74,13 @@ class Pace:
 
 def _foretold(shorter: str) -> Callable[[int, int], None]:
     """Prints the remaining time once, if it is minutes, with advice how to shorten it."""
-    pace, said = Pace(), not shorter
+    pace, is_told = Pace(), not shorter
 
     def warn(done: int, total: int) -> None:
-        nonlocal said
-        left = None if said else pace.left(done, total)
+        nonlocal is_told
+        left = None if is_told else pace.left(done, total)
         if left is not None:
-            said = True
+            is_told = True
             if left > LONG_SECONDS:
                 say(f"about {duration(left)} left; {shorter}")
 

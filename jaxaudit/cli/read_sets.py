@@ -73,14 +73,14 @@ def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray:
             "networks learn badly from them, multiply those of all sets alike"
         )
     prepared = prepare_images(examples, (height, width), gray)
-    before, after = ("x".join(map(str, each.inputs.shape[1:])) for each in (examples, prepared))
+    before, after = ("x".join(map(str, images.inputs.shape[1:])) for images in (examples, prepared))
     say(f"{name}: {len(examples):,} images of {before}, converted to {after} in [0, 1]")
     return prepared
 
 
 def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> None:
     """Prints on stderr that columns should be scaled, if a dense network would hardly learn from them."""
-    largest = max(float(np.abs(each).max(initial=0)) for each in inputs) if model == DENSE else 0
+    largest = max(float(np.abs(array).max(initial=0)) for array in inputs) if model == DENSE else 0
     if largest > LARGE:
         say(
             f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
@@ -93,8 +93,11 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
     names: dict[tuple[str, ...], dict[str, None]] = {}
     for file in files:
         names.setdefault(file.reading, {})[file.name] = None
-    for reading, named in names.items():
-        shown = [*list(named)[:MOST_NAMES], *([f"{len(named) - MOST_NAMES} more"] if len(named) > MOST_NAMES else [])]
+    for reading, file_names in names.items():
+        shown = [
+            *list(file_names)[:MOST_NAMES],
+            *([f"{len(file_names) - MOST_NAMES} more"] if len(file_names) > MOST_NAMES else []),
+        ]
         if reading:
             say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
 
@@ -111,7 +114,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
 def group_columns(data: Held) -> tuple[str, ...]:
     """Names of columns with groups, which are not inputs in any set."""
     groups = (data.groups, data.holdout_groups, getattr(data, "members_groups", None))
-    return tuple(dict.fromkeys(each for each in groups if each is not None and groups_file(each) is None))
+    return tuple(dict.fromkeys(group for group in groups if group is not None and groups_file(group) is None))
 
 
 def reader(data: Sets, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
@@ -197,8 +200,8 @@ def text_reader(
     The word vocabulary and the length are of all sets; with adapters, the tokenizer is that of the base model.
     """
     if not any(map(is_texts, names)):
-        given = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}
-        flag = next((name for name, value in given.items() if value is not None), None)
+        text_flags = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}
+        flag = next((name for name, value in text_flags.items() if value is not None), None)
         if flag is not None:
             raise InputError(f"{flag} is for texts, and --query {names[0]} is none ({', '.join(TEXTS)}).")
         return None
@@ -211,16 +214,18 @@ def text_reader(
     template = None if network.template is None else parse_template(network.template)
     if adapters is None:
         words = parse_tokens(network.tokens or "bytes")
-        made = sequences(sets, BYTES if words is None else word_tokenizer(sets, words, template), template=template)
+        examples_of_sets = sequences(
+            sets, BYTES if words is None else word_tokenizer(sets, words, template), template=template
+        )
     else:
         from jaxaudit.models.language_model import LanguageModel
 
         base = LanguageModel(Path(adapters.folder))
         for note in base.notes:
             say(note)
-        encoded = [base.encode(prompts_of(each, template), each.answers) for each in sets]
-        made = padded(sets, encoded, base.end, base.positions)
-    return dict(zip(names, made, strict=True)).__getitem__
+        encoded = [base.encode(prompts_of(texts, template), texts.answers) for texts in sets]
+        examples_of_sets = padded(sets, encoded, base.end, base.positions)
+    return dict(zip(names, examples_of_sets, strict=True)).__getitem__
 
 
 def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " records"]:
@@ -237,11 +242,11 @@ def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int |
     """The groups of sets of these numbers of records, if they were dealt whole."""
     if data.groups is None or data.holdout_groups is None or holdout is None:
         return None
-    known, of_members = None, getattr(data, "members_groups", None)
+    member_groups, of_members = None, getattr(data, "members_groups", None)
     if of_members is not None and members is not None:
-        known = read_groups(of_members, data.members or "", members, "members", data.data_dir)
+        member_groups = read_groups(of_members, data.members or "", members, "members", data.data_dir)
     return as_groups(
         read_groups(data.groups, data.query or "", query, "query set", data.data_dir),
         read_groups(data.holdout_groups, data.holdout or "", holdout, "holdout", data.data_dir),
-        known,
+        member_groups,
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import Network, Recipe, TextNetwork
+from jaxaudit.cli.groups import Network, RecipeFlags, TextNetwork
 from jaxaudit.cli.own_code import load_value
 from jaxaudit.cli.own_model import load_own, own_code, parse_model, parse_sized, pretrained_config
 from jaxaudit.errors import InputError, first_line
@@ -62,14 +62,14 @@ def _built_in(name: str, hidden: tuple[int, ...], dropout: float | None) -> Any:
         return partial(models.MLP, hidden=hidden, **share)
     sized = parse_sized(name)
     if sized is not None:
-        known = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT, "gpt": models.GPT}
-        return partial(known[sized[0]], **sized[1], **share)
+        families = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT, "gpt": models.GPT}
+        return partial(families[sized[0]], **sized[1], **share)
     factory = models.LiuCNN if name == "liu-cnn" else models.MedicalCNN
     return partial(factory, **share) if share else factory
 
 
 def make_learner(
-    factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool = False
+    factory: Any, recipe: RecipeFlags, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool = False
 ) -> "NetworkLearner":
     """The learner that trains a factory's network by a recipe, for training sets of at most this many records.
 
@@ -78,14 +78,14 @@ def make_learner(
     from jaxaudit.cli.tuning import in_known_form
 
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
-    own = own_code("--optimizer", recipe.optimizer) or any(own_code("--augment", name) for name in recipe.augment)
-    make = _learner if ours and not own else _learner.__wrapped__
+    has_own = own_code("--optimizer", recipe.optimizer) or any(own_code("--augment", name) for name in recipe.augment)
+    make = _learner if ours and not has_own else _learner.__wrapped__
     return in_known_form(make(factory, recipe, input_shape, classes, most, of_tokens))
 
 
 @lru_cache(maxsize=8)
 def _learner(
-    factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool
+    factory: Any, recipe: RecipeFlags, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool
 ) -> "NetworkLearner":
     """A cached learner: equal learners are one object, because JAX compiles and stores a program for each object."""
     from dataclasses import replace
@@ -103,8 +103,8 @@ def _learner(
             raise InputError("--label-smoothing and --augment are of classifiers, not of texts; leave them out.")
         learner = language_model(factory, input_shape[0], classes, **training)
     else:
-        own = {name: load_own("--augment", name) for name in recipe.augment}
-        augment = [AUGMENTATIONS[name] if one is None else one for name, one in own.items()]
+        own_augmentations = {name: load_own("--augment", name) for name in recipe.augment}
+        augment = [AUGMENTATIONS[name] if one is None else one for name, one in own_augmentations.items()]
         smoothing = recipe.label_smoothing or 0.0
         learner = network(factory, input_shape, classes, **training, label_smoothing=smoothing, augment=augment)
     if learner.batch_coupled:
@@ -113,7 +113,7 @@ def _learner(
     return replace(learner, batch_size=min(learner.batch_size, most))
 
 
-def make_optimizer(recipe: Recipe) -> Any:
+def make_optimizer(recipe: RecipeFlags) -> Any:
     """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate."""
     import optax
 
@@ -121,21 +121,23 @@ def make_optimizer(recipe: Recipe) -> Any:
 
     rule, rate, epochs = _rule(recipe), recipe.learning_rate, recipe.epochs or 1
     if recipe.schedule == "constant" and not recipe.warmup:
-        made = rule(rate)
+        optimizer = rule(rate)
     else:
         # A budget or a design may have fewer epochs than requested.
         warmup = min(recipe.warmup or 0, epochs - 1)
-        made = by_epoch(rule, schedule(recipe.schedule, rate, epochs, warmup))
-    return made if recipe.clip_norm is None else optax.chain(optax.clip_by_global_norm(recipe.clip_norm), made)
+        optimizer = by_epoch(rule, schedule(recipe.schedule, rate, epochs, warmup))
+    return (
+        optimizer if recipe.clip_norm is None else optax.chain(optax.clip_by_global_norm(recipe.clip_norm), optimizer)
+    )
 
 
-def _rule(recipe: Recipe) -> Callable[[Any], Any]:
+def _rule(recipe: RecipeFlags) -> Callable[[Any], Any]:
     """The optimizer as a function of its learning rate; Adam has the paper's b1 = 0.5, b2 = 0.999."""
     import optax
 
-    own, decay = load_own("--optimizer", recipe.optimizer), recipe.weight_decay
-    if own is not None:
-        return partial(_made_by, recipe.optimizer, own)
+    own_rule, decay = load_own("--optimizer", recipe.optimizer), recipe.weight_decay
+    if own_rule is not None:
+        return partial(_made_by, recipe.optimizer, own_rule)
     if recipe.optimizer == "adamw":
         return partial(optax.adamw, weight_decay=ADAMW_DECAY if decay is None else decay)
     coupled = partial(optax.adam, b1=0.5, b2=0.999)
@@ -148,34 +150,34 @@ def _rule(recipe: Recipe) -> Callable[[Any], Any]:
 def _made_by(name: str, function: Any, rate: Any) -> Any:
     import optax
 
-    made = function(rate)
-    if not isinstance(made, optax.GradientTransformation):
+    transformation = function(rate)
+    if not isinstance(transformation, optax.GradientTransformation):
         raise InputError(
-            f"--optimizer {name} returned a {type(made).__name__}, not an Optax transformation; it is called with "
-            "the learning rate alone."
+            f"--optimizer {name} returned a {type(transformation).__name__}, not an Optax transformation; it is "
+            "called with the learning rate alone."
         )
-    return made
+    return transformation
 
 
 def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any = "float32") -> "Learner":
     """The learner that `--learner` names, tested by tracing its functions for records of this shape and type."""
     from jaxaudit.learners import Learner
 
-    own = own_code("--learner", name)
-    assert own is not None, "no learner is built in"
-    found = load_value("--learner", name, own)
-    if isinstance(found, type) or not isinstance(found, Learner):
-        kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
+    code = own_code("--learner", name)
+    assert code is not None, "no learner is built in"
+    learner = load_value("--learner", name, code)
+    if isinstance(learner, type) or not isinstance(learner, Learner):
+        kind = "a class" if isinstance(learner, type) else f"of type {type(learner).__name__}"
         raise InputError(f"--learner {name} is {kind}; name a value with {NEEDED}, such as one made by that class.")
     try:
-        hash(found)
+        hash(learner)
     except TypeError as error:
         raise InputError(
             f"--learner {name} cannot be hashed, and programs are compiled for a learner; make its class a frozen "
             "dataclass with fields that can be hashed (tuples, not lists or arrays)."
         ) from error
-    _refuse_untraceable(name, found, record, classes, dtype)
-    return found
+    _refuse_untraceable(name, learner, record, classes, dtype)
+    return learner
 
 
 def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int, dtype: Any) -> None:
@@ -191,16 +193,16 @@ def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], 
     inputs = jax.ShapeDtypeStruct((records, *record), dtype)
     labels, weights = (jax.ShapeDtypeStruct((records,), kind) for kind in (jnp.int32, jnp.float32))
     try:
-        found = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
+        output_shape = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
     except Exception as error:
         raise InputError(
             f"--learner {name} cannot be traced for {records} records of shape {record}: {first_line(error)} ({NEEDED} "
             "must be pure JAX functions of arrays)."
         ) from error
-    if getattr(found, "shape", None) != (records, classes):
-        shape = getattr(found, "shape", None)
-        what = f"a {type(found).__name__}" if shape is None else f"outputs of shape {shape}"
+    if getattr(output_shape, "shape", None) != (records, classes):
+        shape = getattr(output_shape, "shape", None)
+        returned = f"a {type(output_shape).__name__}" if shape is None else f"outputs of shape {shape}"
         raise InputError(
-            f"--learner {name} maps {records} records to {what}; it must return log-probabilities of shape "
+            f"--learner {name} maps {records} records to {returned}; it must return log-probabilities of shape "
             f"({records}, {classes}), a column per class."
         )

@@ -132,8 +132,8 @@ def cite(
     for run in read:
         of_run = run.papers
         if of_run is None:
-            said = f"{visible(run.name)} was written by a version that did not note papers"
-            say(f"{said}; these are of the terms that its page explains.")
+            sentence = f"{visible(run.name)} was written by a version that did not note papers"
+            say(f"{sentence}; these are of the terms that its page explains.")
             of_run = [paper for paper in cited(term.source for term in part_of(run).terms) if paper.key]
         papers += of_run
     for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):

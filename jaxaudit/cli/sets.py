@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, Recipe, TextNetwork, dealt_groups
-from jaxaudit.cli.options import Source, bank_option, option, training_option
+from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, RecipeFlags, TextNetwork, dealt_groups
+from jaxaudit.cli.options import ModelSource, bank_option, option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_judged
 from jaxaudit.cli.parsers import parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
@@ -33,7 +33,7 @@ class Sets(Images):
     calibration: str | None = option(
         "The calibration set: data of the same domain without any query record. [default: printed-digits]",
         names="data",
-        of=~Source.MEMBERS,
+        of=~ModelSource.MEMBERS,
     )
     image_size: str | None = option(
         "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
@@ -81,7 +81,7 @@ class ShadowNetwork(TextNetwork, Network):
 
 
 @dataclass(frozen=True)
-class ShadowRecipe(Recipe):
+class ShadowRecipe(RecipeFlags):
     """How the shadow models are trained."""
 
     epochs: int | None = training_option("Training epochs. [default: 15]", minimum=1, maximum=MOST)
@@ -123,9 +123,9 @@ def parse_designs(text: str) -> tuple[str, ...]:
     >>> parse_designs("narrower,longer")
     ('guess', 'longer', 'narrower')
     """
-    named = parse_names(USUAL if text == ALL else text, (*DESIGNS, USUAL), "--designs")
-    names = {GUESS, *named, *(FIVE if USUAL in named else ())}
-    return tuple(each for each in DESIGNS if each in names)
+    listed_names = parse_names(USUAL if text == ALL else text, (*DESIGNS, USUAL), "--designs")
+    names = {GUESS, *listed_names, *(FIVE if USUAL in listed_names else ())}
+    return tuple(design for design in DESIGNS if design in names)
 
 
 def bank_of_shadows(help: str) -> Any:
@@ -133,7 +133,7 @@ def bank_of_shadows(help: str) -> Any:
     return bank_option(help, metavar="BANK", names="file")
 
 
-def check_groups(data: Any) -> None:
+def check_group_options(data: Any) -> None:
     """Refuses groups of one set without those of the other."""
     if (data.groups is None) != (data.holdout_groups is None):
         raise InputError("--groups and --holdout-groups need each other: give the group of each record of both sets.")

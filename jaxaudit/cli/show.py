@@ -71,7 +71,7 @@ def _stdout() -> Iterator[TextIO]:
     raise InputError(f"the result could not be printed: stdout cannot be written ({why}); redirect it, or give --out.")
 
 
-def as_text(table: "RenderableType") -> str:
+def text_at_80_columns(table: "RenderableType") -> str:
     """The output of `show` on a plain terminal of 80 columns."""
     from rich.console import Console
 
@@ -92,5 +92,5 @@ def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    spelled = (PLAIN.get(each) or each.encode("unicode_escape").decode() for each in lacking)
+    spelled = (PLAIN.get(character) or character.encode("unicode_escape").decode() for character in lacking)
     return "".join(spelled), error.end

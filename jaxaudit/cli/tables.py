@@ -30,7 +30,8 @@ class TableData(DataFolder):
     data: str | None = option(
         "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits; or a "
         "file of texts, .jsonl. [default: breast-cancer]",
-        *("--data", "--query"),
+        "--data",
+        "--query",
         names="data",
     )
     csv: Path | None = option("Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file")
@@ -53,29 +54,29 @@ class TableData(DataFolder):
 
 
 def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Examples":
-    """The texts that `--data` names, as sequences; else the table, see `read_table`."""
+    """The texts that `--data` names, as sequences; else the table, see `read_table_options`."""
     from jaxaudit.cli.read_sets import text_reader
 
     names = [f"{options.csv or options.data or DEFAULT_DATA}"]
     read = text_reader(names, network, make_adapters(network))
     if read is None or options.csv is not None:
-        return read_table(options)
+        return read_table_options(options)
     usual = TableData(data=options.data, data_dir=options.data_dir, sample=options.sample)
-    other = next((each for each in fields_of(options) if each.value != getattr(usual, each.name)), None)
+    other = next((field for field in fields_of(options) if field.value != getattr(usual, field.name)), None)
     if other is not None:
         raise InputError(f"{other.flag} is for tables, and {options.data} has texts; leave it out.")
     return read(options.data or "")
 
 
-def read_table(options: TableData) -> "Table":
+def read_table_options(options: TableData) -> "Table":
     """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
     import numpy as np
 
     from jaxaudit.data import Column, Table, load, load_table
     from jaxaudit.data.tables.resolve import table_names
 
-    choice: dict[str, Any] = {each: getattr(options, each) for each in ("categorical", "numeric", "drop")}
-    written = {each: getattr(options, each) for each in ("delimiter", "encoding", "decimal")}
+    choice: dict[str, Any] = {name: getattr(options, name) for name in ("categorical", "numeric", "drop")}
+    written = {name: getattr(options, name) for name in ("delimiter", "encoding", "decimal")}
     if options.csv is not None:
         if options.data is not None:
             raise InputError("--data and --csv both name the training set; give one of them.")
@@ -85,10 +86,10 @@ def read_table(options: TableData) -> "Table":
     name = options.data or DEFAULT_DATA
     if Path(name.partition("@")[0]).suffix.lower() in TABLE_FILES:
         raise InputError(f"--data {name} is a file: did you mean --csv {name}?")
-    given = [f"--{each}" for each, value in {"label": options.label, **written}.items() if value is not None]
-    given += ["--missing"] if options.missing != "error" else []
-    if given:
-        raise InputError(f"{given[0]} applies only to --csv; the data sets of --data are read as they are.")
+    flags_given = [f"--{name}" for name, value in {"label": options.label, **written}.items() if value is not None]
+    flags_given += ["--missing"] if options.missing != "error" else []
+    if flags_given:
+        raise InputError(f"{flags_given[0]} applies only to --csv; the data sets of --data are read as they are.")
     if name.partition("@")[0] in table_names():
         return load_table(name, **choice, data_dir=options.data_dir)
     if any(choice.values()):
@@ -100,7 +101,7 @@ def read_table(options: TableData) -> "Table":
     return Table(values, columns, examples.labels, examples.class_names, examples.name)
 
 
-def describe(table: "Table | Examples", *, columns: bool) -> None:
+def summarise_table(table: "Table | Examples", *, columns: bool) -> None:
     """Prints a summary of the table on stderr; with `columns`, one line per column with its kind."""
     from jaxaudit.data import Examples, describe_table
 

@@ -17,7 +17,7 @@ CHUNKS = 2
 """The least number of timed chunks per worker, on average, since workers start one after another."""
 
 
-class _Enough(KeyboardInterrupt):
+class _TrialOver(KeyboardInterrupt):
     """Ends a run that was started only to be timed, in the way in which Ctrl-C ends a run."""
 
 
@@ -36,7 +36,7 @@ class Trial:
         self.first, self.last = self.first or (now, done), (now, done)
         waited = self.crew.answered >= CHUNKS * self.crew.workers
         if done >= total or (waited and now - self.first[0] >= SECONDS):
-            raise _Enough
+            raise _TrialOver
 
     def seconds(self) -> float:
         """Estimated seconds of the whole run; if it finished, the seconds that it took."""
@@ -47,7 +47,7 @@ class Trial:
         return began - self.started + (now - began) * (self.total - before) / (done - before)
 
 
-def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
+def estimate_by_trial(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
     """Starts the work of a command, discards its results, and estimates the time of the whole."""
     with crew(machines) as who, progress_on_stderr("timing") as show:
         trial = Trial(who)
@@ -57,7 +57,7 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
             trial(done, total)
 
         say("training begins, to be timed; nothing of it is kept")
-        with contextlib.suppress(_Enough):
+        with contextlib.suppress(_TrialOver):
             job.audit(who.execution(models_per_batch, progress, None))
     models = job.models(models_per_batch or 1) if job.models is not None else 0
     numbers, lines = _estimate(name, models, trial)
@@ -70,11 +70,11 @@ def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], t
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)
     seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]
     share, hours = trial.last[1] / trial.total, max(workers, 1) * seconds / 3600
-    what = f"{models:,} models, about" if models else "no models are trained; the measurement takes about"
+    subject = f"{models:,} models, about" if models else "no models are trained; the measurement takes about"
     whom = " of training" if models or workers else ""
     whom += f" by {workers} worker{'' if workers == 1 else 's'}" if workers else ""
     lines = [
-        f"{name}: {what} {duration(seconds)}{whom}",
+        f"{name}: {subject} {duration(seconds)}{whom}",
         f"timed: {share:.0%} of the work, {duration(timed)} after the first {'chunk' if workers else 'step'}; to begin "
         f"took {duration(trial.first[0] - trial.started)}",
     ]

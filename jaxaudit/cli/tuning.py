@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.options import plain
+from jaxaudit.cli.options import json_options
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.paths import whole_file
 from jaxaudit.runs.unfinished import machine_facts
@@ -34,7 +34,7 @@ def facts_of(
 ) -> dict[str, Any]:
     """The facts of the work of a command, with your own code of these hashes, on records of this shape."""
     facts = {"source": sources.get("model"), "command": command, "record": list(record), "classes": classes}
-    return {**plain(options), **facts}
+    return {**json_options(options), **facts}
 
 
 def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:
@@ -52,9 +52,9 @@ def recall_speed(work: Mapping[str, Any]) -> "Speed | None":
     """The cached speed for this work on this machine, if any."""
     from jaxaudit.ensemble import Speed
 
-    known = _read().get(_name({**work, "command": "speed"}))
-    numbers = known if isinstance(known, list) and len(known) == len(Speed._fields) else None
-    if numbers is None or not all(type(each) in (int, float) and 0 < each < float("inf") for each in numbers):
+    numbers_kept = _read().get(_name({**work, "command": "speed"}))
+    numbers = numbers_kept if isinstance(numbers_kept, list) and len(numbers_kept) == len(Speed._fields) else None
+    if numbers is None or not all(type(number) in (int, float) and 0 < number < float("inf") for number in numbers):
         return None
     return Speed(int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]))
 
@@ -66,26 +66,26 @@ def remember_speed(work: Mapping[str, Any], speed: "Speed") -> None:
 
 def in_known_form(learner: Any) -> Any:
     """The learner with its convolutions in the form that is the fastest on this machine, measured once and cached."""
-    from jaxaudit.ensemble.forms import fastest_letters, settled
+    from jaxaudit.ensemble.forms import fastest_letters, with_decided_form
     from jaxaudit.kernels.convolutions import is_form
 
     def letters_of(convolution: Any) -> str:
         name = _name({"command": "form", "record": [*convolution.inputs], "model": repr(convolution)})
-        known = _read().get(name)
-        if not isinstance(known, str) or not known or not is_form(known):
-            known = fastest_letters(convolution)
-            _write(name, known)
-        return known
+        letters = _read().get(name)
+        if not isinstance(letters, str) or not letters or not is_form(letters):
+            letters = fastest_letters(convolution)
+            _write(name, letters)
+        return letters
 
-    return settled(learner, letters_of)
+    return with_decided_form(learner, letters_of)
 
 
 def _write(name: str, value: Any) -> None:
-    known = {**_read(), name: value}
+    kept_values = {**_read(), name: value}
     with contextlib.suppress(OSError):
         _path().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with whole_file(_path()) as file:
-            file.write(json.dumps(known).encode())
+            file.write(json.dumps(kept_values).encode())
 
 
 def _path() -> Path:
@@ -94,10 +94,10 @@ def _path() -> Path:
 
 def _read() -> dict[str, Any]:
     try:
-        known = json.loads(_path().read_text())
+        kept_values = json.loads(_path().read_text())
     except (OSError, ValueError, RecursionError):
         return {}
-    return known if isinstance(known, dict) else {}
+    return kept_values if isinstance(kept_values, dict) else {}
 
 
 def _name(work: Mapping[str, Any]) -> str:

@@ -58,8 +58,8 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
             if work.lock is None:
                 say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
-        if found := _in_words(works, models):
-            say(f"Resuming: {found}.")
+        if kept_work := _in_words(works, models):
+            say(f"Resuming: {kept_work}.")
         return work and work.checkpoints
 
     try:

@@ -125,8 +125,8 @@ def _group() -> None:
     """Keeps `check` a sub-command although it is the only one."""
 
 
-@cluster.command(epilog=DONE)
-def check(
+@cluster.command("check", epilog=DONE)
+def check_workers(
     workers: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, max=MOST, help="As for the commands that train. [default: all of --cluster]"),
@@ -159,32 +159,32 @@ def check(
     from jaxaudit.ensemble.try_out import try_out
 
     say("trying the workers")
-    with make_workers(machines) as made:
-        found = made.everyone(partial(try_out, SEED), PATIENCE)
-    here = try_out(SEED)
-    lines = [_line(each, here) for each in found]
-    plain = [{"error": str(each)} if isinstance(each, BaseException) else each._asdict() for each in found]
-    lines.append(f"{len(found)} workers, compared with {_device(here)}")
-    show_summary(Summary(tuple(lines), {"here": here._asdict(), "workers": plain}), as_json)
-    unfit = [each for each in found if isinstance(each, BaseException) or each.digest != here.digest]
+    with make_workers(machines) as started:
+        answers = started.everyone(partial(try_out, SEED), PATIENCE)
+    own_answer = try_out(SEED)
+    lines = [_line(answer, own_answer) for answer in answers]
+    plain = [{"error": str(answer)} if isinstance(answer, BaseException) else answer._asdict() for answer in answers]
+    lines.append(f"{len(answers)} workers, compared with {_device(own_answer)}")
+    show_summary(Summary(tuple(lines), {"here": own_answer._asdict(), "workers": plain}), as_json)
+    unfit = [answer for answer in answers if isinstance(answer, BaseException) or answer.digest != own_answer.digest]
     if unfit:
         raise InputError(
-            f"{len(unfit)} of {len(found)} workers cannot share a run with this process; leave them out, start this "
+            f"{len(unfit)} of {len(answers)} workers cannot share a run with this process; leave them out, start this "
             "process on a machine like theirs, or accept other numbers by --mixed-devices."
         )
 
 
-def _line(found: "Tried | BaseException", here: "Tried") -> str:
-    if isinstance(found, BaseException):
-        return f"no answer: {found}"
+def _line(answer: "Tried | BaseException", own_answer: "Tried") -> str:
+    if isinstance(answer, BaseException):
+        return f"no answer: {answer}"
     from jaxaudit.ensemble.concurrency import unlike
 
     same = "the same numbers"
-    if found.digest != here.digest:
-        same = f"other numbers ({unlike(found.machine, here.machine) or 'from the same device and versions'})"
-    return f"{found.host}, process {found.process}: {_device(found)}, {found.seconds:.2f} s a chunk, {same}"
+    if answer.digest != own_answer.digest:
+        same = f"other numbers ({unlike(answer.machine, own_answer.machine) or 'from the same device and versions'})"
+    return f"{answer.host}, process {answer.process}: {_device(answer)}, {answer.seconds:.2f} s a chunk, {same}"
 
 
-def _device(found: "Tried") -> str:
-    facts = found.machine
+def _device(trial: "Tried") -> str:
+    facts = trial.machine
     return f"{facts['device']}{' x ' + str(facts['devices']) if facts['devices'] > 1 else ''}, jaxlib {facts['jaxlib']}"

@@ -65,14 +65,14 @@ class Key(StrictStruct, frozen=True, kw_only=True):
         # Decoding turns a ValueError into one that names the field.
         if not {"query", "holdout"} <= self.rows.keys():
             raise ValueError("rows must be of query and holdout")
-        rows = np.concatenate([np.asarray(each) for each in self.rows.values()])
+        rows = np.concatenate([np.asarray(rows_of_role) for rows_of_role in self.rows.values()])
         if not np.array_equal(np.sort(rows), np.arange(len(rows))):
             raise ValueError("rows must have each row of the challenge once")
 
     @property
     def committed(self) -> str:
         """The commitment, computed from everything else."""
-        fields = {name: each for name, each in msgspec.to_builtins(self).items() if name != "commitment"}
+        fields = {name: value for name, value in msgspec.to_builtins(self).items() if name != "commitment"}
         return hashlib.sha256(msgspec.json.encode(fields, order="sorted")).hexdigest()
 
     @property
@@ -140,10 +140,10 @@ def check_files(key: Key, folder: Path) -> None:
     """
     needed = [f"{role}.npz" for role in key.rows]
     for name in (*needed, f"{CHALLENGE}.npz", f"{CHALLENGE}.csv"):
-        path, there = folder / name, os.path.lexists(folder / name)
-        if name in needed and not there:
+        path, exists = folder / name, os.path.lexists(folder / name)
+        if name in needed and not exists:
             raise InputError(f"{path}: is missing; keep the files of a deal in one folder, beside {KEY}.")
-        if there and file_hash(path) != key.files.get(name):
+        if exists and file_hash(path) != key.files.get(name):
             raise InputError(
                 f"{path}: is not the file that {KEY} was written with (its SHA-256 differs): another deal, or changed "
                 "since then. Give the key of this deal, or the file as `jaxaudit deal` wrote it."

@@ -32,9 +32,9 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     >>> align_classes(query, other).labels
     array([1, 0, 0], dtype=int32)
     """
-    mine, others = _with_records(query), _with_records(other)
-    missing = [name for name in query.class_names if name in mine - others]
-    unshared = [name for name in other.class_names if name in others - mine]
+    own_names, other_names = _with_records(query), _with_records(other)
+    missing = [name for name in query.class_names if name in own_names - other_names]
+    unshared = [name for name in other.class_names if name in other_names - own_names]
     if any(name not in other.class_names for name in missing):
         also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
         raise InputError(
@@ -94,8 +94,8 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
     (array([1], dtype=int32), array([0], dtype=int32))
     """
-    known = set(query.class_names)
-    strange = [name for name in other.class_names if name not in known]
+    class_names = set(query.class_names)
+    strange = [name for name in other.class_names if name not in class_names]
     if not strange:
         return _reordered(query, other)
     if len(strange) < len(other.class_names):

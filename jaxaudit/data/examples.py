@@ -119,14 +119,16 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
     """
     first = parts[0]
     for part in parts[1:]:
-        for what, theirs, ours in (
+        for property_name, part_value, ours in (
             ("the shape of records", part.inputs.shape[1:], first.inputs.shape[1:]),
             ("the type of numbers", part.inputs.dtype, first.inputs.dtype),
             ("classes, or their order", part.class_names, first.class_names),
         ):
-            if theirs != ours:
-                said = "" if theirs is part.class_names else f" ({theirs} and {ours})"
-                raise InputError(f"{part.name} and {first.name} differ in {what}{said}; make both alike first.")
+            if part_value != ours:
+                values_text = "" if part_value is part.class_names else f" ({part_value} and {ours})"
+                raise InputError(
+                    f"{part.name} and {first.name} differ in {property_name}{values_text}; make both alike first."
+                )
     return Examples(
         np.concatenate([part.inputs for part in parts]),
         np.concatenate([part.labels for part in parts]),

@@ -75,9 +75,9 @@ def load_path(
         return _from_folder(path, split, size, gray, stored)
     suffix, match = path.suffix.lower(), IDX_NAME.fullmatch(path.name)
     if match:
-        own = match["split"].replace("t10k", "test")
-        choose_splits([own], split, path.name)
-        return _from_idx(path.parent, own, path.name, stored)
+        split_name = match["split"].replace("t10k", "test")
+        choose_splits([split_name], split, path.name)
+        return _from_idx(path.parent, split_name, path.name, stored)
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_named(archive.names, archive.read, path.name, split, stored)
@@ -125,8 +125,8 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
     if not folders:
         several = [entry for entry in inside if entry.suffix.lower() in KINDS]
         listed = ", ".join(entry.name[:40] for entry in (several or inside)[:5]) or "it is empty"
-        what = "several data files" if several else "no data of a known kind"
-        raise InputError(f"{path}: this folder contains {what} ({listed}); give {_KNOWN}.")
+        trouble = "several data files" if several else "no data of a known kind"
+        raise InputError(f"{path}: this folder contains {trouble} ({listed}); give {_KNOWN}.")
     splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
     if None in splits or len(splits) < len(folders):
         choose_splits([None], split, path.name)
@@ -182,8 +182,8 @@ def _from_named(
 def refuse_columns(source: str, label: str | None, drop: Sequence[str]) -> None:
     """Refuses names of columns for a set that has none."""
     if label is not None or drop:
-        what = "`drop`" if label is None else "`label`"
-        raise InputError(f"{source}: has no named columns, so {what} means nothing; leave it out.")
+        argument = "`drop`" if label is None else "`label`"
+        raise InputError(f"{source}: has no named columns, so {argument} means nothing; leave it out.")
 
 
 def comparable(inputs: np.ndarray, source: str) -> np.ndarray:

@@ -20,10 +20,10 @@ EXACT = 2**53
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 
 
-def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def number_groups(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Equal values as equal numbers, from 0 in the order in which they first occur.
 
-    >>> numbered(np.array([7, 3, 7, 5]))
+    >>> number_groups(np.array([7, 3, 7, 5]))
     array([0, 1, 0, 2])
     """
     _, first, indices = np.unique(values, return_index=True, return_inverse=True)

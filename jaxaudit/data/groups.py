@@ -14,10 +14,10 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.group_values import LONGEST, checked_groups, numbered
+from jaxaudit.data.group_values import LONGEST, checked_groups, number_groups
 from jaxaudit.data.labels import flat
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_parts
+from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
@@ -39,11 +39,11 @@ class Groups(NamedTuple):
     @property
     def counts(self) -> tuple[int, int, int]:
         """The number of groups of the query set, of the holdout and of the known members."""
-        query, holdout, members = (len(np.unique(each)) for each in self)
+        query, holdout, members = (len(np.unique(of_set)) for of_set in self)
         return query, holdout, members
 
     @property
-    def dealt(self) -> Int[np.ndarray, " n_plus_m"]:
+    def dealt_sets(self) -> Int[np.ndarray, " n_plus_m"]:
         """The groups of the query set, followed by those of the holdout."""
         return np.concatenate([self.query, self.holdout])
 
@@ -72,24 +72,25 @@ def as_groups(
     Raises:
         InputError: a value is not an integer or text, or occurs in two sets: groups must be kept whole.
 
-    >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"])).dealt
+    >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"])).dealt_sets
     array([0, 1, 0, 2])
     """
-    given = {"query set": query, "holdout": holdout} | ({} if members is None else {"members": members})
-    values = [checked_groups(each, of) for of, each in given.items()]
-    if len({each.dtype.kind for each in values}) > 1:
-        values = [each.astype(str) for each in values]
-    numbers = numbered(np.concatenate(values))
-    found = Groups(*np.split(numbers, np.cumsum([len(each) for each in values])[:-1]))
-    for (first, mine), (second, other) in combinations(zip(given, found, strict=False), 2):
-        both = len(np.intersect1d(mine, other))
-        if both:
+    groups_by_name = {"query set": query, "holdout": holdout} | ({} if members is None else {"members": members})
+    values = [checked_groups(groups_of_set, of) for of, groups_of_set in groups_by_name.items()]
+    if len({groups_of_set.dtype.kind for groups_of_set in values}) > 1:
+        values = [groups_of_set.astype(str) for groups_of_set in values]
+    numbers = number_groups(np.concatenate(values))
+    groups = Groups(*np.split(numbers, np.cumsum([len(groups_of_set) for groups_of_set in values])[:-1]))
+    for (first, first_groups), (second, other) in combinations(zip(groups_by_name, groups, strict=False), 2):
+        common_groups = len(np.intersect1d(first_groups, other))
+        if common_groups:
             raise InputError(
-                f"{both} of {numbers.max() + 1} groups have records in the {first} and in the {second}: groups must be "
+                f"{common_groups} of {numbers.max() + 1} groups have records in the {first} and in the {second}: "
+                "groups must be "
                 "dealt whole. Give all records of a group to one of them (`deal` does, given `groups`), or leave "
                 "groups out if records were dealt one by one."
             )
-    return found
+    return groups
 
 
 def groups_file(text: str) -> Path | None:
@@ -155,27 +156,27 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if split is None:
         return read(None)
-    return np.concatenate([whole[rows] for whole, rows in read_parts(parse_split(split), read, data)])
+    return np.concatenate([whole[rows] for whole, rows in read_slices(parse_split(split), read, data)])
 
 
 def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
-    source, found = archive.path.name, []
+    source, parts = archive.path.name, []
     pairs = find_pairs(archive.names, source)
-    for each in choose_splits(pairs, split, source):
+    for split_name in choose_splits(pairs, split, source):
         alone = len(pairs) == 1 and key in archive.names
-        name = key if alone else named_in(archive.names, key, each)
+        name = key if alone else named_in(archive.names, key, split_name)
         if name is None:
-            wanted = repr(key) if each is None else f"{key!r} of the split {each}"
+            array_words = repr(key) if split_name is None else f"{key!r} of the split {split_name}"
             raise InputError(
-                f"groups {key!r}: there is no such file, and {source} has no array {wanted} (arrays: "
+                f"groups {key!r}: there is no such file, and {source} has no array {array_words} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
             )
-        shape, records = archive.shape(name), archive.shape(pairs[each].labels)[:1]
+        shape, records = archive.shape(name), archive.shape(pairs[split_name].labels)[:1]
         # A slice with another number of values would belong to other records.
         if shape[:1] != records:
             raise InputError(f"groups {name!r}: has shape {shape} for {sum(records)} records; give one value each.")
-        found.append(archive.read(name))
-    return np.concatenate(found)
+        parts.append(archive.read(name))
+    return np.concatenate(parts)
 
 
 def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
@@ -187,9 +188,9 @@ def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
     table, _ = read_text_table(path, drop=None)
     names = table.header or []
     if names.count(key) != 1:
-        found = "several columns" if key in names else "no column"
+        trouble = "several columns" if key in names else "no column"
         raise InputError(
-            f"groups {key!r}: there is no such file, and {path.name} has {found} of that name; is the name right?"
+            f"groups {key!r}: there is no such file, and {path.name} has {trouble} of that name; is the name right?"
         )
     choose_splits([None], split, path.name)
     return _texts(table.columns[names.index(key)], path)

@@ -221,5 +221,5 @@ def _room(count: int, pixels: np.ndarray, source: str) -> np.ndarray:
 def _check_room(count: int, pixels: np.ndarray, source: str) -> None:
     # Images that are gray so far may turn out to be coloured.
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
-    said = f"{source}, {count} images of {pixels.shape[0]}x{pixels.shape[1]}"
-    refuse_larger(said, size, MAX_BYTES, "make them smaller first")
+    size_words = f"{source}, {count} images of {pixels.shape[0]}x{pixels.shape[1]}"
+    refuse_larger(size_words, size, MAX_BYTES, "make them smaller first")

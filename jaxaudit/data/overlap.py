@@ -40,19 +40,19 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
     >>> find_overlap(query, calibration)
     Overlap(count=1, query_indices=array([1]), calibration_indices=array([1]))
     """
-    mine, other = query.inputs, calibration.inputs
-    if (mine.shape[1:], mine.dtype) != (other.shape[1:], other.dtype):
+    query_inputs, other = query.inputs, calibration.inputs
+    if (query_inputs.shape[1:], query_inputs.dtype) != (other.shape[1:], other.dtype):
         raise InputError(
-            f"{query.name} has {mine.dtype} records of shape {mine.shape[1:]} but {calibration.name} has "
-            f"{other.dtype} records of shape {other.shape[1:]}; convert both to the same shape and type "
+            f"{query.name} has {query_inputs.dtype} records of shape {query_inputs.shape[1:]} but {calibration.name} "
+            f"has {other.dtype} records of shape {other.shape[1:]}; convert both to the same shape and type "
             "first (`image_size` for images)."
         )
     # As byte strings, not as void: NumPy compares byte strings with memcmp, and void values one by one in Python.
-    wanted, found = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
-    order = np.argsort(wanted, kind="stable")
-    ordered = wanted[order]
-    index = np.searchsorted(ordered, found).clip(max=len(ordered) - 1)
-    calibration_indices = np.flatnonzero(ordered[index] == found)
+    query_hashes, other_hashes = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
+    order = np.argsort(query_hashes, kind="stable")
+    ordered = query_hashes[order]
+    index = np.searchsorted(ordered, other_hashes).clip(max=len(ordered) - 1)
+    calibration_indices = np.flatnonzero(ordered[index] == other_hashes)
     return Overlap(len(calibration_indices), order[index[calibration_indices]], calibration_indices)
 
 
@@ -119,17 +119,17 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
     (array([0]), array([1]))
     """
     if not any(find_overlap(first, second).count for first, second in combinations(sets, 2)):
-        return tuple(np.arange(len(each)) for each in sets)
-    hashes = np.concatenate([each.record_hashes for each in sets]).view("S16")
+        return tuple(np.arange(len(examples_of_set)) for examples_of_set in sets)
+    hashes = np.concatenate([examples_of_set.record_hashes for examples_of_set in sets]).view("S16")
     _, where, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    once = np.split(counts[where] == 1, np.cumsum([len(each) for each in sets])[:-1])
-    kept = tuple(np.flatnonzero(each) for each in once)
+    once = np.split(counts[where] == 1, np.cumsum([len(examples_of_set) for examples_of_set in sets])[:-1])
+    kept = tuple(np.flatnonzero(is_single) for is_single in once)
     for examples, indices in zip(sets, kept, strict=True):
         if not len(indices):
-            others = ", ".join(each.name for each in sets if each is not examples)
+            other_names = ", ".join(other_set.name for other_set in sets if other_set is not examples)
             raise InputError(
-                f"all {len(examples)} records of {examples.name} have copies in it or in {others}: no record remains; "
-                "is it the same data set?"
+                f"all {len(examples)} records of {examples.name} have copies in it or in {other_names}: no record "
+                "remains; is it the same data set?"
             )
     return kept
 
@@ -137,7 +137,7 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
 def _shared(overlap: Overlap, query: Examples, calibration: Examples, of: str = "", role: str = "") -> str:
     """How many records are shared, and the first few by their indices in both sets; never their content."""
     pairs = zip(overlap.query_indices[:SHOWN].tolist(), overlap.calibration_indices[:SHOWN].tolist(), strict=True)
-    shown = ", ".join(f"{mine} = {other}" for mine, other in pairs)
+    shown = ", ".join(f"{query_row} = {other}" for query_row, other in pairs)
     return (
         f"{overlap.count} of the {len(calibration)} records of {of}{calibration.name} also occur in {role}{query.name} "
         f"(first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"

@@ -142,12 +142,12 @@ def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
     return file
 
 
-def refuse_irregular(found: os.stat_result, path: Path) -> None:
+def refuse_irregular(status: os.stat_result, path: Path) -> None:
     """Raises an `OSError` for anything but a regular file; its `strerror` says what it is."""
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder"}
-    if not stat.S_ISREG(found.st_mode):
-        what = kinds.get(stat.S_IFMT(found.st_mode), "a pipe or a device, not a file")
-        raise OSError(errno.EINVAL, f"it is {what}", os.fspath(path))
+    if not stat.S_ISREG(status.st_mode):
+        kind_words = kinds.get(stat.S_IFMT(status.st_mode), "a pipe or a device, not a file")
+        raise OSError(errno.EINVAL, f"it is {kind_words}", os.fspath(path))
 
 
 @contextmanager

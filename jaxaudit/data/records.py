@@ -56,10 +56,10 @@ class Records:
         lengths = {name: len(array) if array.ndim else 0 for name, array in self.arrays.items()}
         labels = len(self.labels) if self.labels.ndim else 0
         if not lengths or not labels or set(lengths.values()) != {labels}:
-            found = ", ".join(f"{name}: {count}" for name, count in lengths.items()) or "no array"
+            counts_text = ", ".join(f"{name}: {count}" for name, count in lengths.items()) or "no array"
             raise InputError(
-                f"{self.name}: there are {labels} labels, and records of {found}; each array needs one row for each of "
-                "at least one record."
+                f"{self.name}: there are {labels} labels, and records of {counts_text}; each array needs one row for "
+                "each of at least one record."
             )
         for name, array in {**self.arrays, "labels": self.labels}.items():
             # Long doubles: their size depends on the machine, and some of their bytes are undefined.
@@ -134,18 +134,19 @@ class Packed:
         return joined.reshape(-1, *self.shape[1:])
 
 
-def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
+def unpack_records(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
     """The arrays of records by name, from packed arrays of any library; `whole(array)` converts to integers.
 
-    >>> unpacked((Field("a", (), False), Field("b", (2,), True)), np.ones((3, 3)), lambda b: b.astype(int))["b"].shape
+    >>> fields = Field("a", (), False), Field("b", (2,), True)
+    >>> unpack_records(fields, np.ones((3, 3)), lambda b: b.astype(int))["b"].shape
     (3, 2)
     """
-    found, start = {}, 0
+    arrays, start = {}, 0
     for field in fields:
         end = start + prod(field.shape)
         part = packed[:, start:end].reshape(len(packed), *field.shape)
-        found[field.name], start = whole(part) if field.whole else part, end
-    return found
+        arrays[field.name], start = whole(part) if field.whole else part, end
+    return arrays
 
 
 def open_records(path: str | Path) -> Records | None:
@@ -161,9 +162,9 @@ def open_records(path: str | Path) -> Records | None:
     roles = {name: role_of(name) for name in arrays}
     labels = [name for name, role in roles.items() if role == (None, "labels")]
     if len(labels) != 1:
-        named = ", ".join(map(repr, list(arrays)[:10]))
+        array_names = ", ".join(map(repr, list(arrays)[:10]))
         raise InputError(
-            f"{path.name}: found {len(labels)} arrays of labels among {named}; name one of them y or labels."
+            f"{path.name}: found {len(labels)} arrays of labels among {array_names}; name one of them y or labels."
         )
     refuse_larger(f"{path.name}, {labels[0]}", arrays[labels[0]].nbytes, MAX_BYTES, "give fewer records")
     inputs = [name for name, role in roles.items() if role == (None, "inputs")]
@@ -175,7 +176,7 @@ def must_be_opened(path: Path) -> bool:
     """Whether a .npz or a folder of .npy has labels and no array of the usual name for inputs, or exceeds memory."""
     try:
         if path.is_dir():
-            sizes = {each.stem: each.stat().st_size for each in _npy_files(path)}
+            sizes = {file.stem: file.stat().st_size for file in _npy_files(path)}
         else:
             sizes = NpzArrays(path, opened=True).sizes
     except (InputError, OSError):
@@ -191,8 +192,8 @@ def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray] | None:
         archive = NpzArrays(path, opened=True)
         return {name: archive.open(name) for name in archive.names}
     files = _npy_files(path) if path.is_dir() else []
-    return {each.stem: StoredArray(each, links=True) for each in files} or None
+    return {file.stem: StoredArray(file, links=True) for file in files} or None
 
 
 def _npy_files(folder: Path) -> list[Path]:
-    return [each for each in entries(folder) if each.suffix.lower() == ".npy" and not each.name.startswith(".")]
+    return [entry for entry in entries(folder) if entry.suffix.lower() == ".npy" and not entry.name.startswith(".")]

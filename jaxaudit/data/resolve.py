@@ -9,10 +9,10 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path, refuse_columns
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.selection import choose_parts, nearest, parse_split, read_parts, split_name
+from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, read_slices, split_name
 from jaxaudit.data.sets.embedded import HALVES, digits, digits_half, printed_digits
 from jaxaudit.data.tfds import tfds
-from jaxaudit.data.tfds.prepare import has_originals, prepare
+from jaxaudit.data.tfds.prepare import has_originals, prepare_array_record
 from jaxaudit.data.tfds.read import read_prepared
 from jaxaudit.errors import InputError, without_folders
 
@@ -89,11 +89,11 @@ def load(
         examples = _select(lambda part: splits[part or "train"](), split, source, image_size, gray, tuple(splits))
     else:
         read = partial(load_path, size=image_size, gray=gray, label=label, drop=drop, groups=groups, exact=exact)
-        found = _from_disk(source, split, data_dir, image_size, gray, read)
-        if found is None:
+        loaded = _from_disk(source, split, data_dir, image_size, gray, read)
+        if loaded is None:
             refuse_columns(source, label, drop)
-            found = load_tfds(source, split, data_dir, image_size, gray)
-        examples = found
+            loaded = load_tfds(source, split, data_dir, image_size, gray)
+        examples = loaded
     return replace(examples, name=without_folders(name))
 
 
@@ -107,15 +107,15 @@ def load_tfds(
     """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`."""
     set_name = tfds.parse_set_name(source)
     folders = tfds.set_folders(data_dir)
-    found = tfds.find_prepared(set_name, folders) if set_name else None
-    if found is None:
+    prepared = tfds.find_prepared(set_name, folders) if set_name else None
+    if prepared is None:
         if set_name is None or set_name.base not in tfds.known_names():
             raise InputError(_unknown(source, data_dir))
-        prepare(source, set_name.base, folders, tfds.data_folder(data_dir))
-        found = tfds.find_prepared(set_name, folders)
-        if found is None:
+        prepare_array_record(source, set_name.base, folders, tfds.data_folder(data_dir))
+        prepared = tfds.find_prepared(set_name, folders)
+        if prepared is None:
             raise RuntimeError(f"{source} was prepared, but is not in {', '.join(map(str, folders))}")
-    return read_prepared(found, split, source, image_size, gray)
+    return read_prepared(prepared, split, source, image_size, gray)
 
 
 def _from_disk(
@@ -163,7 +163,7 @@ def _select(
     if split is None:
         return read(None)
     parts = parse_split(split) if available is None else choose_parts(split, available, name)
-    pieces = [whole.take(rows) for whole, rows in read_parts(parts, read, name)]
+    pieces = [whole.take(rows) for whole, rows in read_slices(parts, read, name)]
     return join_images(pieces, name, image_size, gray)
 
 
@@ -174,5 +174,5 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     searched = str(folder) if folder else "a data directory (none is set: `data_dir` or JAXAUDIT_DATA)"
     return (
         f"{source[:100]!r} is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
-        f"and not a TensorFlow Datasets name. {nearest(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
+        f"and not a TensorFlow Datasets name. {nearest_names(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
     )

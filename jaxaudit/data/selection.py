@@ -21,7 +21,7 @@ _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
 _HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000], train[:10%]), joined by '+'"
 
 
-class Part(NamedTuple):
+class SplitSlice(NamedTuple):
     """One split or a slice of it, with its bounds as written: record numbers, percentages, or empty."""
 
     split: str
@@ -34,7 +34,7 @@ class Part(NamedTuple):
         Raises:
             InputError: the slice is empty or reaches outside the split.
 
-        >>> Part("train", "", "10%").span(255, "mnist")
+        >>> SplitSlice("train", "", "10%").span(255, "mnist")
         range(0, 26)
         """
         start = _position(self.start, records) if self.start else 0
@@ -79,28 +79,28 @@ def split_name(text: str) -> tuple[str, str | None]:
     return name, split
 
 
-def parse_split(text: str) -> tuple[Part, ...]:
+def parse_split(text: str) -> tuple[SplitSlice, ...]:
     """The parts that a SPLIT names, in the order written: the syntax of TensorFlow Datasets.
 
     Raises:
         InputError: `text` is not in that syntax, or a percentage is over 100.
 
     >>> parse_split("train[:10%]+extra")
-    (Part(split='train', start='', stop='10%'), Part(split='extra', start='', stop=''))
+    (SplitSlice(split='train', start='', stop='10%'), SplitSlice(split='extra', start='', stop=''))
     """
     parts = []
-    for each in text.split("+"):
-        match = _PART.fullmatch(each)
+    for part_text in text.split("+"):
+        match = _PART.fullmatch(part_text)
         if match is None:
             raise InputError(f"`{text}` is not a split; {_HOW}.")
-        parts.append(Part(*match.groups("")))
+        parts.append(SplitSlice(*match.groups("")))
         for bound in parts[-1][1:]:
             if bound.endswith("%") and abs(int(bound[:-1])) > 100:
                 raise InputError(f"`{text}` contains {bound}; a percentage must be from -100% to 100%.")
     return tuple(parts)
 
 
-def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tuple[Part, ...]:
+def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tuple[SplitSlice, ...]:
     """The parts to read of a set with the splits `available`; `split` is in the syntax of `parse_split`.
 
     Raises:
@@ -108,10 +108,10 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
         InputError: as `choose_splits`.
 
     >>> choose_parts(None, ("test", "train"), "mnist")
-    (Part(split='train', start='', stop=''),)
+    (SplitSlice(split='train', start='', stop=''),)
     """
     if split is None or (split == "all" and "all" not in available):
-        return tuple(Part(each) for each in choose_splits(available, split, name))
+        return tuple(SplitSlice(part_name) for part_name in choose_splits(available, split, name))
     parts = parse_split(split)
     for part in parts:
         if part.split not in available:
@@ -131,29 +131,29 @@ def choose_splits(available: Iterable[Named], split: str | None, source: str) ->
     available = list(available)
     if split == "all":
         return available
-    wanted = SPLITS.get(split, split) if split is not None else None
-    for name in (wanted, "train") if wanted is None else (wanted,):
+    split_name = SPLITS.get(split, split) if split is not None else None
+    for name in (split_name, "train") if split_name is None else (split_name,):
         if name in available:
             return [name]  # pyright: ignore[reportReturnType]
-    if len(available) == 1 and (wanted is None or (wanted == "train" and available[0] is None)):
+    if len(available) == 1 and (split_name is None or (split_name == "train" and available[0] is None)):
         return available
-    named = ", ".join(str(name) for name in available if name is not None)
-    if wanted is not None:
-        raise MissingSplit(f"{source}: has no split {split!r}; it has {named or 'only one set of records'}.")
-    raise InputError(f"{source}: has several splits and none is train; name one of {named}, or all.")
+    names_text = ", ".join(str(name) for name in available if name is not None)
+    if split_name is not None:
+        raise MissingSplit(f"{source}: has no split {split!r}; it has {names_text or 'only one set of records'}.")
+    raise InputError(f"{source}: has several splits and none is train; name one of {names_text}, or all.")
 
 
-def read_parts(parts: Sequence[Part], read: Callable[[str], Whole], name: str) -> list[tuple[Whole, slice]]:
+def read_slices(parts: Sequence[SplitSlice], read: Callable[[str], Whole], name: str) -> list[tuple[Whole, slice]]:
     """The split of each part, each split read only once, and the slice of its records; raises as `Part.span`."""
     wholes = {part.split: read(part.split) for part in parts}
     spans = [part.span(len(wholes[part.split]), name) for part in parts]
     return [(wholes[part.split], slice(span.start, span.stop)) for part, span in zip(parts, spans, strict=True)]
 
 
-def nearest(text: str, names: Sequence[str]) -> str:
+def nearest_names(text: str, names: Sequence[str]) -> str:
     """A question for the message on an unknown name: the most similar known names.
 
-    >>> nearest("Mnits", ["digits", "mnist"])
+    >>> nearest_names("Mnits", ["digits", "mnist"])
     'Did you mean mnist?'
     """
     near = near_names(text, names)
@@ -179,10 +179,10 @@ def role_of(name: str) -> tuple[str | None, str] | None:
     >>> role_of("X_train"), role_of("test_labels"), role_of("y"), role_of("index_in_train")
     (('train', 'inputs'), ('test', 'labels'), (None, 'labels'), None)
     """
-    splits, others = _words(name)
-    if len(splits) > 1 or len(others) != 1 or others[0] not in INPUT_NAMES | LABEL_NAMES:
+    splits, further_words = _words(name)
+    if len(splits) > 1 or len(further_words) != 1 or further_words[0] not in INPUT_NAMES | LABEL_NAMES:
         return None
-    return (splits[0] if splits else None), ("inputs" if others[0] in INPUT_NAMES else "labels")
+    return (splits[0] if splits else None), ("inputs" if further_words[0] in INPUT_NAMES else "labels")
 
 
 def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
@@ -191,9 +191,11 @@ def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
     >>> named_in(["x_train", "patient_test", "train_patient"], "patient", "train")
     'train_patient'
     """
-    splits, others = _words(key)
-    wanted = [] if split is None else [split]
-    return next((name for name in names if splits in ([], wanted) and _words(name) == (wanted, others)), None)
+    splits, further_words = _words(key)
+    split_words = [] if split is None else [split]
+    return next(
+        (name for name in names if splits in ([], split_words) and _words(name) == (split_words, further_words)), None
+    )
 
 
 def _words(name: str) -> tuple[list[str], list[str]]:
@@ -210,9 +212,9 @@ def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
     names = list(names)
     names_of: dict[tuple[str | None, str], str] = {}
     for name in names:
-        found = role_of(name)
-        if found is not None and names_of.setdefault(found, name) != name:
-            raise InputError(f"{source}: {names_of[found]!r} and {name!r} could both be the {found[1]}; keep one.")
+        role = role_of(name)
+        if role is not None and names_of.setdefault(role, name) != name:
+            raise InputError(f"{source}: {names_of[role]!r} and {name!r} could both be the {role[1]}; keep one.")
     pairs: dict[str | None, Pair] = {}
     for split, name in ((split, name) for (split, role), name in names_of.items() if role == "inputs"):
         if (split, "labels") not in names_of:

@@ -56,12 +56,12 @@ class Tokenizer:
 
 
 def _bytes(texts: Sequence[str]) -> list[Tokens]:
-    found = []
+    token_lists = []
     for text in texts:
-        each = [letter.encode("utf-8", "surrogatepass") for letter in text]
-        ends = [end for end, letter in enumerate(each, 1) for _ in letter]
-        found.append(Tokens(list(b"".join(each)), ends))
-    return found
+        letters = [letter.encode("utf-8", "surrogatepass") for letter in text]
+        ends = [end for end, letter in enumerate(letters, 1) for _ in letter]
+        token_lists.append(Tokens(list(b"".join(letters)), ends))
+    return token_lists
 
 
 BYTES = Tokenizer(257, _bytes)
@@ -81,7 +81,7 @@ def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | No
     """
     if words < 1:
         raise InputError(f"a vocabulary needs at least one word, got {words}; 4,096 is usual.")
-    texts = (text for each in sets for text in _whole(prompts_of(each, template), each))
+    texts = (text for texts_of_set in sets for text in _whole(prompts_of(texts_of_set, template), texts_of_set))
     counts = Counter(word for text in texts for word in _WORD.findall(text))
     common = sorted(counts, key=lambda word: (-counts[word], word))[:words]
     return Tokenizer(len(common) + 2, partial(_words, {word: number for number, word in enumerate(common, 1)}))
@@ -89,7 +89,7 @@ def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | No
 
 def _words(numbers: dict[str, int], texts: Sequence[str]) -> list[Tokens]:
     words = [list(_WORD.finditer(text)) for text in texts]
-    return [Tokens([numbers.get(each[0], 0) for each in of], [each.end() for each in of]) for of in words]
+    return [Tokens([numbers.get(match[0], 0) for match in of], [match.end() for match in of]) for of in words]
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
@@ -116,13 +116,13 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _read(reader: Any, normalizers: Normalizers, texts: Sequence[str]) -> list[Tokens]:
-    found = []
+    token_lists = []
     for piece in pieces(texts):
         normalizers.refuse_growth(piece)
         with calling("the tokenizer fails on these texts", "is it the model's own?"):
             encoded = reader.encode_batch(list(piece), add_special_tokens=False)
-        found += [Tokens(each.ids, [end for _, end in each.offsets]) for each in encoded]
-    return found
+        token_lists += [Tokens(encoding.ids, [end for _, end in encoding.offsets]) for encoding in encoded]
+    return token_lists
 
 
 def sequences(
@@ -153,11 +153,11 @@ def sequences(
     encoded, end = [], tokenizer.end
     for texts in sets:
         prompts = prompts_of(texts, template)
-        both = zip(prompts, tokenizer.encode(_whole(prompts, texts)), strict=True)
+        prompts_and_tokens = zip(prompts, tokenizer.encode(_whole(prompts, texts)), strict=True)
         encoded.append(
             [
                 ([end, *tokens.numbers, end], 1 + (answer_start(tokens.ends, len(prompt)) if prompt else 0))
-                for prompt, tokens in both
+                for prompt, tokens in prompts_and_tokens
             ]
         )
     return padded(sets, encoded, end, positions)
@@ -176,7 +176,7 @@ def padded(
         end: the token that fills up.
         positions: the most tokens of a record; None for no limit.
     """
-    empty = sum(not answer.strip() for each in sets for answer in each.answers)
+    empty = sum(not answer.strip() for texts_of_set in sets for answer in texts_of_set.answers)
     empty = empty or sum(start >= len(tokens) for rows in encoded for tokens, start in rows)
     lengths = np.array([len(tokens) for rows in encoded for tokens, _ in rows])
     if empty:
@@ -192,14 +192,14 @@ def padded(
             "or a model with more positions."
         )
     length = min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, positions)
-    made = []
+    examples_of_sets = []
     for rows, texts in zip(encoded, sets, strict=True):
         inputs = np.full((len(rows), length), ~end, np.int32)
-        for each, (tokens, start) in zip(inputs, rows, strict=True):
-            each[: len(tokens)] = tokens
-            each[:start] = ~each[:start]
-        made.append(Examples(inputs, np.zeros(len(rows), np.int32), CLASS_NAMES, texts.source))
-    return tuple(made)
+        for row_inputs, (tokens, start) in zip(inputs, rows, strict=True):
+            row_inputs[: len(tokens)] = tokens
+            row_inputs[:start] = ~row_inputs[:start]
+        examples_of_sets.append(Examples(inputs, np.zeros(len(rows), np.int32), CLASS_NAMES, texts.source))
+    return tuple(examples_of_sets)
 
 
 def are_texts(examples: Examples) -> bool:
@@ -222,8 +222,8 @@ def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:
     inputs = examples.inputs
     tokens = np.where(inputs < 0, ~inputs, inputs) % columns
     rows = np.repeat(np.arange(len(inputs)), inputs.shape[1])
-    found = np.bincount(rows * columns + tokens.ravel(), minlength=len(inputs) * columns)
-    return found.reshape(len(inputs), columns).astype(np.float32)
+    counts = np.bincount(rows * columns + tokens.ravel(), minlength=len(inputs) * columns)
+    return counts.reshape(len(inputs), columns).astype(np.float32)
 
 
 def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:
@@ -235,7 +235,7 @@ def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:
             )
         return texts.prompts
     before = TEMPLATES[texts.form] if template is None else template
-    return [before.replace("{}", each) for each in texts.prompts]
+    return [before.replace("{}", prompt) for prompt in texts.prompts]
 
 
 def _whole(prompts: Sequence[str], texts: Texts) -> list[str]:

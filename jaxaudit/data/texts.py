@@ -81,7 +81,7 @@ class Texts(NamedTuple):
 
     def take(self, rows: Sequence[int]) -> "Texts":
         """These records, in this order."""
-        prompts, answers, lines = (tuple(each[row] for row in rows) for each in self[1:4])
+        prompts, answers, lines = (tuple(texts_of_kind[row] for row in rows) for texts_of_kind in self[1:4])
         return Texts(self.form, prompts, answers, lines, self.source)  # pyright: ignore[reportArgumentType]
 
     def objects(self) -> Iterator[dict[str, Any]]:
@@ -92,22 +92,22 @@ class Texts(NamedTuple):
         """The value of each line at this key, such as its `group`: an integer or a short text. None if no
         line has it.
         """
-        found, values = 0, list[str | int]()
-        for row, each in enumerate(self.objects(), 1):
-            found += name in each
-            if found not in (0, row):
+        occurrences, values = 0, list[str | int]()
+        for row, line_object in enumerate(self.objects(), 1):
+            occurrences += name in line_object
+            if occurrences not in (0, row):
                 raise InputError(f"{self.source}: only some records have the key {name!r}; give it to all or to none.")
-            if found:
+            if occurrences:
                 value = None
                 with suppress(msgspec.MsgspecError, RecursionError, ValueError):
-                    value = _NAME.decode(each[name])
+                    value = _NAME.decode(line_object[name])
                 if value is None or len(str(value)) > LONGEST_NAME:
                     raise InputError(
                         f"{self.source}: record {row}: its {name!r} is neither an integer nor a text of up to "
                         f"{LONGEST_NAME} characters; give one of these."
                     )
                 values.append(value)
-        return values if found else None
+        return values if occurrences else None
 
 
 def read_texts(path: Path) -> Texts:
@@ -132,14 +132,14 @@ def read_texts(path: Path) -> Texts:
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
         where = f"{path}: line {number}"
-        found = _object(line, where)
-        mine = _form(found, line, where)
-        if form not in ("", mine):
-            raise InputError(f"{where} has a {mine!r}, earlier lines a {form!r}; give all lines one form.")
-        form = mine
+        line_object = _object(line, where)
+        line_form = _form(line_object, line, where)
+        if form not in ("", line_form):
+            raise InputError(f"{where} has a {line_form!r}, earlier lines a {form!r}; give all lines one form.")
+        form = line_form
         lines.append(line)
-        prompts.append("" if form == "text" else getattr(found, form))
-        answers.append(getattr(found, "text" if form == "text" else "answer"))
+        prompts.append("" if form == "text" else getattr(line_object, form))
+        answers.append(getattr(line_object, "text" if form == "text" else "answer"))
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name)
@@ -154,29 +154,29 @@ def other_answers(texts: Texts) -> Texts | None:
     >>> other_answers(Texts("question", ("Who?",), ("A.",), (line,), "t")).answers
     ('An A.', 'B.', 'C.')
     """
-    rows = [each for each in texts.objects() if PARAPHRASED in each and PERTURBED in each]
+    rows = [line_object for line_object in texts.objects() if PARAPHRASED in line_object and PERTURBED in line_object]
     if not rows or texts.form == "text":
         return None
     try:
-        answers = [(_TEXT.decode(each[PARAPHRASED]), *_WRONG.decode(each[PERTURBED])) for each in rows]
+        answers = [(_TEXT.decode(row[PARAPHRASED]), *_WRONG.decode(row[PERTURBED])) for row in rows]
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
             f"{texts.source}: {PARAPHRASED!r} must be a text and {PERTURBED!r} a list of at most {MOST_WRONG} texts."
         ) from error
     count = len(answers[0])
-    if len(rows) < len(texts.lines) or any(len(each) != count for each in answers):
+    if len(rows) < len(texts.lines) or any(len(answers_of_text) != count for answers_of_text in answers):
         raise InputError(
             f"{texts.source}: give all records to forget as many of {PERTURBED!r}, and a {PARAPHRASED!r}, or none."
         )
     whole = texts.take([row for row in range(len(rows)) for _ in range(count)])
-    return whole._replace(answers=tuple(answer for each in answers for answer in each))
+    return whole._replace(answers=tuple(answer for answers_of_text in answers for answer in answers_of_text))
 
 
 def _object(line: bytes, where: str) -> _Line:
     try:
-        found = _LINE.decode(line.decode())
+        line_object = _LINE.decode(line.decode())
         _refuse_repeated(line, where)
-        return found
+        return line_object
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is not UTF-8; save the file in UTF-8.") from error
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -202,26 +202,26 @@ def _commas(text: bytes) -> int:
     return _STRING.sub(b"", text).count(b",")
 
 
-def _form(found: _Line, line: bytes, where: str) -> str:
-    forms = [form for form in FORMS if getattr(found, form) is not msgspec.UNSET]
-    answered = found.answer is not msgspec.UNSET
+def _form(line_object: _Line, line: bytes, where: str) -> str:
+    forms = [form for form in FORMS if getattr(line_object, form) is not msgspec.UNSET]
+    answered = line_object.answer is not msgspec.UNSET
     if len(forms) == 1 and (forms[0] == "text") is not answered:
         return forms[0]
-    what = f"has {' and '.join(map(repr, forms))}" if forms else "has no 'prompt', 'question' or 'text'"
+    trouble = f"has {' and '.join(map(repr, forms))}" if forms else "has no 'prompt', 'question' or 'text'"
     if len(forms) == 1:
-        what = "has a 'text' and an 'answer'" if answered else f"has a {forms[0]!r} without an 'answer'"
-    advice = f"{where} {what}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone."
+        trouble = "has a 'text' and an 'answer'" if answered else f"has a {forms[0]!r} without an 'answer'"
+    advice = f"{where} {trouble}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone."
     other = next((key for key in CHATS if key in _OBJECT.decode(line)), None)
     if other is not None and not answered and "text" not in forms:
         advice += f" It has {other!r}, as other tools write. {_converted(CHATS[other], 'map(json.loads, {})')}"
     raise InputError(advice)
 
 
-def _converted(made: str, read: str) -> str:
+def _converted(expression: str, read: str) -> str:
     """A line that writes the objects of a file anew."""
     rows = read.format("open('FILE', encoding='utf-8')")
-    how = ", where the target, too, has line breaks between what precedes an answer" if "\\n" in made else ""
+    how = ", where the target, too, has line breaks between what precedes an answer" if "\\n" in expression else ""
     return (
         f"This writes texts.jsonl{how}: "
-        f'python -c "import json; [print(json.dumps({made})) for r in {rows}]" > texts.jsonl'
+        f'python -c "import json; [print(json.dumps({expression})) for r in {rows}]" > texts.jsonl'
     )

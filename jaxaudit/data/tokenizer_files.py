@@ -89,9 +89,9 @@ class Normalizers:
 
 
 @contextmanager
-def calling(what: str, advice: str) -> Iterator[None]:
+def calling(complaint: str, advice: str) -> Iterator[None]:
     """`parsing` for the package `tokenizers`, whose panics are written to standard error by the library itself."""
-    with parsing(what, advice), _silent():
+    with parsing(complaint, advice), _silent():
         yield
 
 
@@ -149,7 +149,7 @@ def answer_start(ends: Sequence[int], prompt: int) -> int:
 
 def _rules(entry: Any, name: str) -> list[Mapping[str, Any]]:
     """The rules of an entry, which may be sequences of others."""
-    waiting, found = [entry], list[Mapping[str, Any]]()
+    waiting, rules = [entry], list[Mapping[str, Any]]()
     while waiting:
         rule = waiting.pop()
         if not isinstance(rule, Mapping):
@@ -158,8 +158,8 @@ def _rules(entry: Any, name: str) -> list[Mapping[str, Any]]:
         if isinstance(inner, list):
             waiting.extend(reversed(inner))
         else:
-            found.append(rule)
-    return found
+            rules.append(rule)
+    return rules
 
 
 def _growth(rule: Mapping[str, Any], source: str) -> int:

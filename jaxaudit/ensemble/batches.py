@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from jaxaudit.ensemble.concurrency import accelerated, cores
-from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import chunk_bits, place_models, place_pool
 from jaxaudit.learners.batch_order import own_batches, pool_batches
 from jaxaudit.learners.learner import SteppedLearner
@@ -16,7 +16,7 @@ from jaxaudit.learners.learner import SteppedLearner
 TABLE_ENTRIES = 1 << 22  # most index entries in a block: 32 MB with the weights
 
 
-class Block(NamedTuple):
+class StepBlock(NamedTuple):
     """Consecutive steps of an epoch, after its first `before` steps; rows past the first `steps` are padding."""
 
     indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]
@@ -42,7 +42,7 @@ class Tables:
     def __init__(
         self,
         learner: SteppedLearner,
-        group: Group,
+        group: ChunkGroup,
         keys: Key[Array, " models"],
         rows: Bool[np.ndarray, "models examples"],
     ) -> None:
@@ -55,13 +55,13 @@ class Tables:
         """The random words of an epoch; returns at once, while the device still computes."""
         return chunk_bits(self.keys, epoch, self.words, shared=self.group.shared)
 
-    def blocks(self, epoch: int, drawn: UInt32[Array, "models words"]) -> Iterator[Block]:
+    def blocks(self, epoch: int, drawn: UInt32[Array, "models words"]) -> Iterator[StepBlock]:
         """The blocks of an epoch, from its words."""
         bits = np.asarray(drawn)[:, : self.words]
         indices, weights = (self._pool_epoch if self.group.pool else self._own_epoch)(bits)
         for start in range(0, self.group.steps, self.length):
             stop = min(start + self.length, self.group.steps)
-            block = Block(
+            block = StepBlock(
                 np.zeros((self.length, *indices.shape[1:]), np.int32),
                 np.zeros((self.length, len(self.rows), self.batch), np.float32),
                 stop - start,
@@ -86,11 +86,11 @@ class Tables:
         weights = np.zeros((self.group.steps, len(self.rows), self.batch), np.float32)
 
         def fill(model: int) -> None:
-            mine = self.members[model]
-            table, real = own_batches(bits[model, : len(mine)], mine, self.batch)
+            model_members = self.members[model]
+            table, real = own_batches(bits[model, : len(model_members)], model_members, self.batch)
             indices[: len(table), model], weights[: len(table), model] = table, real
             # A model without further steps repeats its first member at weight 0, so no non-member is ever read.
-            indices[len(table) :, model] = mine[0] if len(mine) else 0
+            indices[len(table) :, model] = model_members[0] if len(model_members) else 0
 
         # A CPU trains meanwhile; beside an accelerator its cores are idle, and one of them would be too slow.
         with ThreadPoolExecutor(len(cores()) if accelerated() else 1) as threads:
@@ -100,11 +100,11 @@ class Tables:
 
 def blocks_after(
     learner: SteppedLearner,
-    group: Group,
+    group: ChunkGroup,
     keys: Key[Array, " models"],
     rows: Bool[np.ndarray, "models examples"],
     taken: int,
-) -> Iterator[tuple[Block, int]]:
+) -> Iterator[tuple[StepBlock, int]]:
     """The blocks that are left of all epochs after `taken` steps, each with its first step that is not taken yet.
 
     An accelerator runs one program after another: the words of an epoch are asked for before the steps of the epoch
@@ -122,7 +122,7 @@ def blocks_after(
             skip = max(0, skip - block.steps)
 
 
-def place_block(block: Block, group: Group) -> tuple[Array, Array]:
+def place_block(block: StepBlock, group: ChunkGroup) -> tuple[Array, Array]:
     """Puts a block's tables on the devices, split over them like the models."""
     indices = place_pool(block.indices) if group.shared else place_models(block.indices, axis=1)
     return indices, place_models(block.weights, axis=1)

@@ -88,7 +88,7 @@ def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> bool:
         InputError: the result is not an array or a tuple (or NamedTuple) of arrays of plain numbers.
     """
     kind, leaves = _taken_apart(tree)
-    return write_arrays(path, {"rows": rows, "kind": np.array(kind), **numbered(leaves)})
+    return write_arrays(path, {"rows": rows, "kind": np.array(kind), **name_by_index(leaves)})
 
 
 def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
@@ -103,7 +103,7 @@ def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
         return None
 
 
-def numbered(leaves: list[np.ndarray]) -> dict[str, np.ndarray]:
+def name_by_index(leaves: list[np.ndarray]) -> dict[str, np.ndarray]:
     """Names arrays by their index, for `write_arrays`."""
     return {str(index): leaf for index, leaf in enumerate(leaves)}
 
@@ -203,10 +203,10 @@ def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:
                 )
     for leaf in leaves:
         if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in PLAIN:
-            what = leaf.dtype.name if isinstance(leaf, np.ndarray) else type(leaf).__name__
+            kind_of_leaf = leaf.dtype.name if isinstance(leaf, np.ndarray) else type(leaf).__name__
             raise InputError(
-                f"`summarize` returned {what}, but only arrays of plain numbers can be kept in `checkpoints`; return "
-                "an array or a tuple of arrays."
+                f"`summarize` returned {kind_of_leaf}, but only arrays of plain numbers can be kept in `checkpoints`; "
+                "return an array or a tuple of arrays."
             )
     return kind, leaves
 
@@ -214,5 +214,9 @@ def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:
 def _named_tuple(kind: str) -> Any:
     """The NamedTuple class of this name among loaded modules, or None; a file never causes an import."""
     module, _, name = kind.partition(":")
-    found = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields") else None
+    attribute = getattr(sys.modules.get(module), name, None)
+    return (
+        attribute
+        if isinstance(attribute, type) and issubclass(attribute, tuple) and hasattr(attribute, "_fields")
+        else None
+    )

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.ensemble.batches import Block, blocks_after, place_block
-from jaxaudit.ensemble.concurrency import Interrupted, ahead
+from jaxaudit.ensemble.batches import StepBlock, blocks_after, place_block
+from jaxaudit.ensemble.concurrency import NeighbourFailed, ahead
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd, epoch_end
@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
     keys: Key[Array, " models"]
     membership: Membership | AllBut
     held: Bool[np.ndarray, "models examples"] | None
-    group: Group | None
+    group: ChunkGroup | None
 
 
 def train_chunk(
@@ -75,7 +75,7 @@ def train_chunk(
 
 def _train_on_device(
     learner: SteppedLearner,
-    group: Group,
+    group: ChunkGroup,
     keys: Array,
     rows: np.ndarray,
     pool: tuple[Array, Array],
@@ -89,7 +89,7 @@ def _train_on_device(
     if now.taken:
         advance(now.taken * len(rows))
 
-    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], Block, int]]:
+    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], StepBlock, int]]:
         for block, start in blocks_after(learner, group, keys, rows, taken):
             yield place_block(block, group), block, start
 
@@ -114,7 +114,7 @@ def _train_on_device(
                     advance((learner.epochs * group.steps - now.taken) * len(rows))
                     return now.states
                 keeper.passing(now)
-    except (KeyboardInterrupt, Interrupted):
+    except (KeyboardInterrupt, NeighbourFailed):
         keeper.stopping(now)
         raise
     return now.states

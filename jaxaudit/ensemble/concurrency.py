@@ -31,7 +31,7 @@ def concurrent_chunks() -> int:
     return min(len(cores()), MOST_CONCURRENT_CHUNKS)
 
 
-class Interrupted(Exception):
+class NeighbourFailed(Exception):
     """Ends a thread's work because another one failed."""
 
 
@@ -39,9 +39,9 @@ class Stop(Event):
     """Tells the other threads, once it is set, that their work is no longer wanted."""
 
     def check(self) -> None:
-        """Raises `Interrupted` once it is set."""
+        """Raises `NeighbourFailed` once it is set."""
         if self.is_set():
-            raise Interrupted
+            raise NeighbourFailed
 
 
 def run_at_once(
@@ -114,16 +114,18 @@ def device_facts() -> Machine:
     return facts | ({"processor": processor(), "threads": threads()} if devices[0].platform == "cpu" else {})
 
 
-def unlike(there: Machine, here: Machine) -> str:
+def unlike(other_machine: Machine, machine: Machine) -> str:
     """Describes the facts in which another machine differs from this one; empty if there are none."""
-    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
-    return "; ".join(f"{name}: {there.get(name) or 'none'} there, {here.get(name) or 'none'} here" for name in names)
+    names = [name for name in {**machine, **other_machine} if machine.get(name) != other_machine.get(name)]
+    return "; ".join(
+        f"{name}: {other_machine.get(name) or 'none'} there, {machine.get(name) or 'none'} here" for name in names
+    )
 
 
 def threads() -> int:
     """The number of threads of XLA on a CPU: the variable NPROC if set, else the number of cores."""
-    wanted = os.environ.get("NPROC", "")
-    return int(wanted) if wanted.isdecimal() and int(wanted) else len(cores())
+    stated = os.environ.get("NPROC", "")
+    return int(stated) if stated.isdecimal() and int(stated) else len(cores())
 
 
 def cores() -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxaudit.ensemble.chunk import Chunk
 from jaxaudit.ensemble.concurrency import Machine, this_machine, unlike
 from jaxaudit.ensemble.execution import Executor
-from jaxaudit.ensemble.parts import packed, shared, unpacked
+from jaxaudit.ensemble.parts import packed, shared, unpack_value
 from jaxaudit.ensemble.results import Summarize
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, train_there
 from jaxaudit.errors import InputError
@@ -34,7 +34,7 @@ class MixedDevicesWarning(RuntimeWarning):
     """Some chunks are trained by a worker whose machine rounds differently."""
 
 
-class Call(NamedTuple):
+class ChunkCall(NamedTuple):
     """The arguments that all chunks of a call share.
 
     Attributes:
@@ -54,7 +54,7 @@ class Call(NamedTuple):
 
 def distribute(
     executor: Executor,
-    call: Call,
+    call: ChunkCall,
     parts: Sequence[Any],
     chunk_of: Callable[[Any], Chunk],
     collect: Callable[[Any, np.ndarray, Any], None],
@@ -78,19 +78,19 @@ def distribute(
     """
     if not parts:
         return
-    here, arrays = this_machine(), dict[str, np.ndarray]()
+    own_machine, arrays = this_machine(), dict[str, np.ndarray]()
     learner = packed(call.learner, arrays)
     rest = packed((call.summarize, *call.pool), arrays, call.learner)
     waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
     finished = SimpleQueue[Future[Answer]]()
     most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
-    others, ended = set[str](), 0
+    warned_machines, ended = set[str](), 0
     with shared(executor, arrays, call.folder) as source:
         try:
             while waiting or running:
                 while waiting and len(running) < most:
                     now = waiting.popleft()
-                    machine = None if call.mixed_devices else here
+                    machine = None if call.mixed_devices else own_machine
                     task = Task(chunk_of(now.part), learner, rest, source, machine)
                     future = _submitted(executor, task)
                     running[future] = now
@@ -98,15 +98,15 @@ def distribute(
                 done = _all_of(finished)
                 heartbeat()
                 # Collect finished chunks first, so that an error below does not lose them.
-                for future in sorted(done, key=lambda each: not isinstance(_answer(each), Trained)):
+                for future in sorted(done, key=lambda future: not isinstance(_answer(future), Trained)):
                     now, answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
                         ended = 0
-                        collect(now.part, answer.rows, unpacked(answer.tree, source))
-                        _warn_once(answer.machine, here, others)
+                        collect(now.part, answer.rows, unpack_value(answer.tree, source))
+                        _warn_once(answer.machine, own_machine, warned_machines)
                     else:
                         ended += 1
-                        waiting.appendleft(_again(now, answer, here, ended))
+                        waiting.appendleft(_again(now, answer, own_machine, ended))
         finally:
             for future in running:
                 future.cancel()
@@ -131,12 +131,12 @@ def _submitted(executor: Executor, task: Task) -> Future[Answer]:
 
 def _all_of(finished: SimpleQueue[Future[Answer]]) -> list[Future[Answer]]:
     """All futures that are finished; waits for the first of them, at most `HEARTBEAT` seconds."""
-    found = list[Future[Answer]]()
+    futures = list[Future[Answer]]()
     with suppress(Empty):
-        found.append(finished.get(timeout=HEARTBEAT))
+        futures.append(finished.get(timeout=HEARTBEAT))
         while True:
-            found.append(finished.get_nowait())
-    return found
+            futures.append(finished.get_nowait())
+    return futures
 
 
 def _answer(future: Future[Answer]) -> Answer | Exception:
@@ -147,7 +147,7 @@ def _answer(future: Future[Answer]) -> Answer | Exception:
         return error
 
 
-def _again(now: _Try, answer: Other | Failed | Exception, here: Machine, ended: int) -> _Try:
+def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, ended: int) -> _Try:
     """The next try of a chunk that was not trained; `ended` workers have ended since the last trained chunk.
 
     Raises:
@@ -159,27 +159,27 @@ def _again(now: _Try, answer: Other | Failed | Exception, here: Machine, ended: 
         raise answer.error
     if isinstance(answer, Other):
         raise InputError(
-            f"a worker would round differently ({unlike(answer.machine, here)}): use workers like this process, or "
-            "start it on a machine like theirs, or accept other numbers with `mixed_devices`."
+            f"a worker would round differently ({unlike(answer.machine, own_machine)}): use workers like this "
+            "process, or start it on a machine like theirs, or accept other numbers with `mixed_devices`."
         )
-    what = f"a worker ended with a chunk under way ({_first_line(answer)})"
+    complaint = f"a worker ended with a chunk under way ({_first_line(answer)})"
     if now.attempt == ATTEMPTS:
         raise InputError(
-            f"{what}, {ATTEMPTS} times with the same one: is memory short? Use fewer workers, or fewer models per "
+            f"{complaint}, {ATTEMPTS} times with the same one: is memory short? Use fewer workers, or fewer models per "
             "batch; what is finished is kept where checkpoints are."
         ) from answer
     if ended == MOST_ENDED:
         raise InputError(
-            f"{what}, as did the {ended - 1} before it, and none trained a chunk: try them with jaxaudit cluster "
+            f"{complaint}, as did the {ended - 1} before it, and none trained a chunk: try them with jaxaudit cluster "
             "check; what is finished is kept where checkpoints are."
         ) from answer
-    warnings.warn(f"{what}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{complaint}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
     return _Try(now.part, now.attempt + 1)
 
 
-def _warn_once(there: Machine, here: Machine, warned: set[str]) -> None:
+def _warn_once(other_machine: Machine, own_machine: Machine, warned: set[str]) -> None:
     """Warns once about each kind of worker that rounds differently from this process."""
-    words = unlike(there, here)
+    words = unlike(other_machine, own_machine)
     if words and words not in warned:
         warned.add(words)
         words = f"a worker that rounds differently trains models, too ({words})"

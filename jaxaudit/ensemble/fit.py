@@ -9,13 +9,13 @@ from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
-from jaxaudit.ensemble.forms import settled
+from jaxaudit.ensemble.forms import with_decided_form
 from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
-from jaxaudit.ensemble.plan import plan
+from jaxaudit.ensemble.plan import plan_groups
 from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Results, Summarize
-from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, Models, train_stepped, train_whole
+from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, RequestedModels, train_stepped, train_whole
 from jaxaudit.ensemble.validation import held_back_rows
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner, SteppedLearner
@@ -89,20 +89,20 @@ def fit_many(
             cannot be kept in `checkpoints`, a worker would round differently, or workers end repeatedly.
     """
     membership = _checked(keys, membership, len(inputs), len(labels))
-    asked, checkpoints = execution.models_per_batch, execution.checkpoints
-    if asked is not None and asked < 1:
-        raise InputError(f"models_per_batch must be at least 1; got {asked}. Leave it out to have it measured.")
+    stated, checkpoints = execution.models_per_batch, execution.checkpoints
+    if stated is not None and stated < 1:
+        raise InputError(f"models_per_batch must be at least 1; got {stated}. Leave it out to have it measured.")
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
-    size, pool = results.models_per_batch or asked, (np.asarray(inputs), np.asarray(labels))
-    learner = settled(learner)
+    size, pool = results.models_per_batch or stated, (np.asarray(inputs), np.asarray(labels))
+    learner = with_decided_form(learner)
     if isinstance(learner, SteppedLearner):
         held = held_back_rows(learner, keys, membership)
         if held is not None:
             membership, members_only = membership[:] & ~held, True
-        groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
-        train_stepped(Models(keys, membership, held, pool), learner, groups, size, execution, results)
+        groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
+        train_stepped(RequestedModels(keys, membership, held, pool), learner, groups, size, execution, results)
     else:
-        train_whole(Models(keys, membership, None, pool), learner, size, execution, results)
+        train_whole(RequestedModels(keys, membership, None, pool), learner, size, execution, results)
     return results.in_order()
 
 
@@ -120,12 +120,12 @@ def measure_models_per_batch(
     membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
         return BatchChoice(WHOLE_FITS_PER_BATCH, {})
-    stepped: SteppedLearner = settled(learner)
+    stepped: SteppedLearner = with_decided_form(learner)
     if steps_from_host(stepped):
         return BatchChoice(1, {})
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
     return choose_models_per_batch(
-        stepped, keys, membership, pool, plan(np.asarray(jax.random.key_data(keys)), membership, stepped)
+        stepped, keys, membership, pool, plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
     )
 
 
@@ -166,11 +166,11 @@ def log_probs_many(
         return _in_batches(learner, params, inputs, min(len(inputs), size))
     parts, order = [], []
     for end in np.unique(ends):
-        own = np.flatnonzero(ends == end)
+        rows = np.flatnonzero(ends == end)
         # Few sizes, since each is compiled.
-        some = min(size, 1 << (len(own) - 1).bit_length())
-        parts.append(_in_batches(learner, params, np.asarray(inputs)[own, :end], some))
-        order.append(own)
+        some = min(size, 1 << (len(rows) - 1).bit_length())
+        parts.append(_in_batches(learner, params, np.asarray(inputs)[rows, :end], some))
+        order.append(rows)
     return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))]
 
 

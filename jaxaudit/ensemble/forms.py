@@ -23,7 +23,7 @@ CALLS, ROUNDS = 5, 3
 COMPILED_AT_ONCE = 8
 
 
-def settled(learner: Learner, letters_of: "Callable[[Convolution], str] | None" = None) -> Any:
+def with_decided_form(learner: Learner, letters_of: "Callable[[Convolution], str] | None" = None) -> Any:
     """The learner with the form of its convolutions decided: the learner itself if there is nothing to decide.
 
     Nothing is measured on a CPU, where one model is trained at a time if it convolves, or if the learner has a form.
@@ -43,7 +43,7 @@ def settled(learner: Learner, letters_of: "Callable[[Convolution], str] | None" 
 
 def form_of(learner: Learner) -> str | None:
     """The form in which `fit_many` trains a learner; None: as JAX has convolutions, or there are none."""
-    return getattr(settled(learner), "form", None)
+    return getattr(with_decided_form(learner), "form", None)
 
 
 @lru_cache(maxsize=1024)

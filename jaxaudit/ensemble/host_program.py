@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 
 from jaxaudit.ensemble.batches import blocks_after
-from jaxaudit.ensemble.concurrency import Interrupted
-from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.concurrency import NeighbourFailed
+from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import DISPATCH, When, init_chunk
 from jaxaudit.ensemble.step_memory import bytes_of_state
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
@@ -46,7 +46,7 @@ def host_step_bytes(learner: SteppedLearner, key: Key[Array, ""], pool: tuple[Ar
 
 def train_from_host(
     learner: SteppedLearner,
-    group: Group,
+    group: ChunkGroup,
     keys: Key[Array, " one"],
     rows: Bool[np.ndarray, "one examples"],
     pool: tuple[Array, Array],
@@ -84,7 +84,7 @@ def train_from_host(
                     advance(learner.epochs * group.steps - now.taken)
                     return add_axis(now.states)
                 keeper.passing(now)
-    except (KeyboardInterrupt, Interrupted):
+    except (KeyboardInterrupt, NeighbourFailed):
         keeper.stopping(now)
         raise
     return add_axis(now.states)

@@ -15,11 +15,11 @@ ORPHANED = 0
 HEAD = struct.Struct("<Q")
 
 
-def main() -> None:
+def answer_calls() -> None:
     """Answers calls until the calling process ends."""
-    own = os.environ.pop("JAXAUDIT_CORES", "")
-    if own and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {int(core) for core in own.split(",")})
+    core_list = os.environ.pop("JAXAUDIT_CORES", "")
+    if core_list and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {int(core) for core in core_list.split(",")})
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Text that is printed while training must not be mistaken for an answer.
     os.dup2(2, 1)

@@ -26,7 +26,7 @@ from jaxaudit.errors import InputError
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable that limits which GPUs CUDA shows to a process. (JAX's own limit has no variable.)"""
 KINDS = tuple(map(re.compile, (r"[0-9]+", r"GPU-.+", r"MIG-.+")))
-CHILD = "from jaxaudit.ensemble.local_child import main; main()"
+CHILD = "from jaxaudit.ensemble.local_child import answer_calls; answer_calls()"
 
 
 class LocalWorkers(Pulling):
@@ -52,10 +52,10 @@ class LocalWorkers(Pulling):
         super().__init__(lambda index: _Process(_environment(index, count, on_cpu, chosen)), count)
 
 
-def shares(everything: list[int], count: int) -> list[list[int]]:
+def cores_of_workers(everything: list[int], count: int) -> list[list[int]]:
     """The cores of each of `count` workers, divided as evenly as possible.
 
-    >>> shares([0, 1, 2, 3, 4], 2), shares([0, 1], 3)
+    >>> cores_of_workers([0, 1, 2, 3, 4], 2), cores_of_workers([0, 1], 3)
     ([[0, 1], [2, 3, 4]], [[0], [1], [0]])
     """
     if count > len(everything):
@@ -79,13 +79,13 @@ def gpus_of(visible: str | None, count: int) -> list[str]:
     """
     if visible is None:
         return [str(index) for index in range(count)]
-    own = seen_by_cuda(visible)
-    if len(own) < count:
+    visible_gpus = seen_by_cuda(visible)
+    if len(visible_gpus) < count:
         raise InputError(
-            f"{count} workers need a GPU each, and CUDA sees {len(own)} of {VISIBLE}={visible}; "
-            + (f"start {len(own)} workers, or name more." if own else "name others, each once.")
+            f"{count} workers need a GPU each, and CUDA sees {len(visible_gpus)} of {VISIBLE}={visible}; "
+            + (f"start {len(visible_gpus)} workers, or name more." if visible_gpus else "name others, each once.")
         )
-    return own[:count]
+    return visible_gpus[:count]
 
 
 def seen_by_cuda(visible: str) -> list[str]:
@@ -98,7 +98,7 @@ def seen_by_cuda(visible: str) -> list[str]:
     (['2', '0'], ['MIG-a', 'MIG-b'], [], [])
     """
     entries = [entry.strip() for entry in visible.split(",")]
-    kind = next((each for each in KINDS if each.fullmatch(entries[0])), None)
+    kind = next((kind for kind in KINDS if kind.fullmatch(entries[0])), None)
     seen = [] if kind is None else list(takewhile(kind.fullmatch, entries))
     seen = [str(int(entry)) if entry.isdecimal() else entry for entry in seen]
     return seen if len(set(seen)) == len(seen) else []
@@ -106,10 +106,10 @@ def seen_by_cuda(visible: str) -> list[str]:
 
 def _environment(worker: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:
     # A worker has this process's import path, in the same order.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(each) for each in sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
     if on_cpu:
-        own = ",".join(map(str, shares(cores(), count)[worker]))
-        return environment | {"JAX_PLATFORMS": "cpu", "NPROC": str(threads()), "JAXAUDIT_CORES": own}
+        core_list = ",".join(map(str, cores_of_workers(cores(), count)[worker]))
+        return environment | {"JAX_PLATFORMS": "cpu", "NPROC": str(threads()), "JAXAUDIT_CORES": core_list}
     return environment | {VISIBLE: gpus[worker], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.ensemble.batches import Tables, place_block
 from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
-from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
 from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room, program_bytes
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
@@ -62,7 +62,7 @@ class TimedModels(NamedTuple):
     keys: Key[Array, " models"]
     membership: Membership | AllBut
     pool: tuple[Array, Array]
-    group: Group
+    group: ChunkGroup
 
 
 def choose_models_per_batch(
@@ -70,7 +70,7 @@ def choose_models_per_batch(
     keys: Key[Array, " models"],
     membership: Membership | AllBut,
     pool: tuple[Array, Array],
-    groups: list[Group],
+    groups: list[ChunkGroup],
     near: int | None = None,
 ) -> BatchChoice:
     """The models per batch with the least time per model-step, measured over some steps each.
@@ -179,7 +179,7 @@ class _CompiledBlock(NamedTuple):
     kind: tuple[bool, bool]
 
 
-def _at_once(group: Group, models_per_batch: int) -> int:
+def _at_once(group: ChunkGroup, models_per_batch: int) -> int:
     return min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
 
 

@@ -30,7 +30,7 @@ SETTLED = 60.0
 
 
 @runtime_checkable
-class Source(Protocol):
+class ArraySource(Protocol):
     """Loads large arrays in a worker."""
 
     def load(self, name: str) -> np.ndarray:
@@ -39,10 +39,10 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class Shares(Protocol):
+class SharesArrays(Protocol):
     """An executor with its own store for large arrays."""
 
-    def share(self, arrays: Mapping[str, np.ndarray]) -> Source:
+    def share(self, arrays: Mapping[str, np.ndarray]) -> ArraySource:
         """Stores the arrays for workers as long as this process lives."""
         ...
 
@@ -72,7 +72,7 @@ class ArrayFiles(NamedTuple):
 
 
 @contextmanager
-def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None) -> Iterator[Source]:
+def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None) -> Iterator[ArraySource]:
     """Makes arrays available to an executor's workers within this context: in its own store, or else in files.
 
     Args:
@@ -80,7 +80,7 @@ def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None)
         arrays: the arrays by name.
         beside: an existing folder in which to create the folder of the files; None: the one for temporary files.
     """
-    if isinstance(executor, Shares):
+    if isinstance(executor, SharesArrays):
         yield executor.share(arrays)
         return
     parent = Path(gettempdir()) if beside is None else beside.absolute()
@@ -103,11 +103,11 @@ def drop_left(parent: Path) -> None:
 
     A folder that is less than a minute old stays: its process may not have locked it yet.
     """
-    own = getattr(os, "getuid", lambda: None)()
+    user = getattr(os, "getuid", lambda: None)()
     for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError, NotImplementedError):
             folder = lock.parent.lstat()
-            if not S_ISDIR(folder.st_mode) or (own is not None and folder.st_uid != own):
+            if not S_ISDIR(folder.st_mode) or (user is not None and folder.st_uid != user):
                 continue
             if lock.is_symlink() or time.time() - lock.lstat().st_mtime < SETTLED:
                 continue
@@ -170,7 +170,7 @@ def packed(value: Any, arrays: dict[str, np.ndarray], learner: Any = None) -> by
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, source: Source, learner: Any) -> None:
+    def __init__(self, file: io.BytesIO, source: ArraySource, learner: Any) -> None:
         super().__init__(file)
         self.source, self.learner = source, learner
 
@@ -181,6 +181,6 @@ class _Unpickler(pickle.Unpickler):
         return self.learner if pid == LEARNER else self.source.load(pid)
 
 
-def unpacked(code: bytes, source: Source, learner: Any = None) -> Any:
+def unpack_value(code: bytes, source: ArraySource, learner: Any = None) -> Any:
     """Restores a value from the bytes that `packed` returned."""
     return _Unpickler(io.BytesIO(code), source, learner).load()

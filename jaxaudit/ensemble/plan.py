@@ -11,7 +11,7 @@ from jaxaudit.membership import AllBut, Membership, member_counts
 
 
 @dataclass(frozen=True)
-class Group:
+class ChunkGroup:
     """Models (rows of the membership matrix) that can be trained in the same chunk.
 
     Attributes:
@@ -34,7 +34,7 @@ class Group:
         """The largest number of steps per epoch of any row."""
         return int(self.steps_of_rows[0])
 
-    def chunks(self, models_per_batch: int, devices: int = 1) -> "list[Group]":
+    def chunks(self, models_per_batch: int, devices: int = 1) -> "list[ChunkGroup]":
         """The rows in order, in chunks of equal size: see `chunk_places`."""
         return [
             replace(self, rows=self.rows[indices], steps_of_rows=self.steps_of_rows[indices])
@@ -42,12 +42,12 @@ class Group:
         ]
 
 
-def plan(
+def plan_groups(
     key_words: np.ndarray,
     membership: Membership | AllBut,
     learner: SteppedLearner,
     members_only: bool = False,
-) -> list[Group]:
+) -> list[ChunkGroup]:
     """Groups that cover every row once: pool order without empty steps, pool order with some, and own order.
 
     Args:
@@ -67,12 +67,12 @@ def plan(
         rows = np.flatnonzero(pool & (gaps == uneven))
         if len(rows):
             shared = bool((key_words[rows] == key_words[rows[0]]).all())
-            groups.append(Group(rows, True, shared, np.full(len(rows), steps), uneven))
+            groups.append(ChunkGroup(rows, True, shared, np.full(len(rows), steps), uneven))
     rows = np.flatnonzero(~pool)
     if len(rows):
         steps_of_rows = -(-members[rows] // batch)
         order = np.argsort(-steps_of_rows, kind="stable")
-        groups.append(Group(rows[order], False, False, steps_of_rows[order], True))
+        groups.append(ChunkGroup(rows[order], False, False, steps_of_rows[order], True))
     return groups
 
 

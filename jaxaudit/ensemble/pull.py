@@ -78,13 +78,13 @@ class Pulling:
         Raises:
             RuntimeError: the executor is closed, or no worker can be started.
         """
-        asked = _Asked(Future(), fn, args, kwargs)
+        task = _Asked(Future(), fn, args, kwargs)
         with self._lock:
             if self._closed or not self._left:
                 raise RuntimeError("the workers are closed" if self._closed else str(self._error))
-            self._asked.put(asked)
+            self._asked.put(task)
             self._begin()
-        return asked.future
+        return task.future
 
     def everyone(self, fn: Callable[..., Any], seconds: float) -> list[Any]:
         """Calls `fn()` in every worker; returns each result, or an Exception. No other task may be running.
@@ -108,8 +108,8 @@ class Pulling:
                 if answer in late:
                     worker.kill()
         silent = WorkerEnded(f"ready, and silent for {seconds:g} s")
-        found = [silent if each in late else each.exception() or each.result() for each in answers]
-        return found + [missing] * (len(self._threads) - len(found))
+        answers_in_time = [silent if future in late else future.exception() or future.result() for future in answers]
+        return answers_in_time + [missing] * (len(self._threads) - len(answers_in_time))
 
     def close(self) -> None:
         """Ends all workers at once, even during a task."""
@@ -123,8 +123,8 @@ class Pulling:
         for thread in begun:
             thread.join(timeout=5)
         while not self._asked.empty():
-            if (asked := self._asked.get()) is not None:
-                asked.future.cancel()
+            if (task := self._asked.get()) is not None:
+                task.future.cancel()
 
     def __enter__(self) -> Any:
         return self
@@ -154,8 +154,8 @@ class Pulling:
                 self._workers[place] = worker
                 closed = self._closed
             try:
-                while not closed and (asked := self._asked.get()) is not None:
-                    failed, error = _answer(worker, asked, failed)
+                while not closed and (task := self._asked.get()) is not None:
+                    failed, error = _answer(worker, task, failed)
                     if error is not None:
                         break
                     with self._lock:
@@ -174,22 +174,22 @@ class Pulling:
         with self._lock:
             self._left, self._error = self._left - 1, error
             while not self._left and not self._asked.empty():
-                asked = self._asked.get()
-                if asked is not None and asked.future.set_running_or_notify_cancel():
-                    asked.future.set_exception(error)
+                task = self._asked.get()
+                if task is not None and task.future.set_running_or_notify_cancel():
+                    task.future.set_exception(error)
 
 
-def _answer(worker: Worker, asked: _Asked, failed: int) -> tuple[int, BaseException | None]:
+def _answer(worker: Worker, task: _Asked, failed: int) -> tuple[int, BaseException | None]:
     """Runs a task; returns the place's number of failures in a row, and the error that ended the worker, or None."""
-    if not asked.future.set_running_or_notify_cancel():
+    if not task.future.set_running_or_notify_cancel():
         return failed, None
     try:
-        asked.future.set_result(worker.call(asked.fn, asked.args, asked.kwargs))
+        task.future.set_result(worker.call(task.fn, task.args, task.kwargs))
     except BaseException as error:
         # Kill the worker before the error is reported: another one replaces it.
         with suppress(Exception):
             worker.kill()
-        asked.future.set_exception(error)
+        task.future.set_exception(error)
         # A worker that ended may have been ended from outside, which is no failure of its place. Tasks catch their own
         # errors, so an error in an answer is a failure of the worker.
         return (failed if isinstance(error, WorkerEnded) else failed + 1), error

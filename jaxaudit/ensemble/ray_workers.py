@@ -46,14 +46,14 @@ class RayWorkers(Pulling):
         self._own = not ray.is_initialized()
         connect(address)
         kind = "CPU" if jax.default_backend() == "cpu" else "GPU"
-        there = int(ray.cluster_resources().get(kind, 0))
-        if not (count or there):
+        available = int(ray.cluster_resources().get(kind, 0))
+        if not (count or available):
             self._end(ray)
             raise InputError(f"the Ray cluster has no {kind} now; add nodes, or say how many are to come (`count`).")
         self._ray, self._refs = ray, dict[str, Any]()
         resources = {"num_cpus": 1} if kind == "CPU" else {"num_gpus": 1}
         actor = ray.remote(_Actor).options(**resources, runtime_env={"env_vars": _environment(kind)})
-        super().__init__(lambda place: _RayWorker(ray, actor, lambda: self._closed), count or there)
+        super().__init__(lambda place: _RayWorker(ray, actor, lambda: self._closed), count or available)
 
     def share(self, arrays: Mapping[str, np.ndarray]) -> "ObjectStore":
         """Puts the arrays into Ray's object store; arrays of the previous call are dropped."""
@@ -132,8 +132,8 @@ def connect(address: str | None) -> None:
     Raises:
         InputError: Ray is not installed, or there is no cluster at the address.
     """
-    known = address or os.environ.get("RAY_ADDRESS")
-    if known is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+    cluster_address = address or os.environ.get("RAY_ADDRESS")
+    if cluster_address is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
         # Ray listens on the whole network; a token that only this process and its workers know keeps others out.
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     ray = _ray()
@@ -141,12 +141,12 @@ def connect(address: str | None) -> None:
         return
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
     try:
-        if known is not None:
+        if cluster_address is not None:
             ray.init(address=address, **quiet)
         else:
             ray.init(address="local", num_cpus=len(cores()), include_dashboard=False, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
-        where = known or "this machine"
+        where = cluster_address or "this machine"
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
             f"there is no Ray cluster at {where} ({first}); is the address right, is it up, and has it the same "

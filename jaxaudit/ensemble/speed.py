@@ -11,7 +11,7 @@ from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.fit import log_probs_many
-from jaxaudit.ensemble.forms import settled
+from jaxaudit.ensemble.forms import with_decided_form
 from jaxaudit.ensemble.host_program import host_step_bytes, steps_from_host, train_from_host
 from jaxaudit.ensemble.models_per_batch import (
     TimedModels,
@@ -19,7 +19,7 @@ from jaxaudit.ensemble.models_per_batch import (
     choose_models_per_batch,
     probe_models_per_batch,
 )
-from jaxaudit.ensemble.plan import Group, plan
+from jaxaudit.ensemble.plan import ChunkGroup, plan_groups
 from jaxaudit.ensemble.program import init_chunk, place_pool
 from jaxaudit.ensemble.step_memory import operations_of, step_operations
 from jaxaudit.ensemble.training_state import StateKeeper
@@ -72,16 +72,16 @@ def measure_speed(
         near: the number that was chosen for this network on records of another shape; it is used, or the largest
             smaller one that fits into memory, and its speed on these records is timed.
     """
-    learner = settled(learner)
+    learner = with_decided_form(learner)
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     keys = jax.random.split(key, MODELS)
     membership = everyone(len(labels)).repeat(MODELS, axis=0)
     pool = place_pool(inputs), place_pool(labels)
-    groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
+    groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
     step = step_bytes = None
     if steps_from_host(learner):
         smaller, times = _in_smaller_steps(learner, keys[0], *pool)
-        of_smaller = plan(np.asarray(jax.random.key_data(keys)), membership, smaller, members_only=True)
+        of_smaller = plan_groups(np.asarray(jax.random.key_data(keys)), membership, smaller, members_only=True)
         models_per_batch, step = 1, times * _host_step(smaller, keys, membership, pool, of_smaller[0])
         step_bytes = concurrent_chunks() * host_step_bytes(smaller, keys[0], pool, times)
     elif models_per_batch is None:
@@ -97,21 +97,21 @@ def measure_speed(
 
 
 def _host_step(
-    learner: SteppedLearner, keys: Array, membership: np.ndarray, pool: tuple[Array, Array], group: Group
+    learner: SteppedLearner, keys: Array, membership: np.ndarray, pool: tuple[Array, Array], group: ChunkGroup
 ) -> float:
     """Seconds per model-step with one call per step: the median step, with as many models at a time as in training."""
 
-    def train(chunk: Group) -> float:
+    def train(chunk: ChunkGroup) -> float:
         times, started = list[float](), time.perf_counter()
 
         def advance(_: int) -> None:
             times.append(time.perf_counter())
             # The first step compiles.
             if len(times) > HOST_STEPS or (len(times) > 2 and times[-1] - times[1] > HOST_SECONDS):
-                raise _Enough
+                raise _SpeedKnown
 
         keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
-        with suppress(_Enough):
+        with suppress(_SpeedKnown):
             train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance, keeper)
         return float(np.median(np.diff(times[1:]))) if len(times) > 2 else (times[-1] - started) / len(times)
 
@@ -119,7 +119,7 @@ def _host_step(
         return max(threads.map(train, group.chunks(1)[: concurrent_chunks()])) / concurrent_chunks()
 
 
-class _Enough(Exception):
+class _SpeedKnown(Exception):
     """Ends a training that only serves to measure its speed."""
 
 

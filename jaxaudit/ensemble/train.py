@@ -10,11 +10,11 @@ from jaxtyping import Array
 
 from jaxaudit.ensemble.chunk import Chunk, train_chunk
 from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
-from jaxaudit.ensemble.distribute import Call, distribute
+from jaxaudit.ensemble.distribute import ChunkCall, distribute
 from jaxaudit.ensemble.execution import Execution, Progress
 from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import choose_models_per_batch
-from jaxaudit.ensemble.plan import Group, chunk_places
+from jaxaudit.ensemble.plan import ChunkGroup, chunk_places
 from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Results
 from jaxaudit.learners.learner import Learner, SteppedLearner
@@ -24,7 +24,7 @@ from jaxaudit.randomness import keys_at
 WHOLE_FITS_PER_BATCH = 16
 
 
-class Models(NamedTuple):
+class RequestedModels(NamedTuple):
     """All models of a call, with the pool on the host.
 
     Attributes:
@@ -38,25 +38,25 @@ class Models(NamedTuple):
     held: np.ndarray | None
     pool: tuple[np.ndarray, np.ndarray]
 
-    def chunk(self, part: "Part") -> Chunk:
+    def chunk(self, part: "PlannedChunk") -> Chunk:
         """The chunk of one part."""
         rows = part.rows
         held = None if self.held is None else self.held[rows]
         return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), held, part.group)
 
 
-class Part(NamedTuple):
+class PlannedChunk(NamedTuple):
     """The plan of a chunk: its row numbers, its group, and its amount of work in units of progress."""
 
     rows: np.ndarray
-    group: Group | None
+    group: ChunkGroup | None
     work: int
 
 
 def train_stepped(
-    models: Models,
+    models: RequestedModels,
     learner: SteppedLearner,
-    groups: list[Group],
+    groups: list[ChunkGroup],
     models_per_batch: int | None,
     execution: Execution,
     results: Results,
@@ -66,25 +66,32 @@ def train_stepped(
     if size is None:
         size = choose_models_per_batch(learner, *models[:2], place_pool(models.pool), groups).models_per_batch
     chunks = [chunk for group in groups for chunk in group.chunks(size, len(jax.local_devices()))]
-    parts = [Part(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
+    parts = [PlannedChunk(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
     _train(models, learner, parts, size, execution, results)
 
 
 def train_whole(
-    models: Models, learner: Learner, models_per_batch: int | None, execution: Execution, results: Results
+    models: RequestedModels, learner: Learner, models_per_batch: int | None, execution: Execution, results: Results
 ) -> None:
     """Trains all models by the learner's own `fit`, in chunks."""
     size = models_per_batch or WHOLE_FITS_PER_BATCH
     chunks = chunk_places(len(models.membership), size, len(jax.local_devices()))
-    _train(models, learner, [Part(rows, None, len(np.unique(rows))) for rows in chunks], size, execution, results)
+    _train(
+        models, learner, [PlannedChunk(rows, None, len(np.unique(rows))) for rows in chunks], size, execution, results
+    )
 
 
 def _train(
-    models: Models, learner: Learner, parts: list[Part], size: int, execution: Execution, results: Results
+    models: RequestedModels,
+    learner: Learner,
+    parts: list[PlannedChunk],
+    size: int,
+    execution: Execution,
+    results: Results,
 ) -> None:
     counted = _Counted(execution.progress, sum(part.work for part in parts))
     counted.advance(0)
-    missing: list[Part] = []
+    missing: list[PlannedChunk] = []
     for part in parts:
         if results.restore(size, part.rows):
             counted.advance(part.work)
@@ -94,20 +101,25 @@ def _train(
         _train_here(models, learner, missing, size, counted, results)
         return
 
-    def collect(part: Part, rows: np.ndarray, tree: Any) -> None:
+    def collect(part: PlannedChunk, rows: np.ndarray, tree: Any) -> None:
         results.keep(size, part.rows, rows, tree)
         counted.advance(part.work)
 
-    call = Call(learner, results.summarize, models.pool, results.folder(), execution.mixed_devices)
+    call = ChunkCall(learner, results.summarize, models.pool, results.folder(), execution.mixed_devices)
     distribute(execution.executor, call, missing, models.chunk, collect, lambda: counted.advance(0))
 
 
 def _train_here(
-    models: Models, learner: Learner, parts: Sequence[Part], size: int, counted: "_Counted", results: Results
+    models: RequestedModels,
+    learner: Learner,
+    parts: Sequence[PlannedChunk],
+    size: int,
+    counted: "_Counted",
+    results: Results,
 ) -> None:
     pool = place_pool(models.pool)
 
-    def train_one(part: Part, stop: Stop) -> Any:
+    def train_one(part: PlannedChunk, stop: Stop) -> Any:
         def advance(model_steps: int) -> None:
             stop.check()
             counted.advance(model_steps)
@@ -116,7 +128,7 @@ def _train_here(
         keeper = results.under_way(size, part.rows, steps, getattr(learner, "epochs", 0))
         return train_chunk(learner, models.chunk(part), pool, advance, keeper)
 
-    def collect(part: Part, params: Any) -> None:
+    def collect(part: PlannedChunk, params: Any) -> None:
         results.add(size, part.rows, params)
         if part.group is None:
             counted.advance(part.work)

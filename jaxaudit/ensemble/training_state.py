@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.ensemble.checkpoint import as_plain, is_key, numbered, read_arrays, write_arrays
+from jaxaudit.ensemble.checkpoint import as_plain, is_key, name_by_index, read_arrays, write_arrays
 from jaxaudit.errors import InputError
 
 STATE = ".state"
@@ -80,11 +80,11 @@ class StateKeeper:
         `states`. It is put on the same devices.
         """
         kept = (self.path and read_arrays(self.path)) or {}
-        like, structure = jax.tree.flatten(states)
-        ours = {**self._facts(like, 0), **numbered([np.zeros(0)] * len(like))}
+        state_leaves, structure = jax.tree.flatten(states)
+        ours = {**self._facts(state_leaves, 0), **name_by_index([np.zeros(0)] * len(state_leaves))}
         if kept.keys() != ours.keys() or not all(np.array_equal(kept[name], ours[name]) for name in ("rows", "types")):
             return UnderWay(states, 0)
-        leaves = [_like(kept[str(index)], leaf) for index, leaf in enumerate(like)]
+        leaves = [_like(kept[str(index)], leaf) for index, leaf in enumerate(state_leaves)]
         return UnderWay(structure.unflatten(leaves), int(kept["position"][0]))
 
     def passing(self, now: UnderWay) -> None:
@@ -106,7 +106,7 @@ class StateKeeper:
             return
         jax.block_until_ready(leaves)
         began = time.monotonic()
-        write_arrays(path, {**self._facts(leaves, now.taken), **numbered([as_plain(leaf) for leaf in leaves])})
+        write_arrays(path, {**self._facts(leaves, now.taken), **name_by_index([as_plain(leaf) for leaf in leaves])})
         self.since = time.monotonic()
         self.wait = min(max(keep_seconds(), (self.since - began) / WRITING_SHARE), MOST_SECONDS)
 
@@ -117,13 +117,13 @@ class StateKeeper:
 
 def kept_states(checkpoints: Path) -> list[KeptState]:
     """The saved states of all unfinished chunks in `checkpoints`, over all calls; damaged files are left out."""
-    found = []
+    states_kept = []
     for path in sorted(checkpoints.glob(f"*/*-*{STATE}")):
         kept = read_arrays(path)
         if kept is not None and kept.keys() >= {"rows", "position"}:
             taken, steps, epochs = kept["position"].tolist()
-            found.append(KeptState(len(np.unique(kept["rows"])), min(taken // max(steps, 1) + 1, epochs), epochs))
-    return found
+            states_kept.append(KeptState(len(np.unique(kept["rows"])), min(taken // max(steps, 1) + 1, epochs), epochs))
+    return states_kept
 
 
 def keep_seconds() -> float:

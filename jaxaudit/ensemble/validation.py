@@ -25,12 +25,12 @@ def held_back_rows(
     """The records that each model holds back; None for a learner that does not validate."""
     if not isinstance(learner, ValidatedLearner):
         return None
-    found = np.zeros(membership.shape, bool)
+    held_mask = np.zeros(membership.shape, bool)
     most = int(member_counts(membership).max())
-    for key, row, held in zip(keys, membership[:], found, strict=True):
+    for key, row, held in zip(keys, membership[:], held_mask, strict=True):
         members = np.flatnonzero(row)
         held[held_back(np.asarray(_bits(key, most))[: len(members)], members, learner.validation)] = True
-    return found
+    return held_mask
 
 
 def epoch_end(
@@ -68,9 +68,9 @@ def _batches(held: np.ndarray, batch_size: int) -> list[tuple[np.ndarray, np.nda
     steps = -(-int(held.sum(axis=1).max()) // batch_size)
     positions = np.arange(steps * batch_size)
     indices = np.zeros((len(held), len(positions)), np.int32)
-    for row, own in zip(indices, map(np.flatnonzero, held), strict=True):
-        if len(own):
-            row[:] = own[positions % len(own)]
+    for row, held_rows in zip(indices, map(np.flatnonzero, held), strict=True):
+        if len(held_rows):
+            row[:] = held_rows[positions % len(held_rows)]
     real = positions < held.sum(axis=1)[:, None]
     return [
         (indices[:, start : start + batch_size], real[:, start : start + batch_size])
@@ -91,7 +91,7 @@ def _added(
     chosen: Int[Array, "models batch"],
     real: Bool[Array, "models batch"],
 ) -> Float[Array, " models"]:
-    losses = jax.vmap(lambda state, own: learner.losses(state, inputs[own], labels[own]))(states, chosen)
+    losses = jax.vmap(lambda state, rows: learner.losses(state, inputs[rows], labels[rows]))(states, chosen)
     return sums + jnp.sum(jnp.where(real, losses, 0), axis=1)
 
 

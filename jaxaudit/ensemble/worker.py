@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxaudit.ensemble.chunk import Chunk, train_chunk
 from jaxaudit.ensemble.concurrency import Machine, this_machine
-from jaxaudit.ensemble.parts import Source, unpacked
+from jaxaudit.ensemble.parts import ArraySource, unpack_value
 from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.results import Summarize, summarized
 from jaxaudit.ensemble.training_state import StateKeeper
@@ -34,7 +34,7 @@ class Task(NamedTuple):
     chunk: Chunk
     learner: bytes
     rest: bytes
-    source: Source
+    source: ArraySource
     machine: Machine | None
 
 
@@ -109,9 +109,9 @@ def _work_of(task: Task) -> _Work:
             if len(_learners) == PROGRAMS:
                 _learners.clear()
                 jax.clear_caches()
-            _learners[task.learner] = unpacked(task.learner, task.source)
+            _learners[task.learner] = unpack_value(task.learner, task.source)
         learner = _learners[task.learner]
-        summarize, *pool = unpacked(task.rest, task.source, learner)
+        summarize, *pool = unpack_value(task.rest, task.source, learner)
         _work[key] = _Work(learner, summarize, place_pool(tuple(pool)))
     return _work[key]
 

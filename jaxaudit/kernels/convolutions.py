@@ -69,17 +69,17 @@ class Convolution(NamedTuple):
 
 def convolutions_of(function: Callable[..., Any], *args: Any) -> list[Convolution]:
     """The different convolutions of a function at arguments of these shapes, in the order of their first use."""
-    found: dict[Convolution, None] = {}
+    convolutions: dict[Convolution, None] = {}
 
     def visit(jaxpr: Any) -> None:
         for equation in jaxpr.eqns:
             if equation.primitive.name == PRIMITIVE:
-                found[_described(equation, [variable.aval for variable in equation.invars])] = None
+                convolutions[_described(equation, [variable.aval for variable in equation.invars])] = None
             for inner in _inner(equation).values():
                 visit(inner.jaxpr)
 
     visit(jax.make_jaxpr(function)(*args).jaxpr)
-    return list(found)
+    return list(convolutions)
 
 
 def parsed_form(form: str, convolutions: Sequence[Convolution]) -> dict[Convolution, str]:
@@ -170,7 +170,7 @@ def _convolution(letters: str, params: tuple[tuple[str, Any], ...]) -> Callable[
 
     convolution.defvjp(
         lambda inputs, kernel: (forward(inputs, kernel), (inputs, kernel)),
-        lambda known, gradient: (to_inputs(*known, gradient), to_kernel(*known, gradient)),
+        lambda operands, gradient: (to_inputs(*operands, gradient), to_kernel(*operands, gradient)),
     )
     return convolution
 
@@ -179,8 +179,8 @@ def _plain(params: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) ->
     return lax.conv_general_dilated_p.bind(inputs, kernel, **dict(params))
 
 
-def _by_patches(named: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
-    params = dict(named)
+def _by_patches(items: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
+    params = dict(items)
     numbers = params["dimension_numbers"]
     # To batch, space, channels; and to space, channels in, channels out.
     inputs = inputs.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
@@ -250,11 +250,11 @@ def _evaluated(closed: Any, args: Sequence[Any], letters: dict[Convolution, str]
     values = dict(zip(map(id, closed.jaxpr.constvars), closed.consts, strict=True))
     values |= dict(zip(map(id, closed.jaxpr.invars), args, strict=True))
 
-    def known(variable: Any) -> Any:
+    def value_of(variable: Any) -> Any:
         return variable.val if isinstance(variable, core.Literal) else values[id(variable)]
 
     for equation in closed.jaxpr.eqns:
-        inputs, inner = [known(variable) for variable in equation.invars], _inner(equation)
+        inputs, inner = [value_of(variable) for variable in equation.invars], _inner(equation)
         if equation.primitive.name == PRIMITIVE:
             convolution = _described(equation, inputs)
             outputs: Any = [convolve(letters[convolution], convolution.params, *inputs)]
@@ -266,4 +266,4 @@ def _evaluated(closed: Any, args: Sequence[Any], letters: dict[Convolution, str]
                 outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
             outputs = outputs if equation.primitive.multiple_results else [outputs]
         values |= dict(zip(map(id, equation.outvars), outputs, strict=True))
-    return [known(variable) for variable in closed.jaxpr.outvars]
+    return [value_of(variable) for variable in closed.jaxpr.outvars]

@@ -58,18 +58,22 @@ def log_odds_dtp_bound(
     array([0.981])
     """
     shape = with_record.shape
-    own = np.asarray(labels)[:, None]
-    if without_record.shape != shape or len(own) != shape[0] or not ((own >= 0) & (own < shape[1])).all():
+    own_class = np.asarray(labels)[:, None]
+    if (
+        without_record.shape != shape
+        or len(own_class) != shape[0]
+        or not ((own_class >= 0) & (own_class < shape[1])).all()
+    ):
         raise InputError(
             f"a bound on DTP needs outputs of the same shape; got {tuple(shape)} and {tuple(without_record.shape)}, "
-            f"and a label below {shape[1]} of each record, got {len(own)}."
+            f"and a label below {shape[1]} of each record, got {len(own_class)}."
         )
-    is_own = np.arange(shape[1]) == own
+    is_own = np.arange(shape[1]) == own_class
 
     def log_odds(outputs: Array | np.ndarray) -> Float[np.ndarray, " records"]:
         values = np.asarray(outputs, np.float64)
-        others = np.logaddexp.reduce(np.where(is_own, -np.inf, values), axis=1)
-        return np.take_along_axis(values, own, axis=1)[:, 0] - others
+        of_other_classes = np.logaddexp.reduce(np.where(is_own, -np.inf, values), axis=1)
+        return np.take_along_axis(values, own_class, axis=1)[:, 0] - of_other_classes
 
     with np.errstate(invalid="ignore"):  # a class that is certain, or that nothing is left of
         change = np.abs(log_odds(with_record) - log_odds(without_record))

@@ -71,7 +71,7 @@ def bootstrap_ks(
 def bootstrap_ks_paired(
     key: Key[Array, ""] | UInt[Array, "2"],
     reference: Float[Array | np.ndarray, " n"],
-    others: Float[Array | np.ndarray, "k m"],
+    other_samples: Float[Array | np.ndarray, "k m"],
     replicates: int,
 ) -> Float[Array, "replicates k"]:
     """Bootstrap distances of one model's outputs to those of k other models, with the same draw of records for all.
@@ -84,57 +84,59 @@ def bootstrap_ks_paired(
     Raises:
         InputError: a sample is empty or holds NaN, m is not n, or replicates is below 1.
     """
-    reference, others = as_samples(reference, others)
-    return _bootstrap(key, reference, others, replicates, paired=True)
+    reference, other_samples = as_samples(reference, other_samples)
+    return _bootstrap(key, reference, other_samples, replicates, paired=True)
 
 
 def _bootstrap(
-    key: Array, first: Float[Array, " n"], others: Float[Array, "k m"], replicates: int, paired: bool
+    key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
     if replicates < 1:
         raise InputError(f"{replicates} bootstrap replicates are too few: give at least 1, usually 1000")
-    if paired and first.size != others.shape[1]:
+    if paired and first.size != other_samples.shape[1]:
         raise InputError(
             f"paired samples need one output for each of the same records, but one has {first.size} values and the "
-            f"other {others.shape[1]}: give both models the same records in the same order, or use paired=False"
+            f"other {other_samples.shape[1]}: give both models the same records in the same order, or use paired=False"
         )
-    distances = _dispatch(key, first, others, replicates, paired)
-    refuse_nan(distances, first, others)
+    distances = _dispatch(key, first, other_samples, replicates, paired)
+    refuse_nan(distances, first, other_samples)
     return distances
 
 
 @partial(jax.jit, static_argnames=("replicates", "paired"))
 def _dispatch(
-    key: Array, first: Float[Array, " n"], others: Float[Array, "k m"], replicates: int, paired: bool
+    key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
     return jax.lax.platform_dependent(
         key,
         first,
-        others,
+        other_samples,
         cpu=partial(_bootstrap_on_host, replicates=replicates, paired=paired),
         default=partial(bootstrap_by_sort, replicates=replicates, paired=paired),
     )
 
 
 def _bootstrap_on_host(
-    key: Array, first: Float[Array, " n"], others: Float[Array, "k m"], *, replicates: int, paired: bool
+    key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], *, replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
-    result = jax.ShapeDtypeStruct((replicates, others.shape[0]), first.dtype)
+    result = jax.ShapeDtypeStruct((replicates, other_samples.shape[0]), first.dtype)
     fill = buffer_callback(partial(_fill, paired=paired), result, vmap_method="expand_dims")
-    return fill(jax.random.bits(key, (4,), jnp.uint32), first, others)
+    return fill(jax.random.bits(key, (4,), jnp.uint32), first, other_samples)
 
 
-def _fill(_context: object, output: Any, words: Any, first: Any, others: Any, *, paired: bool) -> None:
+def _fill(_context: object, output: Any, words: Any, first: Any, other_samples: Any, *, paired: bool) -> None:
     result = np.asarray(output)
-    result[...] = bootstrap_rows(np.asarray(words), np.asarray(first), np.asarray(others), result.shape[-2], paired)
+    result[...] = bootstrap_rows(
+        np.asarray(words), np.asarray(first), np.asarray(other_samples), result.shape[-2], paired
+    )
 
 
 def bootstrap_by_sort(
-    key: Array, first: Float[Array, " n"], others: Float[Array, "k m"], *, replicates: int, paired: bool
+    key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], *, replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
     """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates."""
-    n, (k, m) = first.size, others.shape
-    unions = jax.vmap(lambda other: sorted_union(first, other))(others)
+    n, (k, m) = first.size, other_samples.shape
+    unions = jax.vmap(lambda other: sorted_union(first, other))(other_samples)
 
     def replicate(index: Int[Array, ""]) -> Float[Array, " k"]:
         first_key, second_key = jax.random.split(jax.random.fold_in(key, index))
@@ -144,7 +146,7 @@ def bootstrap_by_sort(
 
     chunk = max(1, min(replicates, _CHUNK_VALUES // (k * (n + m))))
     distances = jax.lax.map(replicate, jnp.arange(replicates), batch_size=chunk)
-    spoilt = jnp.isnan(first).any() | jnp.isnan(others).any()
+    spoilt = jnp.isnan(first).any() | jnp.isnan(other_samples).any()
     return jnp.where(spoilt, jnp.nan, distances)
 
 
@@ -186,8 +188,8 @@ def runs_of(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> 
     starts = np.append(True, ordered[1:] != ordered[:-1])
     value = np.cumsum(starts) - 1  # the rank of each distinct value
     has_first, has_second = _holds(value, of_first), _holds(value, ~of_first)
-    both = has_first & has_second
-    new_run = np.append(True, both[1:] | both[:-1] | (has_first[1:] != has_first[:-1]))
+    in_both = has_first & has_second
+    new_run = np.append(True, in_both[1:] | in_both[:-1] | (has_first[1:] != has_first[:-1]))
     run_of_value = np.cumsum(new_run) - 1
     run = np.empty(keys.size, np.intp)
     run[order] = run_of_value[value]
@@ -212,17 +214,17 @@ def distance_of_draws(runs: Runs, first_draw: Int[np.ndarray, " n"], second_draw
 def bootstrap_distances(
     words: UInt[np.ndarray, " words"],
     first: Float[np.ndarray, " n"],
-    others: Float[np.ndarray, "k m"],
+    other_samples: Float[np.ndarray, "k m"],
     replicates: int,
     paired: bool,
 ) -> Float[np.ndarray, "replicates k"]:
-    """Distances of resampled `first` to each of resampled `others`, all by the same records in one replicate.
+    """Distances of resampled `first` to each of resampled `other_samples`, all by the same records in one replicate.
 
     `words` seed the generator (SFC64 through NumPy's SeedSequence, one stream for every 16 replicates). Draws
     are uniform without bias, so that the record counts are exactly multinomial.
     """
-    runs = [runs_of(first, other) for other in others]
-    n, m = first.size, others.shape[1]
+    runs = [runs_of(first, other) for other in other_samples]
+    n, m = first.size, other_samples.shape[1]
     result = np.empty((replicates, len(runs)), first.dtype)
 
     def fill(block: int) -> None:
@@ -230,7 +232,7 @@ def bootstrap_distances(
         for replicate in range(block * _BLOCK, min((block + 1) * _BLOCK, replicates)):
             first_draw = random.integers(0, n, n)
             second_draw = first_draw if paired else random.integers(0, m, m)
-            result[replicate] = [distance_of_draws(each, first_draw, second_draw) for each in runs]
+            result[replicate] = [distance_of_draws(run, first_draw, second_draw) for run in runs]
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         list(threads.map(fill, range(-(-replicates // _BLOCK))))
@@ -240,19 +242,19 @@ def bootstrap_distances(
 def bootstrap_rows(
     words: UInt[np.ndarray, "*lead words"],
     first: Float[np.ndarray, "*lead_first n"],
-    others: Float[np.ndarray, "*lead_others k m"],
+    other_samples: Float[np.ndarray, "*lead_others k m"],
     replicates: int,
     paired: bool,
 ) -> Float[np.ndarray, "*lead_out replicates k"]:
     """`bootstrap_distances` for every row, with leading axes broadcast; NaN for rows that contain NaN."""
-    lead = np.broadcast_shapes(words.shape[:-1], first.shape[:-1], others.shape[:-2])
+    lead = np.broadcast_shapes(words.shape[:-1], first.shape[:-1], other_samples.shape[:-2])
     words = np.broadcast_to(words, (*lead, words.shape[-1]))
     first = np.broadcast_to(first, (*lead, first.shape[-1]))
-    others = np.broadcast_to(others, (*lead, *others.shape[-2:]))
-    result = np.full((*lead, replicates, others.shape[-2]), np.nan, first.dtype)
+    other_samples = np.broadcast_to(other_samples, (*lead, *other_samples.shape[-2:]))
+    result = np.full((*lead, replicates, other_samples.shape[-2]), np.nan, first.dtype)
     for row in np.ndindex(lead):
-        if not (np.isnan(first[row].min()) or np.isnan(others[row].min())):
-            result[row] = bootstrap_distances(words[row], first[row], others[row], replicates, paired)
+        if not (np.isnan(first[row].min()) or np.isnan(other_samples[row].min())):
+            result[row] = bootstrap_distances(words[row], first[row], other_samples[row], replicates, paired)
     return result
 
 

@@ -54,7 +54,7 @@ def widest(
     up, down = m // common, n // common
     rise, fall = multiply(below_first, up), multiply(below_second, down)
     is_above = (rise.high > fall.high) | ((rise.high == fall.high) & (rise.low >= fall.low))
-    gap = subtract(choose(is_above, rise, fall), choose(is_above, fall, rise))
+    gap = subtract(where_wide(is_above, rise, fall), where_wide(is_above, fall, rise))
     high = jnp.where(is_end, gap.high, 0)
     low = jnp.where(is_end, gap.low, 0)
     best_high = high.max()
@@ -88,7 +88,7 @@ def subtract(large: Wide, small: Wide) -> Wide:
     return Wide(large.high - small.high - (large.low < small.low), large.low - small.low)
 
 
-def choose(condition: Bool[Array, "*shape"], yes: Wide, no: Wide) -> Wide:
+def where_wide(condition: Bool[Array, "*shape"], yes: Wide, no: Wide) -> Wide:
     """`jnp.where` of both halves."""
     return Wide(jnp.where(condition, yes.high, no.high), jnp.where(condition, yes.low, no.low))
 

@@ -44,8 +44,8 @@ def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) 
     common = math.gcd(first.size, second.size)
     up, down = second.size // common, first.size // common  # steps of the gap, in units of 1 / denominator
     first_keys, second_keys = host_keys(first), host_keys(second)
-    found = None if sorting_pays() else _by_splitting(first_keys, second_keys, up, down)
-    numerator, key = _by_sorting(first_keys, second_keys, up, down) if found is None else found
+    gap_by_splitting = None if sorting_pays() else _by_splitting(first_keys, second_keys, up, down)
+    numerator, key = _by_sorting(first_keys, second_keys, up, down) if gap_by_splitting is None else gap_by_splitting
     return HostGap(numerator, up * first.size, key)
 
 

@@ -54,8 +54,8 @@ def precise_log_softmax(logits: Float[Array, "*n classes"]) -> Float[Array, "*n 
     is_largest = jnp.arange(logits.shape[-1]) == largest
     # 0 and not a difference: its derivatives, 1 - 1, would leave their rounding in the sum of all others.
     shifted = jnp.where(is_largest, 0.0, logits - jnp.take_along_axis(logits, largest, axis=-1))
-    others = jnp.sum(jnp.where(is_largest, 0.0, jnp.exp(shifted)), axis=-1, keepdims=True)
-    return shifted - jnp.log1p(others)
+    of_smaller = jnp.sum(jnp.where(is_largest, 0.0, jnp.exp(shifted)), axis=-1, keepdims=True)
+    return shifted - jnp.log1p(of_smaller)
 
 
 def _of(values: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
@@ -164,8 +164,8 @@ class SequenceLikelihood:
         """The sum over the tokens that count, in nats; precise where they are nearly certain."""
         # The last position has no next token; a mask in place of an index: the gradient of an index scatters.
         following = jnp.roll(labels, -1, axis=1).at[:, -1].set(-1)
-        own = jnp.arange(outputs.shape[-1]) == following[..., None]
-        return jnp.sum(jnp.where(own, precise_log_softmax(outputs), 0), axis=(1, 2))
+        is_following = jnp.arange(outputs.shape[-1]) == following[..., None]
+        return jnp.sum(jnp.where(is_following, precise_log_softmax(outputs), 0), axis=(1, 2))
 
 
 CATEGORICAL = Categorical()

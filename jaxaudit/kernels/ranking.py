@@ -76,21 +76,21 @@ def running_counts(
 
 
 def area(
-    group: Int[np.ndarray, "replicates distinct"], others: Int[np.ndarray, "replicates distinct"]
+    group: Int[np.ndarray, "replicates distinct"], others_below: Int[np.ndarray, "replicates distinct"]
 ) -> Float[np.ndarray, " replicates"]:
     """The area under the ROC curve from `running_counts`: P(positive > negative) + P(positive = negative) / 2.
 
     Mann & Whitney (1947). Counted in integers, so it is exact up to one rounding; NaN if either group is empty.
     """
-    here = np.diff(group, axis=1, prepend=0)
-    above = np.concatenate([np.zeros((len(others), 1), others.dtype), others[:, :-1]], axis=1)
-    twice = (here * (2 * others[:, -1:] - others - above)).sum(axis=1)
-    pairs = group[:, -1] * others[:, -1]
+    group_here = np.diff(group, axis=1, prepend=0)
+    above = np.concatenate([np.zeros((len(others_below), 1), others_below.dtype), others_below[:, :-1]], axis=1)
+    twice = (group_here * (2 * others_below[:, -1:] - others_below - above)).sum(axis=1)
+    pairs = group[:, -1] * others_below[:, -1]
     return np.divide(twice, 2 * pairs, out=np.full(len(group), np.nan), where=pairs > 0)
 
 
 def power(
-    group: Int[np.ndarray, "replicates distinct"], others: Int[np.ndarray, "replicates distinct"], level: float
+    group: Int[np.ndarray, "replicates distinct"], others_below: Int[np.ndarray, "replicates distinct"], level: float
 ) -> Float[np.ndarray, "2 replicates"]:
     """The largest true positive rate at a false positive rate of at most `level`, and the latter rate.
 
@@ -98,11 +98,11 @@ def power(
     attacker could attain on these records. NaN if either group is empty.
     """
     # 1e-9 corrects rounding: 0.07 * 100 must count as 7, not as 7.000000000000001 or 6.999999999999999.
-    allowed = np.floor(level * others[:, -1:] + 1e-9)
-    kept = others <= allowed
-    hits, alarms = np.where(kept, group, 0).max(axis=1), np.where(kept, others, 0).max(axis=1)
-    rates = np.stack([hits, alarms]) / np.maximum(np.stack([group[:, -1], others[:, -1]]), 1)
-    return np.where((group[:, -1] > 0) & (others[:, -1] > 0), rates, np.nan)
+    allowed = np.floor(level * others_below[:, -1:] + 1e-9)
+    kept = others_below <= allowed
+    hits, alarms = np.where(kept, group, 0).max(axis=1), np.where(kept, others_below, 0).max(axis=1)
+    rates = np.stack([hits, alarms]) / np.maximum(np.stack([group[:, -1], others_below[:, -1]]), 1)
+    return np.where((group[:, -1] > 0) & (others_below[:, -1] > 0), rates, np.nan)
 
 
 def auc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> float:
@@ -130,9 +130,9 @@ def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
     array([0. , 0.5, 1. , 1. ])
     """
     ranking = rank(scores, truth)
-    group, others = (c[0] for c in running_counts(ranking, np.ones((1, len(ranking.order)), np.int64)))
+    group, others_counts = (c[0] for c in running_counts(ranking, np.ones((1, len(ranking.order)), np.int64)))
     thresholds = np.append(np.inf, np.asarray(scores, np.float64)[ranking.order[ranking.ends]])
-    return ROC(np.append(0, others) / others[-1], np.append(0, group) / group[-1], thresholds)
+    return ROC(np.append(0, others_counts) / others_counts[-1], np.append(0, group) / group[-1], thresholds)
 
 
 def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *columns"]:

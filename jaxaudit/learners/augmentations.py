@@ -86,19 +86,19 @@ def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[in
                 "width x channels; leave `augment` out, or name a function of your own."
             )
         try:
-            found = jax.eval_shape(one, key, batch)
+            augmented = jax.eval_shape(one, key, batch)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise InputError(
                 f"the augmentation {name} failed on 2 records of shape {input_shape}: {first_line(error)}; it is "
                 f"called as {name}(key, inputs)."
             ) from error
-        if (getattr(found, "shape", None), getattr(found, "dtype", None)) != (batch.shape, batch.dtype):
+        if (getattr(augmented, "shape", None), getattr(augmented, "dtype", None)) != (batch.shape, batch.dtype):
             raise InputError(
-                f"the augmentation {name} makes {_said(found)} of {_said(batch)}; it must return inputs of the same "
-                "shape and type."
+                f"the augmentation {name} makes {_said(augmented)} of {_said(batch)}; it must return inputs of the "
+                "same shape and type."
             )
 
 
-def _said(found: Any) -> str:
-    shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
-    return f"a {type(found).__name__}" if shape is None else f"{dtype} of shape {shape}"
+def _said(shape_struct: Any) -> str:
+    shape, dtype = getattr(shape_struct, "shape", None), getattr(shape_struct, "dtype", None)
+    return f"a {type(shape_struct).__name__}" if shape is None else f"{dtype} of shape {shape}"

@@ -27,7 +27,7 @@ def lengths(length: int) -> tuple[int, ...]:
     ((240, 400, 640), (32,))
     """
     shorter = {MULTIPLE * math.ceil(share * length / MULTIPLE) for share in SHARES}
-    return (*sorted(each for each in shorter if SHORTEST <= each < length), length)
+    return (*sorted(candidate for candidate in shorter if SHORTEST <= candidate < length), length)
 
 
 def used_lengths(inputs: Any) -> Any:
@@ -45,8 +45,8 @@ def following_tokens(inputs: Int[Array, "n length"]) -> Int[Array, "n length"]:
 def log_likelihoods(logits: Float[Array, "*n tokens"], following: Int[Array, "*n"]) -> Float[Array, "*n"]:
     """The log-likelihood (nats) of each of these tokens; no meaning where they are negative."""
     # A mask in place of an index: the gradient of an index scatters, one token after another.
-    own = jnp.arange(logits.shape[-1]) == following[..., None]
-    return jnp.sum(jnp.where(own, logits, 0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+    is_following = jnp.arange(logits.shape[-1]) == following[..., None]
+    return jnp.sum(jnp.where(is_following, logits, 0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
 
 
 def head_gradient(
@@ -70,14 +70,14 @@ def head_gradient(
     """
     following, width = following_tokens(inputs), vectors.shape[-1]
     counts = following >= 0
-    each = jnp.where(counts, (-shares / jnp.maximum(jnp.sum(counts, axis=1), 1))[:, None], 0).ravel()
+    token_shares = jnp.where(counts, (-shares / jnp.maximum(jnp.sum(counts, axis=1), 1))[:, None], 0).ravel()
     order = jnp.argsort(~counts.ravel(), stable=True)
     filled = -len(order) % positions
 
     def in_order(flat: Shaped[Array, "places ..."]) -> Shaped[Array, "filled ..."]:
         return jnp.pad(flat[order], ((0, filled), *[(0, 0)] * (flat.ndim - 1)))
 
-    ordered = in_order(vectors.reshape(-1, width)), in_order(following.ravel()), in_order(each)
+    ordered = in_order(vectors.reshape(-1, width)), in_order(following.ravel()), in_order(token_shares)
 
     def add(block: Array, sums: tuple[Any, Array]) -> tuple[Any, Array]:
         start = block * positions

@@ -66,7 +66,7 @@ class EarlyStopping(TrainsAsAnother):
         now = self.learner.finish(_inner(state))
         new = Stopping(
             kept.optimizer,
-            jax.tree.map(lambda old, here: jnp.where(better, here, old), kept.best, now),
+            jax.tree.map(lambda old, current: jnp.where(better, current, old), kept.best, now),
             jnp.where(better, loss, kept.loss),
             jnp.where(better, epochs, kept.chosen),
             epochs,

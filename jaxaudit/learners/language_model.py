@@ -43,8 +43,8 @@ def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Arr
     """
     following = following_tokens(inputs)
     counts = following >= 0
-    found = jnp.where(counts, log_likelihoods(logits, following), 0)
-    return jnp.minimum(jnp.sum(found, axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1), 0)
+    token_log_probs = jnp.where(counts, log_likelihoods(logits, following), 0)
+    return jnp.minimum(jnp.sum(token_log_probs, axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1), 0)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class LanguageModelLearner(NetworkLearner):
             branches.append(lambda total, state, some, share: (total, state))
 
         def piece(number: Array, sums: tuple[Any, Any]) -> tuple[Any, Any]:
-            some, share = (jax.lax.dynamic_slice_in_dim(each, number * records, records) for each in (inputs, shares))
+            some, share = (jax.lax.dynamic_slice_in_dim(array, number * records, records) for array in (inputs, shares))
             branch = jnp.searchsorted(jnp.array(ends[:-1], jnp.int32), jnp.max(used_lengths(some)))
             if len(branches) > len(ends):
                 branch = jnp.where(jnp.any(share > 0), branch, len(ends))

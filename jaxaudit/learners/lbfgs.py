@@ -163,11 +163,11 @@ def _direction(gradient: Points, preconditioned: Points, steps: _Steps, newest: 
         vector, inner, weights, shares, scale = loop
         move, change, changed = (rows[(newest - age) % memory] for rows in steps)
         curvature = _dot(move, change)
-        known = curvature > 0
-        weight = jnp.where(known, 1 / jnp.where(known, curvature, 1), 0)
+        positive = curvature > 0
+        weight = jnp.where(positive, 1 / jnp.where(positive, curvature, 1), 0)
         share = weight * _dot(move, vector)
         vector, inner = vector - share[:, None] * change, inner - share[:, None] * changed
-        first = known & (scale == 0)
+        first = positive & (scale == 0)
         scale = jnp.where(first, curvature / jnp.where(first, _dot(change, changed), 1), scale)
         return vector, inner, weights.at[age].set(weight), shares.at[age].set(share), scale
 

@@ -59,15 +59,15 @@ class LogisticRegression:
         """
         with jax.enable_x64(True):
             of = objective.objectives(inputs, labels, weights.astype(jnp.float64)[None], self.classes, self.l2)
-            found = objective.optima(of, objective.start_of(of), objective.inverse_at_zero(of), self.tolerance)
-            rows, present = found.point.reshape(-1, self.inputs + 1), of.present[0]
+            fit_result = objective.optima(of, objective.start_of(of), objective.inverse_at_zero(of), self.tolerance)
+            rows, present = fit_result.point.reshape(-1, self.inputs + 1), of.present[0]
             if self.classes == 2:
                 rows = jnp.concatenate([jnp.zeros_like(rows), rows])
             else:
                 rows -= jnp.mean(rows, axis=0, where=present[:, None])
             intercepts = jnp.where(present, rows[:, -1], -jnp.inf)
-            found = LogisticRegressionParams(rows[:, :-1], intercepts, found.gradient_norm[0])
-            return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), found)
+            fit_result = LogisticRegressionParams(rows[:, :-1], intercepts, fit_result.gradient_norm[0])
+            return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), fit_result)
 
     def log_probs(
         self, params: LogisticRegressionParams, inputs: Float[Array, "n inputs"]
@@ -98,12 +98,12 @@ class LogisticRegression:
             point, norm, with_record, pulls = _fit_all(of, self.tolerance)
             inverse = _invert(of, point, coupled=len(labels) <= MOST_COUPLED)
             order = records[np.argsort(-np.asarray(pulls)[records], kind="stable")]
-            said, norms = [np.zeros((0, self.classes))], [np.asarray(norm)]
+            parts, norms = [np.zeros((0, self.classes))], [np.asarray(norm)]
             for chunk in in_chunks(order, max(1, CHUNK_CELLS // (self.classes * len(labels)))):
                 log_probs, chunk_norms = _fit_without(of, point, inverse, jnp.asarray(chunk), self.tolerance)
-                said.append(np.asarray(log_probs))
+                parts.append(np.asarray(log_probs))
                 norms.append(np.asarray(chunk_norms))
-                tell(progress, sum(map(len, said)), len(order))
+                tell(progress, sum(map(len, parts)), len(order))
         every = np.concatenate(norms)
         short = int((~(every <= self.tolerance)).sum())
         if short:
@@ -113,7 +113,7 @@ class LogisticRegression:
                 "or tolerance."
             )
         without_record = np.empty((len(labels), self.classes))
-        without_record[order] = np.concatenate(said)[: len(order)]
+        without_record[order] = np.concatenate(parts)[: len(order)]
         return LeftOut(np.asarray(with_record)[records], without_record[records])
 
 
@@ -167,10 +167,10 @@ def _fit_all(
     of: objective.Objectives, tolerance: Float[Array, ""] | float
 ) -> tuple[Float[Array, "1 parameters"], Float[Array, " 1"], Float[Array, "n classes"], Float[Array, " n"]]:
     """The optimum, its gradient norm, its log-probabilities, and the size of each record's own gradient."""
-    found = objective.optima(of, objective.start_of(of), objective.inverse_at_zero(of), tolerance)
-    log_probs = precise_log_softmax(objective.logits(of, found.point, of.inputs)[0].T)
+    fit_result = objective.optima(of, objective.start_of(of), objective.inverse_at_zero(of), tolerance)
+    log_probs = precise_log_softmax(objective.logits(of, fit_result.point, of.inputs)[0].T)
     errors = jnp.linalg.norm(jnp.exp(log_probs) - of.targets.T, axis=1)
-    return found.point, found.gradient_norm, log_probs, errors * jnp.linalg.norm(of.inputs, axis=1)
+    return fit_result.point, fit_result.gradient_norm, log_probs, errors * jnp.linalg.norm(of.inputs, axis=1)
 
 
 _objectives = jax.jit(objective.objectives, static_argnames="classes")
@@ -187,7 +187,7 @@ def _fit_without(
 ) -> tuple[Float[Array, "models classes"], Float[Array, " models"]]:
     """The outputs on each record of the model trained without it, and the models' gradient norms."""
     models = jnp.arange(len(records))
-    others = objective.weighted(of, jnp.repeat(of.weights, len(records), axis=0).at[models, records].set(0))
-    found = objective.optima(others, jnp.repeat(point, len(records), axis=0), inverse, tolerance)
-    scores = objective.logits(others, found.point, of.inputs[records])[models, :, models]
-    return precise_log_softmax(scores), found.gradient_norm
+    objective_without = objective.weighted(of, jnp.repeat(of.weights, len(records), axis=0).at[models, records].set(0))
+    fit_result = objective.optima(objective_without, jnp.repeat(point, len(records), axis=0), inverse, tolerance)
+    scores = objective.logits(objective_without, fit_result.point, of.inputs[records])[models, :, models]
+    return precise_log_softmax(scores), fit_result.gradient_norm

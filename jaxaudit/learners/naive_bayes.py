@@ -86,7 +86,7 @@ class NaiveBayes:
             InputError: shapes disagree, an input is not finite or not a category of its column, or a label or a record
                 is out of range.
         """
-        return naive_bayes_leave_one_out.leave_one_out(self, inputs, labels, records, progress)
+        return naive_bayes_leave_one_out.left_out_log_probs(self, inputs, labels, records, progress)
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
@@ -117,8 +117,8 @@ class NaiveBayes:
         """The number of members of every class in every category, by one matrix product per block of records."""
 
         def add(counts: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
-            records, theirs = block
-            return counts + jnp.matmul(self._indicators(records).T, theirs, precision=EXACT), None
+            records, block_weights = block
+            return counts + jnp.matmul(self._indicators(records).T, block_weights, precision=EXACT), None
 
         categories = sum(self._category_counts)
         rows = min(len(inputs), ONE_HOT_CELLS // max(categories, 1)) or 1

@@ -24,7 +24,7 @@ FEW_CATEGORIES = 8
 """Columns of up to this many categories are looked up together, by a matrix product; others one by one."""
 
 
-def leave_one_out(
+def left_out_log_probs(
     learner: "NaiveBayes",
     inputs: Float[np.ndarray, "n columns"],
     labels: Int[np.ndarray, " n"],
@@ -152,7 +152,7 @@ class _Numbers(NamedTuple):
         self, members: np.ndarray, labels: np.ndarray, records: np.ndarray
     ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, "k classes"]]:
         """Log-densities summed over columns, minus the largest of any class, with and without each record."""
-        values, own = self.values[records], labels[records]
+        values, classes = self.values[records], labels[records]
         if not values.shape[1]:
             nothing = np.zeros((len(records), len(members)))
             return nothing, nothing
@@ -160,14 +160,16 @@ class _Numbers(NamedTuple):
         squares = np.repeat((self.squares / np.maximum(members, 1)[:, None])[None], len(records), axis=0)
         floor = self._floor(self.overall_squares[None] / count)
         with_record = _log_gaussian(values, self.mean, squares + floor, members > 0)
-        others = members - (np.arange(len(members)) == own[:, None])
+        remaining = members - (np.arange(len(members)) == classes[:, None])
         mean = np.repeat(self.mean[None], len(records), axis=0)
-        mean[rows, own], less = self._without(values, records, self.mean[own], self.squares[own], members[own], own)
-        squares[rows, own] = less / np.maximum(members[own] - 1, 1)[:, None]
+        mean[rows, classes], less = self._without(
+            values, records, self.mean[classes], self.squares[classes], members[classes], classes
+        )
+        squares[rows, classes] = less / np.maximum(members[classes] - 1, 1)[:, None]
         everyone = np.full(len(records), count)
         _, overall = self._without(values, records, self.overall_mean, self.overall_squares, everyone, None)
         floor = self._floor(overall / max(count - 1, 1))
-        return with_record, _log_gaussian(values, mean, squares + floor, others > 0)
+        return with_record, _log_gaussian(values, mean, squares + floor, remaining > 0)
 
     def _floor(self, variance: Float[np.ndarray, "k numeric"]) -> Float[np.ndarray, "k 1 1"]:
         largest = variance.max(axis=1)
@@ -180,19 +182,21 @@ class _Numbers(NamedTuple):
         mean: np.ndarray,
         squares: np.ndarray,
         members: Int[np.ndarray, " k"],
-        own: Int[np.ndarray, " k"] | None,
+        classes: Int[np.ndarray, " k"] | None,
     ) -> tuple[Float[np.ndarray, "k numeric"], Float[np.ndarray, "k numeric"]]:
-        """Mean and sum of squared deviations of each record's class (`own`; None: of all records) without the record.
+        """Mean and sum of squared deviations of each record's class (`classes`; None: of all) without the record.
 
         If the record has half of the sum or more, subtracting it would lose precision, so the sum is computed again.
         That concerns at most three records per class and column.
         """
-        others = np.maximum(members - 1, 1)[:, None]
+        remaining = np.maximum(members - 1, 1)[:, None]
         away = values - mean
-        less = squares - away**2 * (members[:, None] / others)
-        new = np.where(members[:, None] > 1, mean - away / others, 0.0)
+        less = squares - away**2 * (members[:, None] / remaining)
+        new = np.where(members[:, None] > 1, mean - away / remaining, 0.0)
         for row, column in np.argwhere(less < 0.5 * squares):
-            group = self.order if own is None else self.order[self.starts[own[row]] : self.starts[own[row] + 1]]
+            group = (
+                self.order if classes is None else self.order[self.starts[classes[row]] : self.starts[classes[row] + 1]]
+            )
             others_values = self.values[group[group != records[row]]][:, [column]]
             new[row, [column]], less[row, [column]] = _moments(others_values)
         return new, np.maximum(less, 0.0)
@@ -227,14 +231,14 @@ def _chunk(
 ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, "k classes"]]:
     with np.errstate(divide="ignore"):
         log_members, log_others = np.log(members), np.log(np.maximum(members - 1, 0))
-    rows, own = np.arange(len(records)), labels[records]
+    rows, classes = np.arange(len(records)), labels[records]
     categorical, change = categories.log_likelihood(labels, records)
     with_numbers, without_numbers = numbers.log_likelihood(members, labels, records)
     with_record = _normalised(log_members + categorical + with_numbers)
     if len(labels) == 1:
         return with_record, np.full_like(with_record, -np.log(len(members)))
     without = log_members + categorical
-    without[rows, own] += change + log_others[own] - log_members[own]
+    without[rows, classes] += change + log_others[classes] - log_members[classes]
     return with_record, _normalised(without + without_numbers)
 
 

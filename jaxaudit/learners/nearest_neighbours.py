@@ -49,9 +49,9 @@ class NearestNeighbours:
         queries, unit = _flat(inputs), unit_of(records.shape[1])
 
         def votes(query: Float[Array, " inputs"]) -> Int[Array, " classes"]:
-            near = nearest(jnp.where(member, squared_distances(query, records, unit), FAR), self.neighbours)
-            own = (params.labels[near][:, None] == jnp.arange(self.classes)) & member[near][:, None]
-            return jnp.sum(own, axis=0)
+            near = nearest_indices(jnp.where(member, squared_distances(query, records, unit), FAR), self.neighbours)
+            vote_of_class = (params.labels[near][:, None] == jnp.arange(self.classes)) & member[near][:, None]
+            return jnp.sum(vote_of_class, axis=0)
 
         counts = jax.lax.map(votes, queries, batch_size=max(1, PAIRS_AT_A_TIME // len(records)))
         sound = _in_range(queries) & jnp.all(_in_range(records) | ~member)
@@ -84,16 +84,16 @@ class NearestNeighbours:
             )
         binary = ((rows == 0) | (rows == 1)).all(axis=0)
         pool = jnp.asarray(rows[:, binary]), jnp.asarray(rows[:, ~binary])
-        wanted = min(self.neighbours + 1, len(rows))
+        count = min(self.neighbours + 1, len(rows))
         chunks = in_chunks(records, max(1, PAIRS_AT_A_TIME // len(rows)))
-        found = [np.empty((0, wanted), np.int32)]
+        parts = [np.empty((0, count), np.int32)]
         for chunk in chunks:
-            found.append(np.asarray(_nearest_records(chunk, pool, wanted)))
-            tell(progress, sum(map(len, found)), len(records))
-        near = np.concatenate(found)[: len(records)]
+            parts.append(np.asarray(_nearest_records(chunk, pool, count)))
+            tell(progress, sum(map(len, parts)), len(records))
+        near = np.concatenate(parts)[: len(records)]
         itself_last = np.argsort(near == records[:, None], axis=1, kind="stable")
-        others = np.take_along_axis(near, itself_last, axis=1)[:, : len(rows) - 1]
-        return LeftOut(*(self._votes(labels[chosen[:, : self.neighbours]]) for chosen in (near, others)))
+        without_itself = np.take_along_axis(near, itself_last, axis=1)[:, : len(rows) - 1]
+        return LeftOut(*(self._votes(labels[chosen[:, : self.neighbours]]) for chosen in (near, without_itself)))
 
     @property
     def largest_dtp(self) -> float | None:
@@ -132,7 +132,7 @@ def squared_distances(
     return jax.lax.scan(add, jnp.zeros(len(records), jnp.int32), (query, records.T))[0]
 
 
-def nearest(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
+def nearest_indices(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
     """The indices of the `count` smallest distances, ordered by distance, then by index.
 
     They lie in the `count` blocks with the smallest minima, which are found first. So `top_k`, which sorts on a CPU, is
@@ -142,7 +142,7 @@ def nearest(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
     if blocks <= 2 * count:
         return jax.lax.top_k(-distances, count)[1]
     full = jnp.pad(distances, (0, blocks * BLOCK - len(distances)), constant_values=FAR).reshape(blocks, BLOCK)
-    chosen = jnp.sort(nearest(full.min(axis=1), count))
+    chosen = jnp.sort(nearest_indices(full.min(axis=1), count))
     places = jax.lax.top_k(-full[chosen].reshape(-1), count)[1]
     return chosen[places // BLOCK] * BLOCK + places % BLOCK
 
@@ -156,7 +156,7 @@ def _nearest_records(chosen: Array, pool: tuple[Array, Array], count: int) -> In
     ones = jnp.sum(binary, axis=1)
     mismatches = (ones[chosen][:, None] + ones - 2 * common).astype(jnp.int32)
     apart = jax.vmap(squared_distances, (0, None, None))(numeric[chosen], numeric, unit)
-    return jax.vmap(nearest, (0, None))(mismatches * unit + apart, count)
+    return jax.vmap(nearest_indices, (0, None))(mismatches * unit + apart, count)
 
 
 def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 0.01) -> NearestNeighbours:

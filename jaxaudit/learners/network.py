@@ -115,9 +115,9 @@ class NetworkLearner(TrainsBySteps):
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
         """The training state after an optimiser step along `gradient`."""
-        told = {} if state.moment is None else {"epoch": state.moment.epoch}
+        extras = {} if state.moment is None else {"epoch": state.moment.epoch}
         step = optax.with_extra_args_support(self.optimizer).update
-        updates, optimizer = step(gradient, state.optimizer, state.params, **told)
+        updates, optimizer = step(gradient, state.optimizer, state.params, **extras)
         return TrainState(optax.apply_updates(state.params, updates), module_state, optimizer)
 
     def finish(self, state: TrainState) -> NetworkParams:

@@ -11,7 +11,7 @@ GRID = 1 << 20
 """Cuts are multiples of 1 / GRID, which float32 represents exactly, so a record's leaf does not depend on rounding."""
 
 
-class Splits(NamedTuple):
+class TreeSplits(NamedTuple):
     """The splits at the inner nodes of a tree, level by level: the children of node v are 2 v + 1 (left) and 2 v + 2.
 
     A node splits its `column`: numbers of at least `cut` go right, and the categories that `right` marks.
@@ -22,7 +22,7 @@ class Splits(NamedTuple):
     right: Bool[Array, "*trees nodes categories"]
 
 
-def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: int) -> Splits:
+def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: int) -> TreeSplits:
     """A complete binary tree of this depth, drawn from the key alone.
 
     Every node uses a random column that can still vary on its path, all with the same probability. A number is cut
@@ -43,22 +43,22 @@ def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: in
     words = jax.random.bits(key, (2**depth - 1, len(counts) + 1 + categories))
     leaf = jnp.arange(2**depth)
 
-    def ask(seen: tuple[Array, Array, Array], level: Array) -> tuple[tuple[Array, Array, Array], Splits]:
+    def ask(seen: tuple[Array, Array, Array], level: Array) -> tuple[tuple[Array, Array, Array], TreeSplits]:
         """The node above every leaf on this level, and the values that can still reach the leaf after its split."""
         low, high, possible = seen
         drawn = words[2**level - 1 + (leaf >> (depth - level))]
         open_ = jnp.where(counts == 0, high - low > 1, possible.sum(axis=2) > 1)
         column = _argmax(drawn[:, : len(counts)], open_)
-        asked = column[:, None] == jnp.arange(len(counts))
-        lowest, highest = jnp.sum(low * asked, axis=1), jnp.sum(high * asked, axis=1)
+        is_of_column = column[:, None] == jnp.arange(len(counts))
+        lowest, highest = jnp.sum(low * is_of_column, axis=1), jnp.sum(high * is_of_column, axis=1)
         inside = jnp.maximum(highest - lowest - 1, 1).astype(jnp.uint32)
         cut = lowest + 1 + (drawn[:, len(counts)] % inside).astype(jnp.int32)
-        right = _some_go_right(drawn[:, -categories:], jnp.any(possible & asked[:, :, None], axis=1))
+        right = _some_go_right(drawn[:, -categories:], jnp.any(possible & is_of_column[:, :, None], axis=1))
         went_right = (leaf >> (depth - 1 - level) & 1 == 1)[:, None]
-        low = jnp.where(asked & went_right, cut[:, None], low)
-        high = jnp.where(asked & ~went_right, cut[:, None], high)
-        possible &= ~asked[:, :, None] | (right == went_right)[:, None]
-        return (low, high, possible), Splits(column, cut.astype(jnp.float32) / GRID, right)
+        low = jnp.where(is_of_column & went_right, cut[:, None], low)
+        high = jnp.where(is_of_column & ~went_right, cut[:, None], high)
+        possible &= ~is_of_column[:, :, None] | (right == went_right)[:, None]
+        return (low, high, possible), TreeSplits(column, cut.astype(jnp.float32) / GRID, right)
 
     # The values of each column that can reach a leaf: numbers from low to high (in units of 1 / GRID), and categories.
     shape = len(leaf), len(counts)
@@ -70,7 +70,7 @@ def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: in
     return jax.tree.map(lambda nodes: nodes[level, first_leaf], above)
 
 
-def draw_forest(key: Key[Array, ""], category_counts: tuple[int, ...], trees: int, depth: int) -> Splits:
+def draw_forest(key: Key[Array, ""], category_counts: tuple[int, ...], trees: int, depth: int) -> TreeSplits:
     """The splits of many trees. A smaller forest with the same key has the first trees of a larger one."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(trees))
     return jax.lax.map(lambda tree: draw_splits(tree, category_counts, depth), keys)
@@ -88,7 +88,9 @@ def _argmax(words: UInt32[Array, "nodes n"], among: Bool[Array, "nodes n"]) -> I
     return jnp.argmax(jnp.where(among, words | 1, 0), axis=1)
 
 
-def leaf_of(splits: Splits, inputs: Float[Array, "n columns"], category_counts: tuple[int, ...]) -> Int[Array, " n"]:
+def leaf_of(
+    splits: TreeSplits, inputs: Float[Array, "n columns"], category_counts: tuple[int, ...]
+) -> Int[Array, " n"]:
     """The leaf of every record in one tree, counted from the left."""
     numeric = jnp.asarray(np.asarray(category_counts) == 0)
     inner = splits.column.shape[0]

@@ -19,7 +19,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound
 from jaxaudit.learners.learner import Indices, Labels, LeftOut, Pool, PoolLabels, Progress, Rows, Weights
 from jaxaudit.learners.left_out import check_left_out, in_chunks, log_shares, tell
-from jaxaudit.learners.random_splits import Splits, draw_forest, leaf_of
+from jaxaudit.learners.random_splits import TreeSplits, draw_forest, leaf_of
 
 DEEPEST = 16
 RECORDS_AT_A_TIME = 1 << 16
@@ -67,7 +67,7 @@ def arithmetic_mean(log_probs: TreeLogProbs) -> LogProbs:
 class Forest(NamedTuple):
     """A trained model: the splits of its trees, and the number of records of each class in every leaf."""
 
-    splits: Splits
+    splits: TreeSplits
     counts: Float[Array, "trees leaves classes"]
 
 
@@ -83,7 +83,7 @@ class RandomTrees:
     aggregate: Callable[[TreeLogProbs], LogProbs]
 
     def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> Forest:
-        def count(splits: Splits) -> Float[Array, "leaves classes"]:
+        def count(splits: TreeSplits) -> Float[Array, "leaves classes"]:
             empty = jnp.zeros((2**self.depth, self.classes), weights.dtype)
             return empty.at[leaf_of(splits, inputs, self.category_counts), labels].add(weights)
 
@@ -120,9 +120,9 @@ class RandomTrees:
         step = max(1, NUMBERS_AT_A_TIME // (self.trees * self.classes))
         for start in range(0, len(records), step):
             chosen = records[start : start + step]
-            there = counts[np.arange(self.trees)[:, None], leaves[:, chosen]]
-            result.with_record[start : start + step] = self._forest_log_probs(there)
-            result.without_record[start : start + step] = self._forest_log_probs(there - itself[labels[chosen]])
+            votes = counts[np.arange(self.trees)[:, None], leaves[:, chosen]]
+            result.with_record[start : start + step] = self._forest_log_probs(votes)
+            result.without_record[start : start + step] = self._forest_log_probs(votes - itself[labels[chosen]])
             tell(progress, start + step, len(records))
         return result
 
@@ -156,7 +156,7 @@ _draw_forest = jax.jit(draw_forest, static_argnums=(1, 2, 3))
 
 
 @partial(jax.jit, static_argnums=2)
-def _leaves_of(splits: Splits, inputs: Array, category_counts: tuple[int, ...]) -> Int[Array, "trees n"]:
+def _leaves_of(splits: TreeSplits, inputs: Array, category_counts: tuple[int, ...]) -> Int[Array, "trees n"]:
     return jax.lax.map(lambda tree: leaf_of(tree, inputs, category_counts), splits)
 
 

@@ -89,7 +89,7 @@ def by_epoch(rule: Callable[[Any], optax.GradientTransformation], rate: Schedule
     def init(params: Any) -> Any:
         return rule(rate(jnp.int32(0))).init(params)
 
-    def update(updates: Any, state: Any, params: Any = None, **told: Any) -> Any:
-        return rule(rate(told["epoch"])).update(updates, state, params)
+    def update(updates: Any, state: Any, params: Any = None, **extras: Any) -> Any:
+        return rule(rate(extras["epoch"])).update(updates, state, params)
 
     return optax.GradientTransformationExtraArgs(init, update)

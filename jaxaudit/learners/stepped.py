@@ -35,15 +35,15 @@ def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Any
     def decorated(function: Callable[..., Any]) -> Any:
         @partial(jax.jit, static_argnames=("learner", *static), **options)
         @wraps(function)
-        def program(learner: Any, *args: Any, shared_arrays: Any = None, **named: Any) -> Any:
-            return function(learner if shared_arrays is None else learner.having(shared_arrays), *args, **named)
+        def program(learner: Any, *args: Any, shared_arrays: Any = None, **keywords: Any) -> Any:
+            return function(learner if shared_arrays is None else learner.having(shared_arrays), *args, **keywords)
 
         @wraps(function)
-        def called(learner: Any, *args: Any, **named: Any) -> Any:
-            return program(learner, *args, shared_arrays=getattr(learner, "shared", None), **named)
+        def called(learner: Any, *args: Any, **keywords: Any) -> Any:
+            return program(learner, *args, shared_arrays=getattr(learner, "shared", None), **keywords)
 
-        def lower(learner: Any, *args: Any, **named: Any) -> Any:
-            return program.lower(learner, *args, shared_arrays=getattr(learner, "shared", None), **named)
+        def lower(learner: Any, *args: Any, **keywords: Any) -> Any:
+            return program.lower(learner, *args, shared_arrays=getattr(learner, "shared", None), **keywords)
 
         cast(Any, called).lower = lower
         return called

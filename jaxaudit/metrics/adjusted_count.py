@@ -68,25 +68,26 @@ def adjusted_count(
             f"the target has scores of shape {target.shape}, the shadow models {shadows.shape} and their membership "
             f"{membership.shape}: give one row per model and one column per record, the same records in each."
         )
-    asked, known = target[~np.isnan(target)], ~np.isnan(shadows)
-    members, others = int((known & membership).sum()), int((known & ~membership).sum())
-    if not (len(asked) and members and others):
+    target_scores, is_finite = target[~np.isnan(target)], ~np.isnan(shadows)
+    members, non_members = int((is_finite & membership).sum()), int((is_finite & ~membership).sum())
+    if not (len(target_scores) and members and non_members):
         raise InputError(
-            f"scores are known of {len(asked)} records of the target, {members} members and {others} non-members of "
+            f"scores are known of {len(target_scores)} records of the target, {members} members and {non_members} "
+            "non-members of "
             "the shadow models, but some of each are needed: too few shadow models for this attack? Train more."
         )
-    ranking = rank(shadows[known], membership[known])
-    hits, alarms = (each[0] for each in running_counts(ranking, np.ones((1, members + others), np.int64)))
+    ranking = rank(shadows[is_finite], membership[is_finite])
+    hits, alarms = (counts[0] for counts in running_counts(ranking, np.ones((1, members + non_members), np.int64)))
     # TPR - FPR times the numbers of both: integers, in which equal thresholds are equal.
-    gain = hits * others - alarms * members
+    gain = hits * non_members - alarms * members
     best = int(gain.argmax())
     if gain[best] <= 0:
         raise InputError(
-            f"TPR = FPR: no threshold calls more of the shadow models' {members} members than of their {others} "
+            f"TPR = FPR: no threshold calls more of the shadow models' {members} members than of their {non_members} "
             "non-members, so a count of calls says nothing of the used share. Does `membership` belong to these "
             "models? If so, take another attack; these models may not remember their records."
         )
-    threshold = float(shadows[known][ranking.order[ranking.ends[best]]])
-    rate, alarm = float(hits[best]) / members, float(alarms[best]) / others
-    called = float(np.mean(asked >= threshold))
+    threshold = float(shadows[is_finite][ranking.order[ranking.ends[best]]])
+    rate, alarm = float(hits[best]) / members, float(alarms[best]) / non_members
+    called = float(np.mean(target_scores >= threshold))
     return AdjustedCount((called - alarm) / (rate - alarm), called, threshold, rate, alarm)

@@ -142,11 +142,11 @@ def attack_metrics(
         draws = np.concatenate([numbers(cluster_counts(random, clusters, part)) for part in parts])
         low, high = _interval(draws, level)
     accuracy, precision, recall, f1, area_under, *powers = (
-        Estimate(*map(float, each)) for each in zip(values, low, high, strict=True)
+        Estimate(*map(float, estimate)) for estimate in zip(values, low, high, strict=True)
     )
-    others = int((~ranking.truth).sum())
+    non_members = int((~ranking.truth).sum())
     rates = tuple(
-        TruePositiveRate(limit, rate, attained.value, limit * others >= 1 - 1e-9)
+        TruePositiveRate(limit, rate, attained.value, limit * non_members >= 1 - 1e-9)
         for limit, rate, attained in zip(false_positive_rates, powers[::2], powers[1::2], strict=True)
     )
     return AttackMetrics(accuracy, precision, recall, f1, area_under, rates)
@@ -169,11 +169,11 @@ def _rates(outcomes: Int[np.ndarray, "replicates 4"]) -> Float[np.ndarray, "repl
 
 
 def _interval(draws: np.ndarray, level: float) -> np.ndarray:
-    known = ~np.isnan(draws)
-    enough = 2 * known.sum(axis=0) >= len(draws)
+    is_finite = ~np.isnan(draws)
+    enough = 2 * is_finite.sum(axis=0) >= len(draws)
     ends = np.full((2, draws.shape[1]), np.nan)
     for i in np.flatnonzero(enough):
-        ends[:, i] = np.quantile(draws[known[:, i], i], [(1 - level) / 2, (1 + level) / 2])
+        ends[:, i] = np.quantile(draws[is_finite[:, i], i], [(1 - level) / 2, (1 + level) / 2])
     return ends
 
 
@@ -220,10 +220,10 @@ def strongest_attack(
     (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
     """
     values = np.asarray(accuracies, np.float64)
-    known = np.where(np.isnan(values), -np.inf, values)
-    if not len(known):
+    finite_values = np.where(np.isnan(values), -np.inf, values)
+    if not len(finite_values):
         raise InputError("there is no attack to choose from: give one row of accuracies per attack.")
-    largest, which = known.max(axis=0), known.argmax(axis=0)
+    largest, which = finite_values.max(axis=0), finite_values.argmax(axis=0)
     none = np.isneginf(largest)
     return np.where(none, np.nan, largest), np.where(none, -1, which)
 

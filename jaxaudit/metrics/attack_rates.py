@@ -142,38 +142,41 @@ def attack_rates(
     >>> rates.auc.value, rates.tpr_at_fpr[0].value, rates.tpr_at_fpr[1].resolvable
     (1.0, 1.0, False)
     """
-    if scores.shape != truth.shape or not all(0 < each < 1 for each in (*false_positive_rates, level)):
+    if scores.shape != truth.shape or not all(0 < rate < 1 for rate in (*false_positive_rates, level)):
         raise InputError(
             "attacks are judged by as many scores as truths, at rates and a level between 0 and 1; got "
             f"{scores.shape}, {truth.shape}, {tuple(false_positive_rates)} and {level:g}."
         )
     judged = ~np.isnan(scores)
-    each = [(own[seen], row[seen]) for own, row, seen in zip(scores, truth, judged, strict=True)]
-    both = [0 < row.sum() < len(row) for _, row in each]
-    areas = np.array([auc(*own) if mixed else np.nan for own, mixed in zip(each, both, strict=True)])
-    if not any(both):
+    split = [(split_scores[seen], row[seen]) for split_scores, row, seen in zip(scores, truth, judged, strict=True)]
+    is_mixed = [0 < row.sum() < len(row) for _, row in split]
+    areas = np.array([auc(*split) if mixed else np.nan for split, mixed in zip(split, is_mixed, strict=True)])
+    if not any(is_mixed):
         raise InputError("no model has a record that it was trained on and one that it was not, both judged.")
     if thresholds_of is None and len(scores) < 2:
         raise InputError("one model cannot set its own threshold; give the scores of others.")
-    own_scores, own_truth = (np.concatenate(all_of) for all_of in zip(*each, strict=True))
-    others, members = int((~own_truth).sum()), int(own_truth.sum())
+    own_scores, own_truth = (np.concatenate(all_of) for all_of in zip(*split, strict=True))
+    non_members, members = int((~own_truth).sum()), int(own_truth.sum())
     running = running_counts(rank(own_scores, own_truth), np.ones((1, len(own_scores)), np.int64))
     own_members = (truth & judged).sum(axis=1)
     rates, realised = [], []
     called = called_at(scores, truth, false_positive_rates, thresholds_of)
     for limit, of_rate in zip(false_positive_rates, called, strict=True):
-        enough = limit * others >= LEAST_EXPECTED - 1e-9
+        enough = limit * non_members >= LEAST_EXPECTED - 1e-9
         hits, alarms = (of_rate & truth & judged).sum(axis=1), int((of_rate & ~truth & judged).sum())
         shares = hits[own_members > 0] / own_members[own_members > 0]
-        holds = clopper_pearson(alarms, others, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
-        told = enough and holds
-        right = clopper_pearson(int(hits.sum()), members, level) if told else NONE
-        wrong = clopper_pearson(alarms, others, level) if enough else NONE
+        holds = clopper_pearson(alarms, non_members, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
+        is_resolved = enough and holds
+        right = clopper_pearson(int(hits.sum()), members, level) if is_resolved else NONE
+        wrong = clopper_pearson(alarms, non_members, level) if enough else NONE
         rates.append(
             RateAt(
-                *(limit, right.value, right.low, right.high),
+                limit,
+                right.value,
+                right.low,
+                right.high,
                 on_curve=float(power(*running, limit)[0, 0]) if enough else np.nan,
-                spread=float(shares.std(ddof=1)) if told and len(shares) > 1 else np.nan,
+                spread=float(shares.std(ddof=1)) if is_resolved and len(shares) > 1 else np.nan,
                 predictive_value={
                     f"{share:g}": positive_predictive_value(right.value, wrong.value, share) for share in MEMBER_SHARES
                 },
@@ -183,15 +186,23 @@ def attack_rates(
         )
         realised.append(Realised(limit, wrong.value, wrong.low, wrong.high))
     return AttackRates(
-        auc=mean_of_models(areas, level) if sum(both) > 1 else _delong(*each[both.index(True)], level),
+        auc=mean_of_models(areas, level) if sum(is_mixed) > 1 else _delong(*split[is_mixed.index(True)], level),
         balanced_accuracy=mean_of_models(_balanced(scores, truth, thresholds_of), level),
         tpr_at_fpr=tuple(rates),
         realised_fpr=tuple(realised),
-        roc=_curve(running[0][0], running[1][0], others, level),
+        roc=_curve(running[0][0], running[1][0], non_members, level),
         members=members,
-        non_members=others,
+        non_members=non_members,
         unjudged=float(1 - judged.mean()),
-        tied=float(np.mean([np.unique(own, return_counts=True)[1].max() / len(own) for own, _ in each if len(own)])),
+        tied=float(
+            np.mean(
+                [
+                    np.unique(split_scores, return_counts=True)[1].max() / len(split_scores)
+                    for split_scores, _ in split
+                    if len(split_scores)
+                ]
+            )
+        ),
         auc_of_models=tuple(areas.tolist()),
     )
 
@@ -208,26 +219,28 @@ def called_at(
     a member if its score is above that of their (a + 1)-th highest. An equal score is not called, so at most a of these
     non-members would be. On the model itself, ties may add false positives: see `RateAt.holds`.
     """
-    found = np.zeros((len(false_positive_rates), *scores.shape), bool)
-    for rows, others in _by_thresholds(len(scores), thresholds_of):
-        of_scores, of_truth = others or (scores, truth)
+    called_members = np.zeros((len(false_positive_rates), *scores.shape), bool)
+    for rows, threshold_source in _by_thresholds(len(scores), thresholds_of):
+        of_scores, of_truth = threshold_source or (scores, truth)
         outside = np.where(of_truth | np.isnan(of_scores), -np.inf, of_scores)
         flat = outside.ravel()
         order = np.argsort(-flat, kind="stable")[: int((flat > -np.inf).sum())]
         falling, model_of = flat[order], order // outside.shape[1]
         for model in rows:
             # The ranks of the model's own non-members, if it is among those that set the thresholds.
-            own = np.flatnonzero(model_of == model) if others is None else np.zeros(0, int)
-            total = len(falling) - len(own)
-            for called, limit in zip(found, false_positive_rates, strict=True):
+            own_places = np.flatnonzero(model_of == model) if threshold_source is None else np.zeros(0, int)
+            total = len(falling) - len(own_places)
+            for called, limit in zip(called_members, false_positive_rates, strict=True):
                 allowed = int(np.floor(limit * total + 1e-9))
                 if allowed >= total:
                     continue
                 # The rank, among all non-members, of the (allowed + 1)-th that is not the model's own.
-                rank_of_all = allowed + int(np.searchsorted(own - np.arange(len(own)), allowed, side="right"))
+                rank_of_all = allowed + int(
+                    np.searchsorted(own_places - np.arange(len(own_places)), allowed, side="right")
+                )
                 with np.errstate(invalid="ignore"):
                     called[model] = scores[model] > falling[rank_of_all]
-    return found
+    return called_members
 
 
 def _by_thresholds(
@@ -238,43 +251,45 @@ def _by_thresholds(
         return [(np.arange(models), None)]
     of_scores = {id(scores): (scores, truth) for scores, truth in thresholds_of}
     setters = np.array([id(scores) for scores, _ in thresholds_of])
-    return [(np.flatnonzero(setters == identity), others) for identity, others in of_scores.items()]
+    return [(np.flatnonzero(setters == identity), threshold_source) for identity, threshold_source in of_scores.items()]
 
 
 def _balanced(
     scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None
 ) -> Float[np.ndarray, " models"]:
     """The balanced accuracy of each model, with the threshold that is best on the other models; NaN without both."""
-    found = np.full(len(scores), np.nan)
-    for rows, others in _by_thresholds(len(scores), thresholds_of):
-        of_scores, of_truth = others or (scores, truth)
-        known = of_scores[~np.isnan(of_scores)]
-        grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID), method="lower"))
+    accuracies = np.full(len(scores), np.nan)
+    for rows, threshold_source in _by_thresholds(len(scores), thresholds_of):
+        of_scores, of_truth = threshold_source or (scores, truth)
+        finite_scores = of_scores[~np.isnan(of_scores)]
+        grid = np.unique(np.quantile(finite_scores, np.linspace(0, 1, GRID), method="lower"))
         hits, alarms = _above(scores[rows], truth[rows], grid)
-        setters = (hits, alarms) if others is None else _above(of_scores, of_truth, grid)
+        setters = (hits, alarms) if threshold_source is None else _above(of_scores, of_truth, grid)
         totals = [counts.sum(axis=0) for counts in setters]
         for model, own_hits, own_alarms in zip(rows, hits, alarms, strict=True):
             # A model that is among those that set the thresholds is left out.
-            own = (own_hits, own_alarms) if others is None else (0, 0)
-            left = [total - part for total, part in zip(totals, own, strict=True)]
+            own_counts = (own_hits, own_alarms) if threshold_source is None else (0, 0)
+            left = [total - part for total, part in zip(totals, own_counts, strict=True)]
             rates = [counts / max(counts[0], 1) for counts in left]
             best = int((rates[0] - rates[1]).argmax())
             if own_hits[0] and own_alarms[0]:
-                found[model] = (own_hits[best] / own_hits[0] + 1 - own_alarms[best] / own_alarms[0]) / 2
-    return found
+                accuracies[model] = (own_hits[best] / own_hits[0] + 1 - own_alarms[best] / own_alarms[0]) / 2
+    return accuracies
 
 
 def _above(
     scores: np.ndarray, truth: np.ndarray, grid: np.ndarray
 ) -> tuple[Int[np.ndarray, "models grid"], Int[np.ndarray, "models grid"]]:
     """How many members, and how many non-members, of each model score at least each threshold; all at the lowest."""
-    found = []
+    counts = []
     for side in (truth, ~truth):
-        rows = [np.sort(own[row & ~np.isnan(own)]) for own, row in zip(scores, side, strict=True)]
-        found.append(np.stack([len(row) - np.searchsorted(row, grid, side="left") for row in rows]))
+        rows = [
+            np.sort(model_scores[row & ~np.isnan(model_scores)]) for model_scores, row in zip(scores, side, strict=True)
+        ]
+        counts.append(np.stack([len(row) - np.searchsorted(row, grid, side="left") for row in rows]))
         # The lowest threshold calls all, also scores below those that the grid came from.
-        found[-1][:, 0] = [len(row) for row in rows]
-    return found[0], found[1]
+        counts[-1][:, 0] = [len(row) for row in rows]
+    return counts[0], counts[1]
 
 
 def positive_predictive_value(true_positive: float, false_positive: float, share: float) -> float:
@@ -283,29 +298,29 @@ def positive_predictive_value(true_positive: float, false_positive: float, share
     >>> positive_predictive_value(0.2, 0.01, 0.01).__round__(3)
     0.168
     """
-    members, others = share * true_positive, (1 - share) * false_positive
-    return members / (members + others) if members + others > 0 else float("nan")
+    members, false_share = share * true_positive, (1 - share) * false_positive
+    return members / (members + false_share) if members + false_share > 0 else float("nan")
 
 
 def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:
     """The area under the ROC curve of one model, with the interval of DeLong, DeLong & Clarke-Pearson (1988)."""
-    members, others = scores[truth], scores[~truth]
-    of_members = (mid_ranks(scores)[truth] - mid_ranks(members)) / len(others)
-    of_others = 1 - (mid_ranks(scores)[~truth] - mid_ranks(others)) / len(members)
+    members, non_member_scores = scores[truth], scores[~truth]
+    of_members = (mid_ranks(scores)[truth] - mid_ranks(members)) / len(non_member_scores)
+    of_others = 1 - (mid_ranks(scores)[~truth] - mid_ranks(non_member_scores)) / len(members)
     area = float(of_members.mean())
-    if min(len(members), len(others)) < 2:
+    if min(len(members), len(non_member_scores)) < 2:
         return Estimate(area, np.nan, np.nan)
-    error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(others))
+    error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(non_member_scores))
     reach = special.ndtri((1 + level) / 2) * error
     return Estimate(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
 
 
-def _curve(group: np.ndarray, others: np.ndarray, count: int, level: float) -> Curve:
+def _curve(group: np.ndarray, alarm_counts: np.ndarray, count: int, level: float) -> Curve:
     """At most `ROC_POINTS` points of the ROC curve, evenly spaced in log FPR, and the interval of each TPR."""
     at = np.geomspace(1e-5, 1, ROC_POINTS)
-    kept = np.unique(np.searchsorted(others, np.floor(at * count + 1e-9), side="right") - 1)
+    kept = np.unique(np.searchsorted(alarm_counts, np.floor(at * count + 1e-9), side="right") - 1)
     kept = kept[kept >= 0]
     members = int(group[-1])
-    hits, alarms = np.append(0, group[kept]), np.append(0, others[kept])
+    hits, alarms = np.append(0, group[kept]), np.append(0, alarm_counts[kept])
     low, high = exact_shares(hits, members, level)
-    return Curve(*(tuple(each.tolist()) for each in (alarms / count, hits / members, low, high)))
+    return Curve(*(tuple(column.tolist()) for column in (alarms / count, hits / members, low, high)))

@@ -66,13 +66,15 @@ def before_after(
         InputError: as `holdout_test`.
     """
     membership = np.asarray(membership)
-    own = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    first, second = (adjusted_scores(np.asarray(each), size, shadows, membership, own)[1] for each in (before, after))
+    group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    first, second = (
+        adjusted_scores(np.asarray(outputs), size, shadows, membership, group_numbers)[1] for outputs in (before, after)
+    )
     paired = first[0] - second[0]
-    how = {"groups": own, "permutations": permutations, "alpha": alpha}
+    how = {"groups": group_numbers, "permutations": permutations, "alpha": alpha}
     test = permutation_test(key, paired[:size], paired[size:], **how)
-    effect = effect_of(test, np.concatenate([paired[None], second[1:]]), size, membership, own)
-    fraction, low, high = (float(np.clip(each, -1, 1)) for each in share_of_effect(effect, level))
+    effect = effect_of(test, np.concatenate([paired[None], second[1:]]), size, membership, group_numbers)
+    fraction, low, high = (float(np.clip(end, -1, 1)) for end in share_of_effect(effect, level))
     p_value = min(1.0, 2 * min(test.p_larger, test.p_smaller))
     before_alone = permutation_test(key, first[0, :size], first[0, size:], **how)
     return Change(number(fraction), low, high, p_value, before_alone.p_larger)

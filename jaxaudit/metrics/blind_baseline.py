@@ -62,36 +62,38 @@ def blind_baseline(
     rows = _rows(generator, chosen < size, None if whole is None else units, paired=pairs is not None)
     kernels = {}
     if columns:
-        numbers = standardised(np.stack([each[chosen] for each in columns.values()], axis=1))
+        numbers = standardised(np.stack([column[chosen] for column in columns.values()], axis=1))
         kernels["columns"] = numbers @ numbers.T
     if texts is not None:
         kernels["texts"] = _shared_words([str(texts[index]) for index in chosen])
-    p_values = {name: _p_value(each, rows, units) for name, each in kernels.items()}
+    p_values = {name: _p_value(kernel, rows, units) for name, kernel in kernels.items()}
     # The difference of both sets' means, in standard deviations.
     apart = {
-        name: abs(float((each[:size].mean() - each[size:].mean()) / max(float(each.std()), 1e-12)))
-        for name, each in columns.items()
+        name: abs(float((column[:size].mean() - column[size:].mean()) / max(float(column.std()), 1e-12)))
+        for name, column in columns.items()
     }
     return Baseline(p_values, tuple(sorted(apart, key=lambda name: -apart[name])[:3]))
 
 
-def holdout_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
+def holdout_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
     """Query set and holdout cannot be told apart without the target.
 
     The number is the smallest p-value times the number of p-values (Bonferroni). If the sets were dealt at random, the
     check fails with probability at most `level`.
     """
-    if not found.p_values:
+    if not baseline.p_values:
         message = "whether query set and holdout can be told apart without the target was not measured: the table has "
         message += "neither covariates, nor scores of models that used neither set, nor texts"
         return Check(HOLDOUT_LIKE_QUERY, True, None, level, True, message)
-    smallest = min(1.0, len(found.p_values) * min(found.p_values.values()))
-    names = " and ".join({"columns": "other columns", "texts": "their words"}[each] for each in found.p_values)
+    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
+    names = " and ".join(
+        {"columns": "other columns", "texts": "their words"}[part_name] for part_name in baseline.p_values
+    )
     if smallest > level:
         message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g})"
         return Check(HOLDOUT_LIKE_QUERY, True, smallest, level, True, message)
-    worst = min(found.p_values, key=lambda name: found.p_values[name])
-    by = "their words" if worst == "texts" else ", ".join(found.revealing)
+    worst = min(baseline.p_values, key=lambda name: baseline.p_values[name])
+    by = "their words" if worst == "texts" else ", ".join(baseline.revealing)
     message = (
         f"query set and holdout can be told apart without the target (p = {smallest:.2g}), by {by}; so they were not "
         "dealt at random, and a difference of the target's scores need not be use. Split one set of records at random"
@@ -99,15 +101,15 @@ def holdout_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
     return Check(HOLDOUT_LIKE_QUERY, False, smallest, level, True, message)
 
 
-def members_blind(found: Baseline, level: float = DEALT_LEVEL) -> Check:
+def members_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
     """Known members and the other two sets, in this order, cannot be told apart by covariates or texts.
 
     A failure takes away a verdict that rests on the members. Where nothing was measured, the check is a warning.
     """
-    if not found.p_values:
+    if not baseline.p_values:
         message = "whether known members were sampled like the other two sets was not measured: the table has neither "
         return Check(MEMBERS_LIKE_QUERY, False, None, level, False, f"{message}covariates nor texts")
-    smallest = min(1.0, len(found.p_values) * min(found.p_values.values()))
+    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
     passed = smallest > level
     message = (
         f"known members were not told apart from the other two sets (p = {smallest:.2g})"
@@ -129,8 +131,8 @@ def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[st
     from sklearn.feature_extraction.text import CountVectorizer
 
     counter = CountVectorizer(binary=True, token_pattern=TOKEN)
-    there: Any = counter.fit_transform(texts)
-    first, second = (np.asarray(each.mean(axis=0)).ravel() for each in (there[:size], there[size:]))
+    word_counts: Any = counter.fit_transform(texts)
+    first, second = (np.asarray(rows.mean(axis=0)).ravel() for rows in (word_counts[:size], word_counts[size:]))
     share = (first * size + second * (len(texts) - size)) / len(texts)
     apart = np.abs(first - second) / np.sqrt(share * (1 - share) + 1 / len(texts))
     names = counter.get_feature_names_out()

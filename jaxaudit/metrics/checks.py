@@ -62,7 +62,7 @@ class Check(StrictStruct, frozen=True):
     message: str
 
 
-def measured(
+def threshold_check(
     name: str, value: float, threshold: float, message: str, advice: str, *, decisive: bool = True, up_to: bool = False
 ) -> Check:
     """A check that a number reaches a threshold, or lies `up_to` it; if it fails, advice follows the message."""
@@ -72,7 +72,7 @@ def measured(
 
 def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_ACCURACY) -> Check:
     """Every query and calibration model fits its own training data (the paper: "adequate training accuracy")."""
-    return models_of_test(SHADOW_ACCURACY, accuracies, minimum, whose="shadow model", decisive=True)
+    return models_of_test(SHADOW_ACCURACY, accuracies, minimum, models_name="shadow model", decisive=True)
 
 
 def models_of_test(
@@ -81,7 +81,7 @@ def models_of_test(
     minimum: float = MIN_ACCURACY,
     recipe: str = RECIPE,
     *,
-    whose: str = "",
+    models_name: str = "",
     decisive: bool = False,
 ) -> Check:
     """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice.
@@ -91,8 +91,8 @@ def models_of_test(
     first a better training recipe, then more records.
     """
     worst = float(np.min(accuracies))
-    message = f"lowest training accuracy of any {whose or f'of the {name}'}: {worst:.1%}"
-    return measured(name, worst, minimum, message, f", under {minimum:.0%}; {recipe}", decisive=decisive)
+    message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
+    return threshold_check(name, worst, minimum, message, f", under {minimum:.0%}; {recipe}", decisive=decisive)
 
 
 def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
@@ -113,24 +113,24 @@ def calibration_reach(
     accuracies: Float[np.ndarray, " models"],
     labels: Int[np.ndarray, " n"],
     minimum: float = MIN_REACH,
-    whose: str = "calibration models",
+    models_name: str = "calibration models",
 ) -> Check:
     """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
 
     The number is (accuracy - guess) / (1 - guess), where `accuracy` is the models' mean accuracy on the query set and
-    `guess` the share of its commonest class. `whose` names the models: any that were trained on calibration records
-    and no query record.
+    `guess` the share of its commonest class. `models_name` names the models: any that were trained on calibration
+    records and no query record.
     """
     accuracy = float(np.mean(accuracies))
     guess, reach = _reach(accuracy, labels)
-    message = f"accuracy of {whose} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
+    message = f"accuracy of {models_name} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
         "; the calibration set seems to come from another domain: use one of the query set's domain, and check that "
         "classes and preprocessing agree"
     )
     if guess == 1:
         advice = f"; {ONE_CLASS} a query set of several classes is needed, or the holdout test"
-    return measured(CALIBRATION_LIKE_QUERY, reach, minimum, message, advice)
+    return threshold_check(CALIBRATION_LIKE_QUERY, reach, minimum, message, advice)
 
 
 def not_measured(name: str) -> Check:
@@ -155,7 +155,7 @@ def distances_apart(
         "; the calibration set is too similar to the query set, or the noise between seeds is too large, to interpret "
         "rho: train to convergence or use another calibration set"
     )
-    return measured(DISTANCES_APART, share, maximum, message, advice, up_to=True)
+    return threshold_check(DISTANCES_APART, share, maximum, message, advice, up_to=True)
 
 
 def query_size(
@@ -171,7 +171,7 @@ def query_size(
     share = critical / least if least > 0 else float("inf")
     message = f"with {records} query records, distances below {critical:.3f} can be chance"
     advice = f", and the smallest measured is {least:.3f}; more query records are needed"
-    return measured(QUERY_SIZE, share, maximum, message, advice, up_to=True)
+    return threshold_check(QUERY_SIZE, share, maximum, message, advice, up_to=True)
 
 
 def tied_confidences(
@@ -185,7 +185,7 @@ def tied_confidences(
     message = f"largest share of query confidences of one model with the same value: {worst:.1%}"
     finer = "give logits or more decimals, or " if printed else ""
     advice = f"; the distance depends only on the others: {finer}train for fewer epochs"
-    return measured(TIED_CONFIDENCES, worst, maximum, message, advice, decisive=False, up_to=True)
+    return threshold_check(TIED_CONFIDENCES, worst, maximum, message, advice, decisive=False, up_to=True)
 
 
 def class_coverage(
@@ -202,7 +202,7 @@ def class_coverage(
     where = ("query", "calibration")[side]
     message = f"the rarest class is {class_names[scarcest]!r}, with {fewest} records in the {where} set"
     advice = f"; models cannot learn a class from fewer than {minimum}: add records or drop the class from both sets"
-    return measured(CLASS_COVERAGE, float(fewest), float(minimum), message, advice, decisive=False)
+    return threshold_check(CLASS_COVERAGE, float(fewest), float(minimum), message, advice, decisive=False)
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:
@@ -218,10 +218,10 @@ def positive_control(controls: Sequence[Rho]) -> Check:
     if not controls:
         message = "no control model was trained, so nothing shows that use of the query set would be detected"
     else:
-        found = ", ".join(
+        ratios_text = ", ".join(
             f"{control.median:.2f} (up to {high:.2f})" for control, high in zip(controls, highest, strict=True)
         )
-        message = f"rho of a control trained on the calibration set and the whole query set: {found}"
+        message = f"rho of a control trained on the calibration set and the whole query set: {ratios_text}"
     advice = "; rho does not clearly detect use here, so `forgotten` is not concluded"
     return Check(POSITIVE_CONTROL, passed, number(worst), 1.0, True, message + ("" if passed else advice))
 
@@ -255,7 +255,7 @@ def target_accuracy(
         advice = f", or the model was over-forgotten on this set{advice}"
     if guess == 1:
         advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
-    return measured(check, reach, minimum, message, advice)
+    return threshold_check(check, reach, minimum, message, advice)
 
 
 def target_order(
@@ -278,7 +278,7 @@ def target_order(
         f", under {minimum:.2f}; its rows may not be in the order of the records, or the direction of the bank is not "
         "that of its scores. If the target really finds other records hard, allow an unrelated target"
     )
-    return measured(TARGET_OUTPUTS, related, minimum, message, advice)
+    return threshold_check(TARGET_OUTPUTS, related, minimum, message, advice)
 
 
 def reference_like_target(
@@ -296,4 +296,4 @@ def reference_like_target(
         "; the target's other data seem to be unlike the reference, or the rows of its outputs are in another order: "
         "use a reference like its other data"
     )
-    return measured(REFERENCE_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, minimum, message, advice)
+    return threshold_check(REFERENCE_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, minimum, message, advice)

@@ -38,10 +38,10 @@ def deal(
     """
     if not 0 < share < 1:
         raise InputError(f"the share of the holdout must be above 0 and below 1, got {share:g}; half is 0.5.")
-    own, count = _numbered(records, groups)
+    group_numbers, count = _numbered(records, groups)
     held = min(max(round(share * count), 1), count - 1)
     _refuse_few(count, groups is not None, count - held, held)
-    return np.isin(own, generator_of(key).choice(count, held, replace=False))
+    return np.isin(group_numbers, generator_of(key).choice(count, held, replace=False))
 
 
 def deal_members(
@@ -66,8 +66,8 @@ def deal_members(
     >>> int(members.sum()), bool((members & held).any())
     (3, False)
     """
-    own, count = _numbered(len(held), groups)
-    left = np.setdiff1d(own, own[held])
+    group_numbers, count = _numbered(len(held), groups)
+    left = np.setdiff1d(group_numbers, group_numbers[held])
     chosen = max(round(share * count), 1) if 0 < share < 1 else count
     if chosen > len(left):
         raise InputError(
@@ -77,15 +77,15 @@ def deal_members(
     chosen = min(chosen, len(left) - 1)
     for side in (count - len(left), chosen):
         _refuse_few(count, groups is not None, len(left) - chosen, side)
-    return np.isin(own, generator_of(stream(key, "members")).choice(left, chosen, replace=False))
+    return np.isin(group_numbers, generator_of(stream(key, "members")).choice(left, chosen, replace=False))
 
 
 def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:
     """The number of each record's group, and how many groups there are; without groups, each record is a group."""
     if groups is not None and np.shape(groups) != (records,):
         raise InputError(f"there are groups of shape {np.shape(groups)} for {records} records: give one per record.")
-    own = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
-    return own, int(own.max()) + 1 if len(own) else 0
+    group_numbers = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
+    return group_numbers, int(group_numbers.max()) + 1 if len(group_numbers) else 0
 
 
 def _refuse_few(count: int, grouped: bool, query: int, side: int) -> None:
@@ -118,28 +118,30 @@ def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
     return max(1, records * len(np.unique(groups)) // len(groups))
 
 
-def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def merge_groups(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Merges groups that contain copies of the same record, and numbers the merged groups from 0.
 
     Both have one value per record; `copies` are equal for equal records, such as a hash of each.
 
-    >>> joined(np.array(["a", "a", "b", "c", "d"]), np.array([1, 2, 2, 3, 4]))
+    >>> merge_groups(np.array(["a", "a", "b", "c", "d"]), np.array([1, 2, 2, 3, 4]))
     array([0, 0, 0, 1, 2], dtype=int32)
     """
-    own, record = (np.unique(each, return_inverse=True)[1] for each in (groups, copies))
-    nodes = 2 * len(own)
-    links = sparse.coo_array((np.ones(len(own), bool), (own, record + len(own))), shape=(nodes, nodes))
-    found = sparse.csgraph.connected_components(links, directed=False)[1][own]
-    return np.unique(found, return_inverse=True)[1].astype(np.int32)
+    group_numbers, record = (np.unique(column, return_inverse=True)[1] for column in (groups, copies))
+    nodes = 2 * len(group_numbers)
+    links = sparse.coo_array(
+        (np.ones(len(group_numbers), bool), (group_numbers, record + len(group_numbers))), shape=(nodes, nodes)
+    )
+    components = sparse.csgraph.connected_components(links, directed=False)[1][group_numbers]
+    return np.unique(components, return_inverse=True)[1].astype(np.int32)
 
 
 def dealt_alike(
-    members: int | Int[np.ndarray, " models"], wanted: int, whole: int
+    members: int | Int[np.ndarray, " models"], size_planned: int, whole: int
 ) -> bool | Bool[np.ndarray, " models"]:
     """Whether shadow models have training sets about as large as the query set; the holdout test uses only such models.
 
     p (not used) does not depend on these sizes: it permutes the target's scores. p (all used) ranks a target that was
-    trained on `wanted` of `whole` query and holdout records (or groups) among shadow models that were trained on
+    trained on `size_planned` of `whole` query and holdout records (or groups) among shadow models that were trained on
     `members` of them. A model of fewer records remembers each of them better, so full use would be rejected too often.
     Sizes may therefore differ by 3 standard deviations of independent draws, sqrt(whole f (1 - f)) with f = wanted /
     whole, or by 5% if that is more. Both schemes of Carlini et al. (2022) satisfy this: including every record
@@ -148,5 +150,5 @@ def dealt_alike(
     >>> dealt_alike(np.array([50, 64, 66]), 50, 100)
     array([ True,  True, False])
     """
-    chance = DEVIATIONS * (wanted * (1 - wanted / whole)) ** 0.5
-    return abs(members - wanted) <= max(NEAR * wanted, chance)
+    chance = DEVIATIONS * (size_planned * (1 - size_planned / whole)) ** 0.5
+    return abs(members - size_planned) <= max(NEAR * size_planned, chance)

@@ -54,8 +54,8 @@ def difficulty(
     if inputs is not None and key is not None and len(labels) > max(NEIGHBOURS):
         parts.append(_of_neighbours(key, labels, inputs, groups))
     if shadows is not None and membership is not None and len(shadows):
-        known = profile(cut(shadows), membership)
-        without, gap = known.outside, known.inside - known.outside
+        shadow_profile = profile(cut(shadows), membership)
+        without, gap = shadow_profile.outside, shadow_profile.inside - shadow_profile.outside
         bent = np.tanh(without / 3)
         odds = [without, without**2, special.log_expit(without), special.expit(without), bent, gap, gap * bent]
         parts.append(np.stack(odds, axis=1))
@@ -87,8 +87,8 @@ def residual_scores(
             "give one finite row of outputs a record."
         )
     parts = np.clip(odds, -CUT, CUT), np.maximum(special.log_expit(odds), -LOG_CUT)
-    left = [residual(each, predictors) for each in parts]
-    return np.sum([each / max(float(each.std()), 1e-9) for each in left], axis=0)
+    left = [residual(part, predictors) for part in parts]
+    return np.sum([residuals / max(float(residuals.std()), 1e-9) for residuals in left], axis=0)
 
 
 def _of_neighbours(
@@ -97,18 +97,18 @@ def _of_neighbours(
     """The share of the nearest neighbours that have the record's class, and how far the nearest of another class is."""
     generator = generator_of(key)
     points = features(generator, inputs)
-    own = np.arange(len(labels)) if groups is None else groups
+    group_numbers = np.arange(len(labels)) if groups is None else groups
     candidates = np.arange(len(labels))
     if len(candidates) > MOST_NEIGHBOURS:
         candidates = np.sort(generator.choice(candidates, MOST_NEIGHBOURS, replace=False))
-    squares, found = (points[candidates] ** 2).sum(axis=1), []
+    squares, parts = (points[candidates] ** 2).sum(axis=1), []
     for start in range(0, len(labels), BLOCK):
         block = slice(start, start + BLOCK)
         distances = squares - 2 * points[block] @ points[candidates].T + (points[block] ** 2).sum(axis=1, keepdims=True)
         distances = np.maximum(distances, 0)
-        distances[own[block, None] == own[candidates]] = np.inf
-        found.append(_predictors(distances, labels[block, None] == labels[candidates]))
-    return np.concatenate(found)
+        distances[group_numbers[block, None] == group_numbers[candidates]] = np.inf
+        parts.append(_predictors(distances, labels[block, None] == labels[candidates]))
+    return np.concatenate(parts)
 
 
 def _predictors(
@@ -120,7 +120,7 @@ def _predictors(
     order = np.argsort(np.take_along_axis(distances, nearest, axis=1), axis=1)
     agree = np.take_along_axis(same, np.take_along_axis(nearest, order, axis=1), axis=1)
     shares = [agree[:, :count].mean(axis=1) for count in NEIGHBOURS]
-    mine, other = (np.where(side, distances, np.inf).min(axis=1) + 1e-6 for side in (same, ~same))
+    same_class, other = (np.where(side, distances, np.inf).min(axis=1) + 1e-6 for side in (same, ~same))
     with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.nan_to_num(np.clip(np.log(other / mine), -FARTHEST, FARTHEST), nan=0.0)
+        apart = np.nan_to_num(np.clip(np.log(other / same_class), -FARTHEST, FARTHEST), nan=0.0)
     return np.stack([*shares, shares[2] ** 2, apart, np.tanh(2 * apart), np.minimum(apart, 0)], axis=1)

@@ -59,7 +59,7 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
     >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16, partly=(0.5, 0.8)))]
     [0.31, 0.11, 0.79]
     """
-    estimate, low, high = (float(np.clip(each, 0, 1)) for each in share_of_effect(effect, level))
+    estimate, low, high = (float(np.clip(end, 0, 1)) for end in share_of_effect(effect, level))
     if np.isnan(estimate):
         return estimate, low, high
     low, high = min(low, estimate), max(high, estimate)

@@ -170,8 +170,8 @@ def efficacy_by_layer(
     with jax.default_matmul_precision("highest"):
         short = bool(len(labels)) and computes_short(*model, constants=constants)
         _check_apart(*model, **how, tolerance=0.1 if short else 1e-3)
-        found = squared_grad_norms(*model, **how)
-        norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found.leaves)]
+        norms_of_leaves = squared_grad_norms(*model, **how)
+        norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(norms_of_leaves.leaves)]
         mean, per_example = mean_gradient(*model, **how), sum(norms, np.zeros(len(labels)))
         similar = gradient_similarity(*model, direction=mean, squared_norms=per_example, **how)
     of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
@@ -188,7 +188,7 @@ def efficacy_by_layer(
         per_example,
         {name: together(members) for name, members in layers.items()},
         together(range(len(names))),
-        dict(zip(names, found.paths_of_leaves, strict=True)),
+        dict(zip(names, norms_of_leaves.paths_of_leaves, strict=True)),
         short,
         float(np.sqrt(sum(of_mean))),
         similar.cosine,

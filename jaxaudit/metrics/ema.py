@@ -86,9 +86,9 @@ def ema(
     probabilities, calibration = np.asarray(probabilities), np.asarray(calibration)
     labels, calibration_labels, members = np.asarray(labels), np.asarray(calibration_labels), np.asarray(members)
     _check(probabilities, labels, calibration, calibration_labels, members)
-    theirs = signals(calibration, calibration_labels)
+    calibration_signals = signals(calibration, calibration_labels)
     return ema_of_signals(
-        signals(probabilities, labels), labels, theirs, calibration_labels, members, probabilities.shape[1]
+        signals(probabilities, labels), labels, calibration_signals, calibration_labels, members, probabilities.shape[1]
     )
 
 
@@ -146,19 +146,19 @@ def member_thresholds(
     array([0.7, nan])
     """
     signal, labels, members = np.asarray(signal), np.asarray(labels), np.asarray(members)
-    found = np.full(classes, np.nan)
+    thresholds = np.full(classes, np.nan)
     for label in range(classes):
-        own, truth = signal[labels == label], members[labels == label]
+        class_signal, truth = signal[labels == label], members[labels == label]
         inside, outside = int(truth.sum()), int((~truth).sum())
         if not inside or not outside:
             continue
-        order = np.argsort(own, kind="stable")
-        values, starts = np.unique(own[order], return_index=True)
+        order = np.argsort(class_signal, kind="stable")
+        values, starts = np.unique(class_signal[order], return_index=True)
         below = np.concatenate([[0], np.cumsum(truth[order])])[starts]
         # Computed in integers, so that equally good thresholds tie exactly.
         gain = (starts - below) * inside - below * outside
-        found[label] = values[np.argmax(gain)]
-    return found
+        thresholds[label] = values[np.argmax(gain)]
+    return thresholds
 
 
 def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
@@ -203,12 +203,12 @@ def _check(
             f"EMA needs outputs of {classes} classes, a label and a membership for each calibration record; got "
             f"outputs of shape {calibration.shape}, {len(calibration_labels)} labels and {len(members)} memberships."
         )
-    for name, each in (("target", probabilities), ("calibration", calibration)):
-        bad = int((~np.isfinite(each)).any(axis=1).sum())
+    for name, array in (("target", probabilities), ("calibration", calibration)):
+        bad = int((~np.isfinite(array)).any(axis=1).sum())
         if bad:
             raise InputError(f"{bad} outputs of the {name} model are NaN or infinite; did its training diverge?")
-    for each in (labels, calibration_labels):
-        if len(each) and not 0 <= each.min() <= each.max() < classes:
+    for array in (labels, calibration_labels):
+        if len(array) and not 0 <= array.min() <= array.max() < classes:
             raise InputError(
-                f"EMA got label {each.min() if each.min() < 0 else each.max()}, but there are {classes} classes."
+                f"EMA got label {array.min() if array.min() < 0 else array.max()}, but there are {classes} classes."
             )

@@ -118,23 +118,23 @@ def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
             f"`delta`: the bank has {models} finished models, and half of them are references for the others; finish "
             f"at least {LEAST_MODELS}, preferably 32."
         )
-    found, sizes = coins(membership), membership.sum(axis=1)
-    if found.models < FALSE_ALARM:
+    coin_tests, sizes = coins(membership), membership.sum(axis=1)
+    if coin_tests.models < FALSE_ALARM:
         span = f"{sizes.min():,}" if np.ptp(sizes) == 0 else f"{sizes.min():,} to {sizes.max():,}"
-        what = f"its models were trained on {span} of {records:,} records"
+        deviation = f"its models were trained on {span} of {records:,} records"
         usual = f"about {records / 2:,.0f}, give or take {records**0.5:,.0f}"
-    elif found.records < FALSE_ALARM:
+    elif coin_tests.records < FALSE_ALARM:
         count = membership.sum(axis=0)
-        what = f"its records are in {count.min()} to {count.max()} of {models} models"
+        deviation = f"its records are in {count.min()} to {count.max()} of {models} models"
         usual = f"counts with a variance of {models / 4:g}; theirs is {count.var():.3g}"
-    elif found.alike < FALSE_ALARM:
-        what = "two of its models have far too many, or too few, records in common"
+    elif coin_tests.alike < FALSE_ALARM:
+        deviation = "two of its models have far too many, or too few, records in common"
         usual = "a quarter of all records in common"
     else:
         return
     raise InputError(
-        f"`delta`: a bound on epsilon needs a fair coin for each model and record, but {what}; independent fair coins "
-        f"would give {usual}. Deal a new bank with `coins`."
+        f"`delta`: a bound on epsilon needs a fair coin for each model and record, but {deviation}; independent fair "
+        f"coins would give {usual}. Deal a new bank with `coins`."
     )
 
 
@@ -162,8 +162,8 @@ def epsilon_bound(
     if not 0 < delta < 1 or not 0.5 < level < 1:
         raise InputError(f"delta must be above 0 and below 1, and level above 0.5; got {delta:g} and {level:g}.")
     shares = [share for share in SHARES if share * scores.size >= LEAST_GUESSES] or [SHARES[0]]
-    known = [_bound(reference_scores, reference_membership, share, delta, level)[0] for share in shares]
-    bound, guesses, right = _bound(scores, membership, shares[int(np.argmax(known))], delta, level)
+    reference_bounds = [_bound(reference_scores, reference_membership, share, delta, level)[0] for share in shares]
+    bound, guesses, right = _bound(scores, membership, shares[int(np.argmax(reference_bounds))], delta, level)
     inside, models = int(membership.sum()), (len(reference_scores), len(scores))
     return EpsilonBound(bound, level, delta, guesses, right, *models, inside, membership.size - inside)
 
@@ -180,9 +180,9 @@ def _bound(
     right = int(guessed[truth].sum())
     if truth.all() or not truth.any():
         return 0.0, guesses, right
-    theirs = auditing()
-    bound = theirs.CanaryScoreAuditor(guessed[truth], guessed[~truth]).epsilon_one_run(
-        1 - level, delta, threshold_strategy=theirs.Explicit(0.5)
+    library = auditing()
+    bound = library.CanaryScoreAuditor(guessed[truth], guessed[~truth]).epsilon_one_run(
+        1 - level, delta, threshold_strategy=library.Explicit(0.5)
     )
     return float(bound), guesses, right
 

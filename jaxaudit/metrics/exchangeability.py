@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, Check
-from jaxaudit.metrics.deal import groups_in_sample, joined
+from jaxaudit.metrics.deal import groups_in_sample, merge_groups
 from jaxaudit.metrics.permutation import shuffled
 from jaxaudit.randomness import generator_of, stream
 
@@ -108,7 +108,7 @@ def alike(
         )
     generator = generator_of(key)
     most = MOST_RECORDS if groups is None else groups_in_sample(MOST_RECORDS, groups)
-    query, holdout = (sampled(generator, each, groups, most) for each in np.split(np.arange(len(labels)), [size]))
+    query, holdout = (sampled(generator, side, groups, most) for side in np.split(np.arange(len(labels)), [size]))
     chosen, count = np.concatenate([query, holdout]), len(query)
     classes = (labels[chosen, None] == np.unique(labels)).astype(np.float32)
     flat = None if inputs is None else features(generator, inputs[chosen])
@@ -117,9 +117,11 @@ def alike(
     whole = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
     # A random stream of its own, so that the p-value is the same without inputs.
     of_models = generator_of(stream(key, "difficulty"))
-    found = [
-        NOT_MEASURED if each is None else _p_value(own, standardised(each), count, permutations, whole)
-        for own, each in ((generator, classes), (generator, moments), (of_models, unlike))
+    p_values = [
+        NOT_MEASURED
+        if features is None
+        else _p_value(generator_of_test, standardised(features), count, permutations, whole)
+        for generator_of_test, features in ((generator, classes), (generator, moments), (of_models, unlike))
     ]
     more = fewer = duplicates = NOT_MEASURED
     if flat is not None:
@@ -130,19 +132,21 @@ def alike(
             # Two groups are copies if they share a record; those that are so connected count as one pair, which makes
             # the p-value larger (conservative).
             first = np.sort(np.unique(groups, return_index=True)[1])
-            units, inside = joined(groups, copies)[first], int((first < size).sum())
+            units, inside = merge_groups(groups, copies)[first], int((first < size).sum())
         duplicates = _copies(units, inside)
-    return Alike(labels=found[0], inputs=found[1], difficulty=found[2], copies=duplicates, clustered=more, mixed=fewer)
+    return Alike(
+        labels=p_values[0], inputs=p_values[1], difficulty=p_values[2], copies=duplicates, clustered=more, mixed=fewer
+    )
 
 
 def sampled(
     generator: np.random.Generator, records: Int[np.ndarray, " n"], groups: np.ndarray | None, most: int
 ) -> Int[np.ndarray, " some"]:
     """A random sample of at most `most` records; with groups, all records of at most `most` groups."""
-    own = records if groups is None else np.unique(groups[records])
-    if len(own) <= most:
+    units = records if groups is None else np.unique(groups[records])
+    if len(units) <= most:
         return records
-    drawn = generator.choice(own, most, replace=False)
+    drawn = generator.choice(units, most, replace=False)
     return drawn if groups is None else records[np.isin(groups[records], drawn)]
 
 
@@ -185,8 +189,8 @@ def _p_value(
     row = (np.arange(len(features)) < size).astype(np.float32)
     observed = float(distances(row[None])[0])
     # A distance that equals the observed one up to rounding counts as at least as large, which is conservative.
-    dealt = dealt_rows(generator, row, groups, permutations)
-    as_far = sum(int((distances(rows) >= observed * (1 - 1e-4)).sum()) for rows in dealt)
+    drawn_rows = dealt_rows(generator, row, groups, permutations)
+    as_far = sum(int((distances(rows) >= observed * (1 - 1e-4)).sum()) for rows in drawn_rows)
     return (1 + as_far) / (1 + permutations)
 
 
@@ -200,21 +204,21 @@ def _neighbours(
     nearest = _nearest(features[order], np.arange(len(order)) if groups is None else groups)
     row = order < size
     observed = int((row == row[nearest]).sum())
-    dealt = dealt_rows(generator, row, groups, permutations)
-    counts = np.concatenate([(rows == rows[:, nearest]).sum(axis=1) for rows in dealt])
-    more, fewer = ((1 + int(each.sum())) / (1 + permutations) for each in (counts >= observed, counts <= observed))
+    drawn_rows = dealt_rows(generator, row, groups, permutations)
+    counts = np.concatenate([(rows == rows[:, nearest]).sum(axis=1) for rows in drawn_rows])
+    more, fewer = ((1 + int(counts.sum())) / (1 + permutations) for counts in (counts >= observed, counts <= observed))
     return more, fewer
 
 
 def _nearest(features: Float[np.ndarray, "n features"], groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """For each record, the index of the nearest record in another group."""
-    squares, found = (features**2).sum(axis=1), []
+    squares, parts = (features**2).sum(axis=1), []
     for start in range(0, len(features), BLOCK):
         block = slice(start, start + BLOCK)
         distances = squares - 2 * features[block] @ features.T
         distances[groups[block, None] == groups] = np.inf
-        found.append(distances.argmin(axis=1))
-    return np.concatenate(found)
+        parts.append(distances.argmin(axis=1))
+    return np.concatenate(parts)
 
 
 def _copies(copies: np.ndarray, size: int) -> float:
@@ -223,13 +227,13 @@ def _copies(copies: np.ndarray, size: int) -> float:
     inside = np.bincount(where[:size], minlength=len(counts))
     if ((inside > 0) & (inside < counts)).any():
         return 1.0
-    total, others = len(copies), len(copies) - size
-    together = (size * (size - 1) + others * (others - 1)) / (total * (total - 1))
+    total, holdout_size = len(copies), len(copies) - size
+    together = (size * (size - 1) + holdout_size * (holdout_size - 1)) / (total * (total - 1))
     return float(together ** int((counts > 1).sum()))
 
 
 def holdout_like_query(
-    found: Alike,
+    alikeness: Alike,
     level: float = DEALT_LEVEL,
     *,
     name: str = HOLDOUT_LIKE_QUERY,
@@ -240,21 +244,21 @@ def holdout_like_query(
     The number is the smallest p-value times the number of p-values (Bonferroni): five, or fewer if some were not
     measured. If the sets are exchangeable, the check fails with probability at most `level`.
     """
-    measured = {each: value for each, value in found._asdict().items() if each in WRONG and not math.isnan(value)}
+    measured = {name: value for name, value in alikeness._asdict().items() if name in WRONG and not math.isnan(value)}
     if not measured:
         message = f"not measured whether {sets} were sampled differently, because the records are not at hand"
         return Check(name, False, None, level, False, message)
     smallest = min(1.0, len(measured) * min(measured.values()))
     if smallest > level:
-        words = {each: "near-copies" if each == "clustered" else each for each in WRONG} | {"labels": "classes"}
-        left = [words[each] for each in WRONG if each not in measured]
+        words = {name: "near-copies" if name == "clustered" else name for name in WRONG} | {"labels": "classes"}
+        left = [words[name] for name in WRONG if name not in measured]
         message = (
             f"no evidence that {sets} were sampled differently "
-            f"({', '.join(words[each] for each in measured)}: p = {smallest:.2g})"
+            f"({', '.join(words[name] for name in measured)}: p = {smallest:.2g})"
         )
         message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
     else:
-        wrong = [WRONG[each] for each, value in measured.items() if len(measured) * value <= level]
+        wrong = [WRONG[name] for name, value in measured.items() if len(measured) * value <= level]
         message = (
             f"{sets} were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
             "difference between them need not be use. Split the provider's records at random, with one copy of each"
@@ -262,16 +266,16 @@ def holdout_like_query(
     return Check(name, smallest > level, smallest, level, True, message)
 
 
-def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
+def holdout_apart(alikeness: Alike, level: float = DEALT_LEVEL) -> Check:
     """Near-copies of query records are no more frequent in the holdout than by chance.
 
     A failure is a warning: if the target used the query set, the holdout then looks used, too, and the difference is
     harder to detect. The check also fails, as a warning, if near-copies were not counted.
     """
-    if math.isnan(found.mixed):
+    if math.isnan(alikeness.mixed):
         message = "near-copies of query records in the holdout were not counted, because the records are not at hand"
         return Check(HOLDOUT_APART, False, None, level, False, message)
-    passed = found.mixed > level
+    passed = alikeness.mixed > level
     message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
     advice = "" if passed else "; use of the query set also shows on the holdout. Deal near-copies as one group"
-    return Check(HOLDOUT_APART, passed, found.mixed, level, False, f"{message} (p = {found.mixed:.2g}){advice}")
+    return Check(HOLDOUT_APART, passed, alikeness.mixed, level, False, f"{message} (p = {alikeness.mixed:.2g}){advice}")

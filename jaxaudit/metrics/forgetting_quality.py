@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.over_models import Estimate, checked_sides, interval
+from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
 SOURCE = "Triantafillou et al. 2024"
@@ -107,17 +107,21 @@ def challenge_score(
     remaining, test = _ratios(unlearned, retrained, *map(np.arange, sizes))
     draws = zip(*(generator.integers(0, size, (replicates, size)) for size in sizes), strict=True)
     drawn = [
-        (points(epsilons(log_odds[0][mine], log_odds[1][theirs]), fewest).mean(), mine, theirs)
-        for mine, theirs in draws
+        (
+            points(epsilons(log_odds[0][unlearned_rows], log_odds[1][retrained_rows]), fewest).mean(),
+            unlearned_rows,
+            retrained_rows,
+        )
+        for unlearned_rows, retrained_rows in draws
     ]
-    qualities = np.array([each for each, _, _ in drawn])
-    scores = np.array([each * np.prod(_ratios(unlearned, retrained, *rows)) for each, *rows in drawn])
+    qualities = np.array([quality for quality, _, _ in drawn])
+    scores = np.array([quality * np.prod(_ratios(unlearned, retrained, *rows)) for quality, *rows in drawn])
     return ChallengeScore(
         epsilon,
-        interval(quality, qualities, fewest, level),
+        interval_over_models(quality, qualities, fewest, level),
         remaining,
         test,
-        interval(quality * remaining * test, scores, fewest, level),
+        interval_over_models(quality * remaining * test, scores, fewest, level),
     )
 
 
@@ -165,9 +169,9 @@ def _epsilons(
     return np.where(narrow, CAP, np.clip(np.maximum(single, double.max(axis=(1, 2))), 0, CAP))
 
 
-def _epsilon_of_errors(models: int, others: int) -> Float[np.ndarray, "errors other_errors"]:
+def _epsilon_of_errors(models: int, other_models: int) -> Float[np.ndarray, "errors other_errors"]:
     """Epsilon of an attack, by how many models of each side it attributes wrongly; -1 if the attack is ignored."""
-    one, other = np.arange(models + 1)[:, None] / models, np.arange(others + 1) / others
+    one, other = np.arange(models + 1)[:, None] / models, np.arange(other_models + 1) / other_models
     with np.errstate(divide="ignore", invalid="ignore"):
         either = [np.log(np.maximum(1 - DELTA - a, 0)) - np.log(b) for a, b in ((one, other), (other, one))]
         largest = np.fmax(*either)
@@ -192,16 +196,16 @@ def _two_thresholds(
     ranges = [np.ptp(side, axis=1) for side in sides]
     first = ranges[0] < ranges[1]
     inside = [counts[:, None, 1:] - counts[:, :-1, None] for counts in below]
-    outside = [counts[:, -1:, None] - each for counts, each in zip(below, inside, strict=True)]
+    outside = [counts[:, -1:, None] - part for counts, part in zip(below, inside, strict=True)]
     rows = np.arange(values.shape[1])
     ordered = rows[:, None] <= rows
     errors = [
         np.where(first[:, None, None], one, other)
         for one, other in zip((outside[0], inside[1]), (inside[0], outside[1]), strict=True)
     ]
-    found = of_errors[np.where(ordered, errors[0], 0), np.where(ordered, errors[1], 0)]
+    errors_found = of_errors[np.where(ordered, errors[0], 0), np.where(ordered, errors[1], 0)]
     reach = _reachable(values, np.where(first, sides[0].max(axis=1), sides[1].max(axis=1)), np.where(first, *ranges))
-    return np.where(ordered & reach, found, -1)
+    return np.where(ordered & reach, errors_found, -1)
 
 
 def _reachable(
@@ -219,11 +223,16 @@ def _reachable(
 
 
 def _ratios(
-    unlearned: Answers, retrained: Answers, mine: Int[np.ndarray, " models"], theirs: Int[np.ndarray, " others"]
+    unlearned: Answers,
+    retrained: Answers,
+    unlearned_rows: Int[np.ndarray, " models"],
+    retrained_rows: Int[np.ndarray, " others"],
 ) -> tuple[float, float]:
-    """The ratios RA and TA for these unlearned (`mine`) and retrained (`theirs`) models; NaN if divided by 0."""
+    """The ratios RA and TA for these unlearned and retrained models, by their rows; NaN if divided by 0."""
     remaining, test = (
-        float(one[mine].mean() / other[theirs].mean()) if other[theirs].any() else float("nan")
+        float(one[unlearned_rows].mean() / other[retrained_rows].mean())
+        if other[retrained_rows].any()
+        else float("nan")
         for one, other in zip(unlearned[1:], retrained[1:], strict=True)
     )
     return remaining, test

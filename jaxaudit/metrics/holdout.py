@@ -80,26 +80,34 @@ def holdout_test(
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
-    own = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    found, scores = adjusted_scores(target, size, shadows, membership, own)
-    mine, others = scores[0, :size], scores[0, size:]
-    asked = np.arange(len(target)) < size
-    supposed = np.concatenate([membership, asked[None]])
+    group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    membership_result, scores = adjusted_scores(target, size, shadows, membership, group_numbers)
+    query_scores, holdout_scores = scores[0, :size], scores[0, size:]
+    is_query = np.arange(len(target)) < size
+    supposed = np.concatenate([membership, is_query[None]])
     with ThreadPoolExecutor(1) as beside:
-        testing = beside.submit(permutation_test, key, mine, others, groups=own, permutations=permutations, alpha=alpha)
-        among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
+        testing = beside.submit(
+            permutation_test,
+            key,
+            query_scores,
+            holdout_scores,
+            groups=group_numbers,
+            permutations=permutations,
+            alpha=alpha,
+        )
+        among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, membership_result.weights)
         test = testing.result()
     p_never = test.p_larger
     if predictors is not None:
         left = residual_scores(target, predictors)
         p_never = permutation_test(
-            key, left[:size], left[size:], groups=own, permutations=permutations, alpha=alpha
+            key, left[:size], left[size:], groups=group_numbers, permutations=permutations, alpha=alpha
         ).p_larger
-    full = differences(without_difficulty(among, among, supposed), supposed)
+    full = mean_differences(without_difficulty(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
-    unseen = np.mean([mean_variance(s, own, ~m) for s, m in zip(scores[1:], membership, strict=True)])
-    least = float(unseen * (1 / size + 1 / len(others)))
-    effect = effect_of(test, scores, size, membership, own)
+    unseen = np.mean([mean_variance(s, group_numbers, ~m) for s, m in zip(scores[1:], membership, strict=True)])
+    least = float(unseen * (1 / size + 1 / len(holdout_scores)))
+    effect = effect_of(test, scores, size, membership, group_numbers)
     effect = effect._replace(
         variance=max(effect.variance, least),
         critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
@@ -109,7 +117,7 @@ def holdout_test(
     narrow = limits.upper <= stated
     doubts = (
         *swapped(test.p_smaller, alpha),
-        *(holdout_used(found, membership, size, stated, alpha) if narrow else ()),
+        *(holdout_used(membership_result, membership, size, stated, alpha) if narrow else ()),
         *_one_value(cut(target), cut(shadows), printed),
     )
     return conclude("holdout", p_never, p_fully, limits, doubts, alpha=alpha, stated=stated, recipe=recipe)
@@ -127,8 +135,12 @@ def adjusted_scores(
     `target` holds `size` query records, then the holdout; `groups` are numbered from 0. Raises as `holdout_test`.
     """
     _check_rows(membership, size, len(target), groups)
-    found = membership_scores(target, shadows, membership)
-    return found, without_difficulty(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
+    membership_result = membership_scores(target, shadows, membership)
+    return membership_result, without_difficulty(
+        np.concatenate([membership_result.target[None], membership_result.shadows]),
+        membership_result.shadows,
+        membership,
+    )
 
 
 def effect_of(
@@ -145,8 +157,15 @@ def effect_of(
     return Effect(
         difference=test.difference,
         variance=_sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
-        full=differences(scores[1:], membership),
-        noise=float(np.mean([_sampling_variance(*each, groups) for each in zip(scores[1:], membership, strict=True)])),
+        full=mean_differences(scores[1:], membership),
+        noise=float(
+            np.mean(
+                [
+                    _sampling_variance(*scores_and_row, groups)
+                    for scores_and_row in zip(scores[1:], membership, strict=True)
+                ]
+            )
+        ),
         critical=test.critical,
     )
 
@@ -172,16 +191,18 @@ def _check_rows(
 ) -> None:
     """Refuses membership masks that split a group, or differ too much in size from the query set (`dealt_alike`)."""
     whole = membership.shape[1:] == (records,)
-    wanted, of, counts, of_all = size, "records", membership.sum(axis=1), records
+    size_planned, of, counts, of_all = size, "records", membership.sum(axis=1), records
     if groups is not None and whole:
-        wanted, of = check_groups(groups, size, records), "whole groups"
-        counts, others = (np.array([len(np.unique(groups[row])) for row in rows]) for rows in (membership, ~membership))
+        size_planned, of = check_groups(groups, size, records), "whole groups"
+        counts, units_outside = (
+            np.array([len(np.unique(groups[row])) for row in rows]) for rows in (membership, ~membership)
+        )
         of_all = int(groups.max()) + 1
-        whole = bool((counts + others == of_all).all())
-    if not whole or not np.all(dealt_alike(counts, wanted, of_all)):
+        whole = bool((counts + units_outside == of_all).all())
+    if not whole or not np.all(dealt_alike(counts, size_planned, of_all)):
         raise InputError(
-            f"each shadow model must be trained on about {wanted} {of} of the {records} query and holdout records, "
-            f"as many as the query set has; membership has shape {membership.shape} and rows with "
+            f"each shadow model must be trained on about {size_planned} {of} of the {records} query and holdout "
+            f"records, as many as the query set has; membership has shape {membership.shape} and rows with "
             f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0} {of}."
         )
 
@@ -197,13 +218,13 @@ def mean_variance(
     scores = scores[side]
     if groups is None:
         return float(np.var(scores, ddof=1)) if len(scores) > 1 else 0.25
-    _, own = np.unique(groups[side], return_inverse=True)
-    sums = np.bincount(own, scores - scores.mean())
+    _, group_numbers = np.unique(groups[side], return_inverse=True)
+    sums = np.bincount(group_numbers, scores - scores.mean())
     count = len(sums)
     return float(count / (count - 1) * (sums**2).sum() / len(scores)) if count > 1 else 0.25 * len(scores)
 
 
-def differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
+def mean_differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
     """Each model's mean score over the records in its training set, minus its mean score over the other records."""
     inside, outside = membership.sum(axis=1), (~membership).sum(axis=1)
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
@@ -213,7 +234,7 @@ def _sampling_variance(
     scores: Float[np.ndarray, " n"], side: Bool[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None
 ) -> float:
     """The variance of a difference of mean scores that is due to the choice of records or groups."""
-    return sum(mean_variance(scores, groups, each) / int(each.sum()) for each in (side, ~side))
+    return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in (side, ~side))
 
 
 def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:
@@ -230,11 +251,11 @@ def _one_value(
     target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
 ) -> tuple[str, ...]:
     """Returns a doubt if most of the target's outputs are the same value, and no shadow model's are."""
-    most, *rest = (float(np.unique(each, return_counts=True)[1].max() / len(each)) for each in (target, *shadows))
-    theirs = max(rest)
-    if most <= MOST_TIED or theirs > MOST_TIED:
+    most, *rest = (float(np.unique(values, return_counts=True)[1].max() / len(values)) for values in (target, *shadows))
+    of_shadows = max(rest)
+    if most <= MOST_TIED or of_shadows > MOST_TIED:
         return ()
     return (
-        f"{most:.0%} of the target's outputs are the same value, but at most {theirs:.0%} of any shadow model's: "
+        f"{most:.0%} of the target's outputs are the same value, but at most {of_shadows:.0%} of any shadow model's: "
         f"rounded or sharpened outputs hide use{'; request logits or more decimals' if printed else ''}",
     )

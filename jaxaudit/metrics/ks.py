@@ -123,8 +123,8 @@ def _error(
         return float("nan")
     of_records = []
     for k, one_key in enumerate(jax.random.split(key, replicates)):
-        others = jnp.stack([target[k], calibration[k]])
-        draws = np.asarray(bootstrap_ks_paired(one_key, query[k], others, bootstrap), np.float64)
+        both_distances = jnp.stack([target[k], calibration[k]])
+        draws = np.asarray(bootstrap_ks_paired(one_key, query[k], both_distances, bootstrap), np.float64)
         ratios = _ratio(draws[:, 0], draws[:, 1])
         ratios = ratios[~np.isnan(ratios)]
         if len(ratios) < 2:
@@ -141,15 +141,15 @@ def _interval(values: Float[np.ndarray, " replicates"], error: float, level: flo
     return max(0.0, middle - reach), middle + reach
 
 
-def deciding(found: Rho, targets: int = 1) -> tuple[float, float]:
+def deciding(ratio: Rho, targets: int = 1) -> tuple[float, float]:
     """The interval that decides the verdict, independent of the confidence level of `Rho.low` and `Rho.high`.
 
     Its level is 95%, or 1 - 0.05 / targets for several targets of one audit (Bonferroni).
     """
-    return _interval(found.values, found.error, 1 - ALPHA / targets)
+    return _interval(ratio.values, ratio.error, 1 - ALPHA / targets)
 
 
-def verdict(found: Rho, targets: int = 1) -> Verdict:
+def verdict(ratio: Rho, targets: int = 1) -> Verdict:
     """`forgotten` if the whole deciding interval is at or above 1, `not forgotten` if it is below 1.
 
     `inconclusive` if it contains values on both sides of 1, or if there is no interval.
@@ -158,7 +158,7 @@ def verdict(found: Rho, targets: int = 1) -> Verdict:
     >>> verdict(found), verdict(found, targets=10)
     ('not forgotten', 'inconclusive')
     """
-    low, high = deciding(found, targets)
+    low, high = deciding(ratio, targets)
     if low >= 1:
         return "forgotten"
     if high < 1:

@@ -127,15 +127,17 @@ def members_test(
     of_query, of_holdout, of_members = parts
 
     def compared(name: str, first: np.ndarray, second: np.ndarray, *owners: np.ndarray | None) -> tuple[float, float]:
-        own = None if groups is None else np.concatenate([each for each in owners if each is not None])
-        test = permutation_test(stream(key, name), first, second, groups=own, permutations=permutations, alpha=alpha)
+        owners_of_sets = None if groups is None else np.concatenate([owner for owner in owners if owner is not None])
+        test = permutation_test(
+            stream(key, name), first, second, groups=owners_of_sets, permutations=permutations, alpha=alpha
+        )
         return test.p_larger, test.p_smaller
 
     p_larger, p_smaller = compared("query and holdout", query, holdout, of_query, of_holdout)
     p_never = p_larger if p_never is None else p_never
     p_fully = compared("members and query", members, query, of_members, of_query)[0]
     p_memory, p_reversed = compared("members and holdout", members, holdout, of_members, of_holdout)
-    means = sides(query, holdout, members, parts)
+    means = set_means(query, holdout, members, parts)
     limits = limits_by_members(means, alpha, level) if p_memory <= alpha else UNKNOWN
     doubts, invalid = swapped(p_smaller, alpha, question), ()
     if p_reversed <= alpha / 2:
@@ -144,14 +146,14 @@ def members_test(
             "the members were not used, or their outputs are of another model",
         )
     usage = conclude(
-        *("members", p_never, p_fully, limits, doubts, invalid), alpha=alpha, stated=stated, question=question
+        "members", p_never, p_fully, limits, doubts, invalid, alpha=alpha, stated=stated, question=question
     )
     if p_memory > alpha:
         usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,), alpha)
     return MembersAnswer(usage._replace(design="none"), means.memory, p_memory)
 
 
-def sides(
+def set_means(
     query: Float[np.ndarray, " n"],
     holdout: Float[np.ndarray, " m"],
     members: Float[np.ndarray, " k"],
@@ -160,14 +162,15 @@ def sides(
     """The mean score of each set and its variance; with groups, the variance is taken over groups."""
     sets = tuple(zip((query, holdout, members), groups, strict=True))
     of_query, of_holdout, of_members = (
-        mean_variance(each, own, np.ones(len(each), bool)) / len(each) for each, own in sets
+        mean_variance(scores_of_set, owner, np.ones(len(scores_of_set), bool)) / len(scores_of_set)
+        for scores_of_set, owner in sets
     )
-    units = [len(each) if own is None else len(np.unique(own)) for each, own in sets]
+    units = [len(scores_of_set) if owner is None else len(np.unique(owner)) for scores_of_set, owner in sets]
     means = float(query.mean()), float(holdout.mean()), float(members.mean())
     return Sides(*means, of_query, of_holdout, of_members, max(1, min(units) - 1))
 
 
-def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
+def limits_by_members(means: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
     """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954).
 
     If the share f was used, the query set's mean is f times the members' mean plus 1 - f times the holdout's:
@@ -181,9 +184,9 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
     >>> [round(each, 2) for each in limits_by_members(known)[:4]]
     [0.1, 0.01, 0.18, 0.17]
     """
-    a, b = found.query - found.holdout, found.members - found.holdout
+    a, b = means.query - means.holdout, means.members - means.holdout
     if not b > 0:
         return UNKNOWN
-    of_holdout = found.holdout_variance
-    variance = (found.query_variance + of_holdout, -2 * of_holdout, found.members_variance + of_holdout)
-    return limits_of_ratio(a, b, variance, float(found.freedom), alpha, level)
+    of_holdout = means.holdout_variance
+    variance = (means.query_variance + of_holdout, -2 * of_holdout, means.members_variance + of_holdout)
+    return limits_of_ratio(a, b, variance, float(means.freedom), alpha, level)

@@ -52,18 +52,23 @@ def moved_columns(
 
     for index, table in enumerate(counts):
         sizes = table.sum(axis=1)
-        there = np.flatnonzero(sizes)
-        shares = table[np.ix_(there, there)] / sizes[there, None]
+        classes_there = np.flatnonzero(sizes)
+        shares = table[np.ix_(classes_there, classes_there)] / sizes[classes_there, None]
         # Where two orders are as good, the given one stands.
-        columns = linear_sum_assignment(shares + 1e-9 * np.eye(len(there)), maximize=True)[1]
-        if max(_reach(np.diag(shares)) - HALF_KNOWN, _reach(shares[np.arange(len(there)), columns]) - KNOWN) < 0:
+        columns = linear_sum_assignment(shares + 1e-9 * np.eye(len(classes_there)), maximize=True)[1]
+        if (
+            max(_reach(np.diag(shares)) - HALF_KNOWN, _reach(shares[np.arange(len(classes_there)), columns]) - KNOWN)
+            < 0
+        ):
             continue
         moved: dict[int, int] = {}
         for cycle in _cycles(columns):
             gain = float((shares[cycle, columns[cycle]] - shares[cycle, cycle]).sum()) - MARGIN * len(cycle)
-            bound = -(gain**2) / (2 * float((1 / sizes[there[cycle]]).sum())) if gain > 0 else 0.0
-            if bound + _log_cycles(len(there), len(cycle)) <= np.log(level / len(counts)):
-                moved |= {int(there[own]): int(there[columns[own]]) for own in cycle}
+            bound = -(gain**2) / (2 * float((1 / sizes[classes_there[cycle]]).sum())) if gain > 0 else 0.0
+            if bound + _log_cycles(len(classes_there), len(cycle)) <= np.log(level / len(counts)):
+                moved |= {
+                    int(classes_there[class_place]): int(classes_there[columns[class_place]]) for class_place in cycle
+                }
         if moved:
             return index, moved
     return None
@@ -102,7 +107,7 @@ def counted(
 
 def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> Ranked | None:
     """How well a model ranks the records of each class, whatever the sizes of the classes; None of a single class."""
-    classes, own, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    classes, class_places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     n = len(labels)
     if len(classes) < 2:
         return None
@@ -110,7 +115,7 @@ def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray
     # What a record adds to the mean area for each class that it could have, as in Hoeffding's combinatorial statistic
     # (1951).
     parts = ranks / (sizes * (n - sizes) * len(classes))
-    total = float(parts[np.arange(n), own].sum())
+    total = float(parts[np.arange(n), class_places].sum())
     apart = parts - (parts @ sizes / n)[:, None]
     variance = float((apart**2).sum(axis=0) @ sizes) / (n - 1)
     p = float(special.ndtr(-total / variance**0.5)) if variance > 0 else 1.0

@@ -29,11 +29,15 @@ NONE = Estimate(np.nan, np.nan, np.nan)
 
 def mean_of_models(values: Float[Array | np.ndarray, " models"], level: float) -> Estimate:
     """The mean over models and its t interval, cut to [0, 1]; no interval for a single model. NaN is left out."""
-    known = np.asarray(values)[np.isfinite(values)]
-    mean = float(known.mean()) if len(known) else np.nan
-    if len(known) < 2:
+    finite_values = np.asarray(values)[np.isfinite(values)]
+    mean = float(finite_values.mean()) if len(finite_values) else np.nan
+    if len(finite_values) < 2:
         return Estimate(mean, np.nan, np.nan)
-    reach = special.stdtrit(len(known) - 1, (1 + level) / 2) * known.std(ddof=1) / np.sqrt(len(known))
+    reach = (
+        special.stdtrit(len(finite_values) - 1, (1 + level) / 2)
+        * finite_values.std(ddof=1)
+        / np.sqrt(len(finite_values))
+    )
     return Estimate(mean, max(0.0, float(mean - reach)), min(1.0, float(mean + reach)))
 
 
@@ -72,15 +76,15 @@ def checked_sides(
             bootstrap replicates or a level that gives no interval.
     """
     sides = [np.asarray(side, np.float64) for side in (unlearned, retrained)]
-    fewest, (records, others) = min(map(len, sides)), (side.shape[1] for side in sides)
+    fewest, (records, other_records) = min(map(len, sides)), (side.shape[1] for side in sides)
     if fewest < FEWEST:
         raise InputError(
             f"{fewest} models are too few to compare: give at least {FEWEST} unlearned and retrained ones."
         )
-    if records != others or not records:
+    if records != other_records or not records:
         raise InputError(
-            f"unlearned models were asked about {records} records, retrained ones about {others}: both must be asked "
-            "about the same records to forget, at least one."
+            f"unlearned models were asked about {records} records, retrained ones about {other_records}: both must be "
+            "asked about the same records to forget, at least one."
         )
     if any(np.isnan(side).any() for side in sides):
         raise InputError("log-odds of a model are NaN; did its training diverge?")
@@ -93,7 +97,7 @@ def checked_sides(
     return one, other
 
 
-def interval(value: float, drawn: Float[np.ndarray, " replicates"], models: int, level: float) -> Estimate:
+def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], models: int, level: float) -> Estimate:
     """value -+ t s sqrt(m / (m - 1)), not below 0; s is the standard deviation of bootstrap replicates over models.
 
     t is Student's quantile at m - 1 degrees of freedom, m the number of models of the smaller side. Percentile
@@ -101,7 +105,7 @@ def interval(value: float, drawn: Float[np.ndarray, " replicates"], models: int,
     replicate has fewer. On normal log-odds of 8 to 32 models, with and without a difference between the sides, 86% to
     100% of intervals at 95% contained the mean over other models.
 
-    >>> interval(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
+    >>> interval_over_models(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
     Estimate(value=0.5, low=0.2798..., high=0.7201...)
     """
     reach = float(special.stdtrit(models - 1, (1 + level) / 2) * np.std(drawn, ddof=1) * np.sqrt(models / (models - 1)))
@@ -144,7 +148,7 @@ def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " se
     """
 
     seeds = len(method)
-    others = [np.delete(retrained, seed) for seed in range(seeds)]
+    other_retrained = [np.delete(retrained, seed) for seed in range(seeds)]
     # Ranks are doubled to be integers: tied ranks can be halves.
     ranks = np.rint(2 * mid_ranks(np.concatenate([method, retrained]))).astype(int)
     differences = ranks[:seeds] - ranks[seeds:]
@@ -152,8 +156,8 @@ def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " se
     return Place(
         float(retrained.min()),
         float(retrained.max()),
-        float(np.mean([one < other.min() for one, other in zip(method, others, strict=True)])),
-        float(np.mean([one > other.max() for one, other in zip(method, others, strict=True)])),
+        float(np.mean([one < other.min() for one, other in zip(method, other_retrained, strict=True)])),
+        float(np.mean([one > other.max() for one, other in zip(method, other_retrained, strict=True)])),
         _share_as_far(differences, abs(total)),
         int(np.sign(total)),
     )

@@ -159,9 +159,9 @@ def dtp(
     """
     if len(with_record) == 0:
         raise InputError("DTP is a maximum over inputs, and there are none: give at least one row.")
-    each = pdtp(with_record, without_record, bins=bins)
-    at = int(each.values.argmax())
-    return DTP(float(each.values[at]), at, int(each.classes[at]), int(each.directions[at]))
+    measured = pdtp(with_record, without_record, bins=bins)
+    at = int(measured.values.argmax())
+    return DTP(float(measured.values[at]), at, int(measured.classes[at]), int(measured.directions[at]))
 
 
 def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> Float[np.ndarray, "inputs columns"]:

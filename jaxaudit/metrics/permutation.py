@@ -94,14 +94,17 @@ def permutation_test(
         # The difference of means is a multiple of the smaller sample's sum, which is cheaper to compute.
         fewer, flip = (size, 1.0) if 2 * size <= len(values) else (len(second), -1.0)
         rows = shuffled(generator, centred, permutations)
-        sums = np.concatenate([each[:, :fewer].sum(axis=1) for each in rows])
+        sums = np.concatenate([side_rows[:, :fewer].sum(axis=1) for side_rows in rows])
         per_sum = flip * (1 / size + 1 / len(second))
     else:
         check_groups(groups, size, len(values), alpha)
-        inside, own = _units(groups, size)
-        sizes, totals = np.bincount(own), np.bincount(own, centred)
-        dealt = [(each @ totals, each @ sizes) for each in shuffled(generator, inside, permutations)]
-        sums, counts = (np.concatenate(each) for each in zip(*dealt, strict=True))
+        inside, unit_of_record = _units(groups, size)
+        sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
+        drawn = [
+            (rows_of_chunk @ totals, rows_of_chunk @ sizes)
+            for rows_of_chunk in shuffled(generator, inside, permutations)
+        ]
+        sums, counts = (np.concatenate(column) for column in zip(*drawn, strict=True))
         per_sum = 1 / counts + 1 / (len(values) - counts)
     permuted = per_sum * sums
     observed = float(first.mean() - second.mean())
@@ -127,8 +130,8 @@ def shuffled(
 
 def _units(groups: Int[Array | np.ndarray, " n"], size: int) -> tuple[Bool[np.ndarray, " units"], np.ndarray]:
     """Which groups the first `size` records are of, and the number of each record's group, from 0."""
-    names, own = np.unique(groups, return_inverse=True)
-    return np.isin(np.arange(len(names)), own[:size]), own
+    names, unit_of_record = np.unique(groups, return_inverse=True)
+    return np.isin(np.arange(len(names)), unit_of_record[:size]), unit_of_record
 
 
 def permuted_differences(
@@ -158,16 +161,19 @@ def permuted_differences(
     totals, sizes, first = centred, np.ones(n), np.arange(n) < size
     if groups is not None:
         check_groups(groups, size, n)
-        first, own = _units(groups, size)
-        sizes = np.bincount(own).astype(np.float64)
-        totals = np.stack([np.bincount(own, each) for each in centred.T], axis=1)
-    both = np.concatenate([totals, sizes[:, None]], axis=1)
-    found = [first.astype(np.float64)[None] @ both]
+        first, unit_of_record = _units(groups, size)
+        sizes = np.bincount(unit_of_record).astype(np.float64)
+        totals = np.stack([np.bincount(unit_of_record, column) for column in centred.T], axis=1)
+    totals_and_sizes = np.concatenate([totals, sizes[:, None]], axis=1)
+    parts = [first.astype(np.float64)[None] @ totals_and_sizes]
     if len(first) <= MOST_PERMUTED:
-        found += [each.astype(np.float64) @ both for each in shuffled(generator, first, permutations)]
+        parts += [
+            rows_of_chunk.astype(np.float64) @ totals_and_sizes
+            for rows_of_chunk in shuffled(generator, first, permutations)
+        ]
     else:
-        found.append(_rotated(generator, first, both, permutations))
-    sums = np.concatenate(found)
+        parts.append(_rotated(generator, first, totals_and_sizes, permutations))
+    sums = np.concatenate(parts)
     counts = sums[:, -1:]
     return sums[:, :-1] * (1 / counts + 1 / (n - counts))
 
@@ -188,7 +194,10 @@ def _rotated(
     order, steps = generator.permutation(len(first)), generator.integers(len(first), size=permutations)
     row = np.conj(np.fft.rfft(first[order].astype(np.float64)))
     # One kind of scores at a time, so that a million records take tens of megabytes.
-    return np.stack([np.fft.irfft(row * np.fft.rfft(each[order]), len(first))[steps] for each in totals.T], axis=1)
+    return np.stack(
+        [np.fft.irfft(row * np.fft.rfft(total_of_column[order]), len(first))[steps] for total_of_column in totals.T],
+        axis=1,
+    )
 
 
 def _flipped(
@@ -196,11 +205,11 @@ def _flipped(
 ) -> Float[np.ndarray, "deals kinds"]:
     """The mean difference within pairs, as dealt and with random signs; the two records of a pair follow each other."""
     apart = values[::2] - values[1::2]
-    found, rows = [apart.mean(axis=0)[None]], max(1, CHUNK // len(apart))
+    parts, rows = [apart.mean(axis=0)[None]], max(1, CHUNK // len(apart))
     for start in range(0, permutations, rows):
         signs = generator.integers(0, 2, (min(rows, permutations - start), len(apart)), np.int8)
-        found.append((2.0 * signs - 1) @ apart / len(apart))
-    return np.concatenate(found)
+        parts.append((2.0 * signs - 1) @ apart / len(apart))
+    return np.concatenate(parts)
 
 
 def better_than_guessing(
@@ -238,12 +247,12 @@ def better_than_guessing(
     apart /= np.maximum(np.sqrt((apart**2).sum(axis=(1, 2), keepdims=True)), 1)
     sides = np.where(truth[::2], 1.0, -1.0)
 
-    def statistic(dealt: Float[np.ndarray, "rows splits targets"]) -> Float[np.ndarray, " rows"]:
-        return np.tensordot(dealt, apart, axes=([1, 2], [1, 2])).max(axis=1)
+    def statistic(flips: Float[np.ndarray, "rows splits targets"]) -> Float[np.ndarray, " rows"]:
+        return np.tensordot(flips, apart, axes=([1, 2], [1, 2])).max(axis=1)
 
     observed, larger = statistic(sides[None])[0], 0
-    for dealt in shuffled(generator, sides, permutations):
-        swapped = dealt * generator.choice([-1.0, 1.0], (len(dealt), len(sides), 1))
+    for flips in shuffled(generator, sides, permutations):
+        swapped = flips * generator.choice([-1.0, 1.0], (len(flips), len(sides), 1))
         larger += int((statistic(swapped) >= observed - 1e-9).sum())
     return (1 + larger) / (1 + permutations)
 
@@ -262,10 +271,11 @@ def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, record
             "both sets its group."
         )
     first, second = np.unique(groups[:size]), np.unique(groups[size:])
-    both = np.intersect1d(first, second)
-    if len(both):
+    common_groups = np.intersect1d(first, second)
+    if len(common_groups):
         raise InputError(
-            f"{len(both)} groups have records in the query set and in the holdout: groups must be dealt whole. Give "
+            f"{len(common_groups)} groups have records in the query set and in the holdout: groups must be dealt "
+            "whole. Give "
             "all records of a group to one of the two, or leave groups out if records were dealt one by one."
         )
     deals = ways(len(first) + len(second), len(first))

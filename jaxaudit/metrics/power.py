@@ -11,7 +11,7 @@ from scipy import special
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
-from jaxaudit.metrics.holdout import differences, mean_variance, without_difficulty
+from jaxaudit.metrics.holdout import mean_differences, mean_variance, without_difficulty
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence
 from jaxaudit.metrics.shadow import SHARE
@@ -75,11 +75,11 @@ def separation(
     evidence, weights = evidence_among(log_odds, membership)
     designs = np.zeros(len(log_odds), int) if designs is None else designs
     stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws, designs)
-    known = special.expit(evidence @ weights)
+    shadow_scores = special.expit(evidence @ weights)
     if stretch > 1:
-        moved, others = as_of_own_data(log_odds, membership, designs, stretch)
-        evidence = np.stack([membership_evidence(*each) for each in zip(moved, others, strict=True)])
-    scores = without_difficulty(special.expit(evidence @ weights), known, membership)
+        moved, profiles = as_of_own_data(log_odds, membership, designs, stretch)
+        evidence = np.stack([membership_evidence(*pair) for pair in zip(moved, profiles, strict=True)])
+    scores = without_difficulty(special.expit(evidence @ weights), shadow_scores, membership)
     return separation_of(scores, membership, groups, stretch)
 
 
@@ -95,14 +95,14 @@ def separation_of(
     >>> separation_of(scores, scores > 0)
     Separation(difference=1.5, inside=1.0, outside=0.0, between=0.0, models=2, stretch=1.0)
     """
-    found = np.array(
+    variances = np.array(
         [[mean_variance(s, groups, side) for side in (m, ~m)] for s, m in zip(scores, membership, strict=True)]
     )
-    inside, outside = found.T
-    each = differences(scores, membership)
+    inside, outside = variances.T
+    gaps = mean_differences(scores, membership)
     of_records = inside / membership.sum(axis=1) + outside / (~membership).sum(axis=1)
-    between = max(float(each.var(ddof=1) - of_records.mean()), 0.0)
-    return Separation(float(each.mean()), float(inside.mean()), float(outside.mean()), between, len(scores), stretch)
+    between = max(float(gaps.var(ddof=1) - of_records.mean()), 0.0)
+    return Separation(float(gaps.mean()), float(inside.mean()), float(outside.mean()), between, len(scores), stretch)
 
 
 def own_data_stretch(
@@ -122,7 +122,7 @@ def own_data_stretch(
     """
     alike = designs[:, None] == designs
     # Per record, least squares fit a mean for each design and a gap between models with and without the record.
-    odds, used = (each - (alike / alike.sum(axis=1, keepdims=True)) @ each for each in (log_odds, 1.0 * membership))
+    odds, used = (table - (alike / alike.sum(axis=1, keepdims=True)) @ table for table in (log_odds, 1.0 * membership))
     gap = (odds * used).sum(axis=0) / np.maximum((used**2).sum(axis=0), 1e-9)
     residuals = odds - gap * used
     common = (residuals / profile(log_odds, membership).variance) @ residuals.T
@@ -142,13 +142,16 @@ def as_of_own_data(
     stretch: float,
 ) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
     """Each model's log-odds (cut) with its deviation from its design stretched, and the profile of all other models."""
-    others = list(profiles_of_others(log_odds, membership))
-    usual = [np.where(row, known.inside, known.outside) for row, known in zip(membership, others, strict=True)]
+    profiles = list(profiles_of_others(log_odds, membership))
+    usual = [
+        np.where(row, other_profile.inside, other_profile.outside)
+        for row, other_profile in zip(membership, profiles, strict=True)
+    ]
     away = log_odds - np.stack(usual)
     alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
     # The common deviation of a design's models does not depend on their data, so it is not stretched.
     design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]
-    return cut(log_odds + (stretch - 1) * (away - design)), others
+    return cut(log_odds + (stretch - 1) * (away - design)), profiles
 
 
 def detection_probability(
@@ -173,9 +176,9 @@ def detection_probability(
         + fraction * (1 - fraction) * measured.difference**2
     )
     expected = fraction * measured.difference
-    own = within / query + measured.outside / holdout
+    of_records = within / query + measured.outside / holdout
     critical = special.ndtri(1 - alpha) * np.sqrt(pooled_variance(measured, query, holdout, within, expected))
-    spread = np.sqrt(own + fraction**2 * measured.between)
+    spread = np.sqrt(of_records + fraction**2 * measured.between)
     if spread == 0:
         return float(expected > critical)
     return float(special.ndtr(-((critical - expected) / spread)))
@@ -190,8 +193,10 @@ def pooled_variance(measured: Separation, records: int, holdout: int, variance: 
     >>> round(pooled_variance(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100, 0.04, 0.2), 6)
     0.001
     """
-    both = records + holdout
-    mixed = (records * variance + holdout * measured.outside) / both + records * holdout / both**2 * apart**2
+    all_records = records + holdout
+    mixed = (
+        records * variance + holdout * measured.outside
+    ) / all_records + records * holdout / all_records**2 * apart**2
     return mixed * (1 / records + 1 / holdout)
 
 

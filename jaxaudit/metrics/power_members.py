@@ -56,22 +56,22 @@ def memory_of_models(
     """
     odds, rows = cut(log_odds), np.asarray(membership)
     designs = np.zeros(len(odds), int) if designs is None else designs
-    known = difficulty(key, labels, inputs, groups=groups)
+    predictors = difficulty(key, labels, inputs, groups=groups)
     measured, moved = evenly_spaced(odds).tolist(), odds
     if helped and stretch > 1:
         moved, _ = as_of_own_data(odds, rows, designs, stretch)
 
     def of(model: int) -> tuple[np.ndarray, np.ndarray]:
-        alone = residual_scores(odds[model], known)
+        alone = residual_scores(odds[model], predictors)
         if not helped:
             return alone, alone
-        others = np.arange(len(odds)) != model
-        of_shadows = difficulty(key, labels, None, odds[others], rows[others])
-        return alone, residual_scores(moved[model], np.concatenate([known, of_shadows], axis=1))
+        other_rows = np.arange(len(odds)) != model
+        of_shadows = difficulty(key, labels, None, odds[other_rows], rows[other_rows])
+        return alone, residual_scores(moved[model], np.concatenate([predictors, of_shadows], axis=1))
 
-    found = np.stack([of(model) for model in measured], axis=1)
+    score_pairs = np.stack([of(model) for model in measured], axis=1)
     units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    alone, beside = (separation_of(each, rows[measured], groups) for each in found)
+    alone, beside = (separation_of(column, rows[measured], groups) for column in score_pairs)
     return Memory(alone, beside, units)
 
 
@@ -126,6 +126,6 @@ def forgotten_probability(
     middle, error = (edges[1:] + edges[:-1]) / 2, np.sqrt(of_query + of_holdout)
     part = of_holdout / (of_query + of_holdout)
     rest = np.sqrt(of_members + of_holdout * (1 - part) + measured.between)
-    wanted = np.maximum(least, (middle * error + required) / stated)
-    chance = special.ndtr((measured.difference + part * middle * error - wanted) / rest)
+    threshold = np.maximum(least, (middle * error + required) / stated)
+    chance = special.ndtr((measured.difference + part * middle * error - threshold) / rest)
     return float((np.diff(special.ndtr(edges)) * chance).sum())

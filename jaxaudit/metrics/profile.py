@@ -48,8 +48,8 @@ def profiles_without(
         sums = whole
         for numbers in some:
             index = np.maximum(numbers, 0)[None]
-            row, own = (np.take_along_axis(each, index, axis=0)[0] for each in (membership, models))
-            parts = _of_one(own - centre, row & (numbers >= 0), ~row & (numbers >= 0))
+            row, left_out_row = (np.take_along_axis(table, index, axis=0)[0] for table in (membership, models))
+            parts = _of_one(left_out_row - centre, row & (numbers >= 0), ~row & (numbers >= 0))
             sums = tuple(total - part for total, part in zip(sums, parts, strict=True))
         yield _profile(sums, centre)
 
@@ -64,17 +64,17 @@ def profiles_of_others(
     centre = models.mean(axis=0)
     sums = _sums(models, membership, centre)
     for index in range(len(models)) if places is None else places:
-        own = _of_one(models[index] - centre, membership[index], ~membership[index])
-        yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
+        own_sums = _of_one(models[index] - centre, membership[index], ~membership[index])
+        yield _profile(tuple(whole - part for whole, part in zip(sums, own_sums, strict=True)), centre)
 
 
 def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
     """Count, sum and sum of squares of log-odds minus `centre`, per record, over models with and without it."""
-    found = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
+    totals = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
     for model, row in zip(models, membership, strict=True):
-        for total, part in zip(found, _of_one(model - centre, row, ~row), strict=True):
+        for total, part in zip(totals, _of_one(model - centre, row, ~row), strict=True):
             total += part
-    return found
+    return totals
 
 
 def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -97,11 +97,11 @@ def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
         return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
 
     variance = shrunk(squares, freedom)
-    known = (inner > 0) & (outer > 0)
+    is_profiled = (inner > 0) & (outer > 0)
     error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
     gap = inside - outside
-    typical = float(gap[known].mean()) if known.any() else 0.0
-    spread = max(float(gap[known].var() - error[known].mean()), 0.0) if known.any() else 0.0
-    gap = typical + np.where(known, (gap - typical) * spread / (spread + error), 0.0)
+    typical = float(gap[is_profiled].mean()) if is_profiled.any() else 0.0
+    spread = max(float(gap[is_profiled].var() - error[is_profiled].mean()), 0.0) if is_profiled.any() else 0.0
+    gap = typical + np.where(is_profiled, (gap - typical) * spread / (spread + error), 0.0)
     base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
     return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)

@@ -24,7 +24,7 @@ class RankScale:
     """The scale of a bank of scores; larger scores mean more likely used.
 
     Attributes:
-        known: the scores of all models on all records, in ascending order.
+        known_scores: the scores of all models on all records, in ascending order.
         spread: the standard deviation of a record's score over models: its median over records.
         step: the step between neighbouring scores in the files of the models.
 
@@ -33,7 +33,7 @@ class RankScale:
     array([-1.1 ,  0.  ,  1.1 ,  1.95])
     """
 
-    known: Float32[np.ndarray, " n"]
+    known_scores: Float32[np.ndarray, " n"]
     spread: float
     step: float
 
@@ -42,10 +42,12 @@ class RankScale:
         # In ascending order each search begins where the last one ended: far faster for many scores.
         order = np.argsort(scores, axis=None)
         ascending = scores.ravel()[order].astype(np.float32)
-        twice = np.searchsorted(self.known, ascending, "left") + np.searchsorted(self.known, ascending, "right")
-        found = np.empty(scores.size)
-        found[order] = special.logit((twice + 1) / (2 * len(self.known) + 2))
-        return found.reshape(scores.shape)
+        twice = np.searchsorted(self.known_scores, ascending, "left") + np.searchsorted(
+            self.known_scores, ascending, "right"
+        )
+        log_odds_of_ranks = np.empty(scores.size)
+        log_odds_of_ranks[order] = special.logit((twice + 1) / (2 * len(self.known_scores) + 2))
+        return log_odds_of_ranks.reshape(scores.shape)
 
     def refuse_coarse(self, step: float, name: str) -> None:
         """Refuses (`InputError`) scores in the file `name` whose `step` of rounding decides how they compare."""

@@ -19,7 +19,7 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.resemblance import reference_used
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
-from jaxaudit.metrics.shares import shares
+from jaxaudit.metrics.shares import used_shares
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 LEAST_RECORDS = 50
@@ -81,15 +81,15 @@ def reference_test(
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     never, fully = check_shadows(target, shadows, membership, queried, alpha)
     refuse_few(len(target) - queried if unseen is None else int(unseen[queried:].sum()))
-    found = shares(target, shadows, membership, queried, unseen)
-    scatter = max(1.0, found.target_scatter / float(np.median(found.scatter[never])))
-    statistic = found.query - found.reference
-    own = found.target_query - found.target_reference
+    used = used_shares(target, shadows, membership, queried, unseen)
+    scatter = max(1.0, used.target_scatter / float(np.median(used.scatter[never])))
+    statistic = used.query - used.reference
+    own_difference = used.target_query - used.target_reference
     base = statistic[never] - statistic[never].mean()
     noise, centre = float(np.var(base, ddof=1)), float(statistic[never].mean())
     some, parts = ~never & ~fully, membership[:, :queried]
     effect = Effect(
-        difference=own - centre,
+        difference=own_difference - centre,
         variance=scatter**2 * noise,
         full=statistic[fully] - centre,
         noise=noise,
@@ -102,10 +102,10 @@ def reference_test(
     accuracies = np.array([(row[reference & ~used] > 0).mean() for row, used in zip(shadows, membership, strict=True)])
     usage = conclude(
         "reference",
-        _rank(statistic[never], own, scatter, larger=True),
-        _rank(statistic[fully], own, scatter, larger=False),
+        _rank(statistic[never], own_difference, scatter, larger=True),
+        _rank(statistic[fully], own_difference, scatter, larger=False),
         limits_of(effect, alpha, level),
-        doubts=reference_used(found.target_reference, found.reference, accuracy, accuracies, alpha),
+        doubts=reference_used(used.target_reference, used.reference, accuracy, accuracies, alpha),
         recipe=recipe,
         alpha=alpha,
         stated=stated,
@@ -122,8 +122,8 @@ def refuse_few(records: int) -> None:
         )
 
 
-def _rank(others: np.ndarray, own: float, scatter: float, *, larger: bool) -> float:
-    """The one-sided p-value of the target's statistic among those of `others`, after dividing by the scatter."""
+def _rank(of_shadows: np.ndarray, own_statistic: float, scatter: float, *, larger: bool) -> float:
+    """The one-sided p-value of the target's statistic among those of `of_shadows`, after dividing by the scatter."""
     sign = 1 if larger else -1
-    distance = sign * (own - others.mean()) / scatter
-    return float((1 + (sign * (others - others.mean()) >= distance - 1e-12).sum()) / (1 + len(others)))
+    distance = sign * (own_statistic - of_shadows.mean()) / scatter
+    return float((1 + (sign * (of_shadows - of_shadows.mean()) >= distance - 1e-12).sum()) / (1 + len(of_shadows)))

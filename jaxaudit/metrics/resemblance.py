@@ -71,10 +71,12 @@ def resemblance(
     shadows = cut(shadows)
     likelihoods = _likelihoods(cut(target), shadows, ~membership, designs, len(counts))
     right = 0
-    for model, (own, row) in enumerate(zip(shadows, ~membership, strict=True)):
+    for model, (outputs, row) in enumerate(zip(shadows, ~membership, strict=True)):
         rest = np.arange(len(shadows)) != model
-        known = _likelihoods(own[row], shadows[rest][:, row], ~membership[rest][:, row], designs[rest], len(counts))
-        right += int(known.argmax() == designs[model])
+        design_likelihoods = _likelihoods(
+            outputs[row], shadows[rest][:, row], ~membership[rest][:, row], designs[rest], len(counts)
+        )
+        right += int(design_likelihoods.argmax() == designs[model])
     return Resemblance(int(likelihoods.argmax()), likelihoods, right / len(shadows))
 
 
@@ -86,20 +88,20 @@ def _likelihoods(
     count: int,
 ) -> Float[np.ndarray, " designs"]:
     """Mean log-likelihood per record under each design, over records unseen by at least two of the design's models."""
-    found = np.full(count, -np.inf)
+    likelihoods = np.full(count, -np.inf)
     for design in range(count):
-        own, known = shadows[designs == design], unseen[designs == design]
-        times = known.sum(axis=0)
+        design_outputs, design_unseen = shadows[designs == design], unseen[designs == design]
+        times = design_unseen.sum(axis=0)
         several = times >= LEAST
         if not several.any():
             continue
-        own, known, times = own[:, several], known[:, several], times[several]
-        mean = (own * known).sum(axis=0) / times
-        variance = (((own - mean) ** 2 * known).sum(axis=0) / (times - 1)).mean() + 1e-9
+        design_outputs, design_unseen, times = design_outputs[:, several], design_unseen[:, several], times[several]
+        mean = (design_outputs * design_unseen).sum(axis=0) / times
+        variance = (((design_outputs - mean) ** 2 * design_unseen).sum(axis=0) / (times - 1)).mean() + 1e-9
         # Add the variance of the mean itself, which is large for few models.
         spread = variance * (1 + 1 / times)
-        found[design] = float(-0.5 * ((outputs[several] - mean) ** 2 / spread + np.log(spread)).mean())
-    return found
+        likelihoods[design] = float(-0.5 * ((outputs[several] - mean) ** 2 / spread + np.log(spread)).mean())
+    return likelihoods
 
 
 def behaves_like(
@@ -124,15 +126,19 @@ def behaves_like(
     True
     """
     count = shadows.shape[1]
-    own = behaviour(target[:count][unseen[:count]])
-    theirs = np.stack([behaviour(row[~used]) for row, used in zip(shadows, membership, strict=True) if not used.all()])
-    models = len(theirs)
-    error = theirs.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
-    p_values = 2 * special.stdtr(models - 1, -np.abs(own - theirs.mean(axis=0)) / error)
-    described = zip(NAMES, p_values, own, theirs.min(axis=0), theirs.max(axis=0), strict=True)
+    own_behaviour = behaviour(target[:count][unseen[:count]])
+    shadow_behaviour = np.stack(
+        [behaviour(row[~used]) for row, used in zip(shadows, membership, strict=True) if not used.all()]
+    )
+    models = len(shadow_behaviour)
+    error = shadow_behaviour.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
+    p_values = 2 * special.stdtr(models - 1, -np.abs(own_behaviour - shadow_behaviour.mean(axis=0)) / error)
+    described = zip(
+        NAMES, p_values, own_behaviour, shadow_behaviour.min(axis=0), shadow_behaviour.max(axis=0), strict=True
+    )
     return tuple(
-        f"{name} {mine:.2f} (shadow models {low:.2f} to {high:.2f})"
-        for name, p_value, mine, low, high in described
+        f"{name} {own_value:.2f} (shadow models {low:.2f} to {high:.2f})"
+        for name, p_value, own_value, low, high in described
         if p_value * len(NAMES) <= APART
     )
 
@@ -161,7 +167,7 @@ def bound_of_one_more(values: Float[np.ndarray, " models"], alpha: float) -> flo
 
 
 def holdout_used(
-    found: MembershipScores,
+    membership_result: MembershipScores,
     membership: Bool[np.ndarray, "models n"],
     size: int,
     stated: float,
@@ -180,15 +186,15 @@ def holdout_used(
 
     The scores are of `size` query records, then of the holdout.
     """
-    scores, unused = found.shadows, ~membership
-    others = unused.sum(axis=0) - unused
-    without = ((scores * unused).sum(axis=0) - scores * unused) / np.maximum(others, 1)
-    above, known = scores - without, others > 0
-    unseen = _means(above, unused & known)
-    effect = float(_means(above, membership & known).mean() - unseen.mean())
-    held = (np.arange(len(found.target)) >= size) & unused.any(axis=0)
-    own = found.target - (scores * unused).sum(axis=0) / np.maximum(unused.sum(axis=0), 1)
-    distance = float(own[held].mean() - unseen.mean())
+    scores, unused = membership_result.shadows, ~membership
+    times_unused = unused.sum(axis=0) - unused
+    without = ((scores * unused).sum(axis=0) - scores * unused) / np.maximum(times_unused, 1)
+    above, has_others = scores - without, times_unused > 0
+    unseen = _means(above, unused & has_others)
+    effect = float(_means(above, membership & has_others).mean() - unseen.mean())
+    held = (np.arange(len(membership_result.target)) >= size) & unused.any(axis=0)
+    above_others = membership_result.target - (scores * unused).sum(axis=0) / np.maximum(unused.sum(axis=0), 1)
+    distance = float(above_others[held].mean() - unseen.mean())
     chance = bound_of_one_more(unseen, alpha) - float(unseen.mean())
     if effect <= chance or distance <= chance or distance < min(stated, STATED_FRACTION) * effect:
         return ()

@@ -40,16 +40,17 @@ def row_fits(
     outputs: Float[np.ndarray, " n"],
     membership: Bool[np.ndarray, "models n"],
     sets: Sequence[Dealt],
-    others: Float[np.ndarray, "known n"] | None = None,
-    known: Sequence[int] = (),
+    other_outputs: Float[np.ndarray, "known n"] | None = None,
+    other_rows: Sequence[int] = (),
 ) -> Float[np.ndarray, " models"]:
     """How well a model's outputs fit each membership mask, in standard deviations; 0 on average for unrelated masks.
 
     The statistic of a row is the sum of the outputs (log-odds of each record's own class) over its members, minus its
     expectation for a random choice of equally many members from each of `sets`, divided by the standard deviation of
     that sum. Before that, outputs are replaced by their residuals after a least-squares fit on the mean outputs of the
-    `others`, because records differ far more than models do; these are the models of the rows `known`. The outputs of a
-    row's own model are left out of that row's fit, so the row stays independent. Masks are read some rows at a time.
+    `other_outputs`, because records differ far more than models do; these are the models of the rows `other_rows`. The
+    outputs of a row's own model are left out of that row's fit, so the row stays independent. Masks are read some rows
+    at a time.
 
     >>> outputs = np.array([2.0, 1.0, 0.0, -1.0])
     >>> rows = np.array([[True, True, False, False], [True, False, True, False]])
@@ -57,18 +58,18 @@ def row_fits(
     array([1.55, 0.77])
     """
     outputs = cut(outputs)
-    others = np.zeros((0, len(outputs))) if others is None else cut(others)
-    left = {row: _sums(outputs, np.delete(others, index, axis=0), sets) for index, row in enumerate(known)}
-    usual = _sums(outputs, others, sets)
-    firsts = [each.places[np.unique(each.units, return_index=True)[1]] for each in sets]
+    other_outputs = np.zeros((0, len(outputs))) if other_outputs is None else cut(other_outputs)
+    left = {row: _sums(outputs, np.delete(other_outputs, index, axis=0), sets) for index, row in enumerate(other_rows)}
+    usual = _sums(outputs, other_outputs, sets)
+    firsts = [drawn_set.places[np.unique(drawn_set.units, return_index=True)[1]] for drawn_set in sets]
     fits = np.concatenate([_fits(usual, membership[part], firsts) for part in row_blocks(membership)])
     for row, sums in left.items():
         fits[row] = _fits(sums, membership[row : row + 1], firsts)[0]
     return fits
 
 
-def other_row(fits: Float[np.ndarray, " models"], own: int, rate: float = RATE) -> int | None:
-    """The row that the outputs fit best, if the fit is significant and the row is not the model's `own`; else None.
+def other_row(fits: Float[np.ndarray, " models"], own_row: int, rate: float = RATE) -> int | None:
+    """The row that the outputs fit best, if the fit is significant and the row is not the model's `own_row`; else None.
 
     Guarantee: if the outputs are those of the model, a row is returned with probability at most `rate`. For this, the
     tail probability of each fit z is taken to be exp(-z^2 / 2), as for random signs (Hoeffding 1963), and multiplied
@@ -78,7 +79,7 @@ def other_row(fits: Float[np.ndarray, " models"], own: int, rate: float = RATE) 
     (None, 2)
     """
     best = int(np.argmax(fits))
-    return best if best != own and fits[best] > max(limit(len(fits), rate), fits[own]) else None
+    return best if best != own_row and fits[best] > max(limit(len(fits), rate), fits[own_row]) else None
 
 
 def limit(rows: int, rate: float = RATE) -> float:
@@ -90,16 +91,16 @@ def limit(rows: int, rate: float = RATE) -> float:
     return float(np.sqrt(2 * np.log(rows / rate)))
 
 
-def _sums(outputs: np.ndarray, others: np.ndarray, sets: Sequence[Dealt]) -> list[np.ndarray]:
+def _sums(outputs: np.ndarray, other_outputs: np.ndarray, sets: Sequence[Dealt]) -> list[np.ndarray]:
     """For each set, the total of each unit's outputs, centred and without the part that other models explain."""
-    centred = [outputs[each.places] - outputs[each.places].mean() for each in sets]
-    if len(others):
-        typical = others.mean(axis=0)
-        typical = [typical[each.places] - typical[each.places].mean() for each in sets]
-        size = sum(float(each @ each) for each in typical)
+    centred = [outputs[drawn_set.places] - outputs[drawn_set.places].mean() for drawn_set in sets]
+    if len(other_outputs):
+        typical = other_outputs.mean(axis=0)
+        typical = [typical[drawn_set.places] - typical[drawn_set.places].mean() for drawn_set in sets]
+        size = sum(float(part @ part) for part in typical)
         slope = sum(float(x @ y) for x, y in zip(centred, typical, strict=True)) / size if size > 0 else 0.0
         centred = [x - slope * y for x, y in zip(centred, typical, strict=True)]
-    return [np.bincount(each.units, values) for each, values in zip(sets, centred, strict=True)]
+    return [np.bincount(drawn_set.units, values) for drawn_set, values in zip(sets, centred, strict=True)]
 
 
 def _fits(

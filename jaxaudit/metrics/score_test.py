@@ -96,16 +96,16 @@ def combined(
     Standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
     all deals alike and its p-value stays exact.
     """
-    known = directions != 0
-    toward = differences[:, known] * directions[known] if known.any() else differences
+    has_direction = directions != 0
+    toward = differences[:, has_direction] * directions[has_direction] if has_direction.any() else differences
     deviation = np.sqrt((toward**2).mean(axis=0))
     z = toward[:, deviation > 0] / deviation[deviation > 0]
     if not z.shape[1]:
         return np.zeros(len(z))
-    if z.shape[1] == 1 and known.any():
+    if z.shape[1] == 1 and has_direction.any():
         return z[:, 0]
     correlations = (z.T @ z / len(z) + SHRINKAGE * np.eye(z.shape[1])) / (1 + SHRINKAGE)
-    if not known.any():
+    if not has_direction.any():
         return np.einsum("dk,kl,dl->d", z, np.linalg.inv(correlations), z)
     weights = nonnegative_weights(z, correlations)
     spread = np.sqrt(np.einsum("dk,kl,dl->d", weights, correlations, weights))
@@ -207,8 +207,8 @@ def share_left(
     trained without the query set, or none if the holdout alone shows what that looks like; and of models trained with
     all of it. `groups` has the group of each record, if whole groups were dealt.
     """
-    asked = np.arange(len(target)) < size
-    sides = [asked] if asked.all() else [asked, ~asked]
+    is_query = np.arange(len(target)) < size
+    sides = [is_query] if is_query.all() else [is_query, ~is_query]
 
     def mean(scores: np.ndarray) -> float:
         return float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
@@ -220,12 +220,12 @@ def share_left(
     a = target - low
     difference, of_a = mean(a), variance_of(a)
     of_seeds = [
-        float(np.var([mean(each) for each in models], ddof=1)) if len(models) > 1 else None for models in (unused, used)
+        float(np.var([mean(side) for side in models], ddof=1)) if len(models) > 1 else None for models in (unused, used)
     ]
-    freedom_seeds = sum(len(each) - 1 for each in (unused, used) if len(each) > 1)
+    freedom_seeds = sum(len(models) - 1 for models in (unused, used) if len(models) > 1)
     # Models of one kind lend the other their spread, if it has a single model.
-    known = [each for each in of_seeds if each is not None] or [0.0]
-    v_unused, v_used = (known[0] if each is None else each for each in of_seeds)
+    variances = [of_side for of_side in of_seeds if of_side is not None] or [0.0]
+    v_unused, v_used = (variances[0] if of_side is None else of_side for of_side in of_seeds)
     units = min(int(side.sum()) if groups is None else len(np.unique(groups[side])) for side in sides)
     freedom_records = max(1, units - 1)
     more_unused = 1 / len(unused) if len(unused) else 0.0
@@ -253,7 +253,7 @@ def share_left(
     if not effect > chance:
         return ShareLeft(UNKNOWN, p_unused, None, effect, chance)
     estimate = float(np.clip(difference / full, 0, 1))
-    at = [max(_at(each, estimate), 0.0) for each in (variance, seeds)]
+    at = [max(_at(coefficients, estimate), 0.0) for coefficients in (variance, seeds)]
     freedom = _freedom(at[0] - at[1], freedom_records, at[1], freedom_seeds)
     limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
     p_used = float(special.stdtr(freedom, (difference - full) / np.sqrt(max(_at(variance, 1.0), 1e-300))))

@@ -55,9 +55,9 @@ def log_odds(
     array([0.   , 1.386])
     """
     log_probs, labels = np.asarray(log_probs), np.asarray(labels)
-    own = np.arange(log_probs.shape[-1]) == labels[:, None]
+    own_class = np.arange(log_probs.shape[-1]) == labels[:, None]
     inside = np.take_along_axis(log_probs, np.broadcast_to(labels[:, None], (*log_probs.shape[:-1], 1)), axis=-1)
-    return inside[..., 0] - _log_sum_exp(np.where(own, -np.inf, log_probs))
+    return inside[..., 0] - _log_sum_exp(np.where(own_class, -np.inf, log_probs))
 
 
 def _log_sum_exp(values: np.ndarray) -> np.ndarray:
@@ -109,8 +109,8 @@ def membership_scores(
     membership = np.asarray(membership)
     _check(target, shadows, membership)
     among, weights = _scores_and_weights(shadows, membership)
-    own = membership_evidence(target, profile(shadows, membership))
-    return MembershipScores(special.expit(own @ weights), among, weights)
+    evidence = membership_evidence(target, profile(shadows, membership))
+    return MembershipScores(special.expit(evidence @ weights), among, weights)
 
 
 def scores_among(
@@ -134,13 +134,13 @@ def _scores_and_weights(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each model's scores, computed with the other models, and the weights, fitted to the models of `evenly_spaced`."""
     some = evenly_spaced(models)
-    others = np.setdiff1d(np.arange(len(models)), some)
-    found = np.stack(list(_evidence_of_others(models, membership, some)))
-    weights = fit_weights(found, membership[some], start)
+    other_models = np.setdiff1d(np.arange(len(models)), some)
+    evidence = np.stack(list(_evidence_of_others(models, membership, some)))
+    weights = fit_weights(evidence, membership[some], start)
     scores = np.empty(models.shape)
-    scores[some] = special.expit(found @ weights)
-    for model, each in zip(others, _evidence_of_others(models, membership, others), strict=True):
-        scores[model] = special.expit(each @ weights)
+    scores[some] = special.expit(evidence @ weights)
+    for model, model_evidence in zip(other_models, _evidence_of_others(models, membership, other_models), strict=True):
+        scores[model] = special.expit(model_evidence @ weights)
     return scores, weights
 
 
@@ -191,8 +191,8 @@ def evidence_among(
     """The evidence from which `scores_among` computes scores, and the weights of its kinds."""
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
-    found = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
-    return found, fit_weights(found, membership)
+    evidence = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
+    return evidence, fit_weights(evidence, membership)
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -207,7 +207,10 @@ def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 def _evidence_of_others(models: np.ndarray, membership: np.ndarray, indices: np.ndarray) -> Iterator[np.ndarray]:
     """The evidence of the models with these indices, each computed with all other models."""
     profiles = profiles_of_others(models, membership, indices)
-    return (membership_evidence(models[index], others) for index, others in zip(indices, profiles, strict=True))
+    return (
+        membership_evidence(models[index], other_profile)
+        for index, other_profile in zip(indices, profiles, strict=True)
+    )
 
 
 def check_outputs(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
@@ -248,8 +251,8 @@ def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
     deviation = np.sqrt(variance)
     normal = (inside - outside) * (outputs - (inside + outside) / 2) / variance
     within, without = (
-        -(TAIL + 1) / 2 * np.log1p((outputs - mean) ** 2 / own / TAIL)
-        for mean, own in ((inside, inside_variance), (outside, outside_variance))
+        -(TAIL + 1) / 2 * np.log1p((outputs - mean) ** 2 / variance / TAIL)
+        for mean, variance in ((inside, inside_variance), (outside, outside_variance))
     )
     tailed = within - without - np.log(inside_variance / outside_variance) / 2
     normal, tailed = (np.clip(ratio, -EVIDENCE_LIMIT, EVIDENCE_LIMIT) for ratio in (normal, tailed))
@@ -263,6 +266,6 @@ def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
         special.expit(tailed),
         np.clip((outputs - outside) / deviation, -EVIDENCE_LIMIT, EVIDENCE_LIMIT),
         reach,
-        *(np.tanh(each / 3) for each in (outputs, outside, inside)),
+        *(np.tanh(part / 3) for part in (outputs, outside, inside)),
     )
     return np.stack(kinds, axis=-1)

@@ -14,12 +14,12 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import check_outputs, cut
-from jaxaudit.metrics.shares import Spread, shares, spread
+from jaxaudit.metrics.shares import Spread, spread, used_shares
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0
-"""Log-densities of single records are cut here, so that no single record fails the check of `likeness`."""
+"""Log-densities of single records are cut here, so that no single record fails the check of `mixture_likeness`."""
 MIXTURES = np.linspace(0, 1, 21)
 
 
@@ -49,7 +49,7 @@ def shadow_test(
     - `p_fully`: the same among shadow models that used all of the query set.
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of partial use.
 
-    The verdict is `inconclusive` if no mixture of shadow models reproduces the target's outputs (`likeness`).
+    The verdict is `inconclusive` if no mixture of shadow models reproduces the target's outputs (`mixture_likeness`).
 
     Args:
         target, shadows: log-odds of each query record's own class (`log_odds`), of the target and of the shadow models.
@@ -70,32 +70,32 @@ def shadow_test(
     never, fully = check_shadows(target, shadows, membership, len(target), alpha)
     designs = np.zeros(len(shadows), int) if designs is None else np.asarray(designs)
     stretch = float(np.sqrt((1 + share) / (1 - share)))
-    found = shares(target, shadows, membership, len(target))
-    without, within = found.query[never], found.query[fully]
+    used = used_shares(target, shadows, membership, len(target))
+    without, within = used.query[never], used.query[fully]
     centre = float(without.mean())
     base = spread(without, designs[never])
     some = ~never & ~fully
     error = float(np.sqrt(base.error(stretch)))
     effect = Effect(
-        difference=found.target_query - centre,
+        difference=used.target_query - centre,
         variance=base.error(stretch),
         full=within - centre,
         noise=base.total,
         critical=error * float(-special.stdtrit(base.freedom(stretch), alpha)),
-        partly=(float(membership[some].mean()), float(found.query[some].mean() - centre)) if some.any() else None,
+        partly=(float(membership[some].mean()), float(used.query[some].mean() - centre)) if some.any() else None,
     )
-    like = likeness(target, shadows, membership, stretch=stretch)
+    p_of_likeness = mixture_likeness(target, shadows, membership, stretch=stretch)
     invalid = ()
-    if like <= alpha:
+    if p_of_likeness <= alpha:
         invalid = (
-            f"the target does not resemble the shadow models (p = {like:.3g}): its other data, network or training "
-            "differ from theirs, and this cannot be distinguished from use of the query set",
+            f"the target does not resemble the shadow models (p = {p_of_likeness:.3g}): its other data, network or "
+            "training differ from theirs, and this cannot be distinguished from use of the query set",
             *((recipe,) if recipe else ()),
         )
     return conclude(
         "shadow",
-        _p_value(found.target_query, without, base, stretch),
-        _p_value(-found.target_query, -within, spread(within, designs[fully]), stretch),
+        _p_value(used.target_query, without, base, stretch),
+        _p_value(-used.target_query, -within, spread(within, designs[fully]), stretch),
         limits_of(effect, alpha, level),
         invalid=invalid,
         recipe=recipe,
@@ -104,7 +104,7 @@ def shadow_test(
     )
 
 
-def likeness(
+def mixture_likeness(
     target: Float[Array | np.ndarray, " n"],
     shadows: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
@@ -118,12 +118,12 @@ def likeness(
     target with its own data deviates more.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
-    theirs = []
-    for model, members, others in zip(shadows, membership, profiles_of_others(shadows, membership), strict=True):
-        centre = np.where(members, others.inside, others.outside)
-        theirs.append(mixture_log_likelihood(centre + stretch * (model - centre), others, stretch))
-    own = mixture_log_likelihood(target, profile(shadows, membership), stretch)
-    return float((1 + (np.array(theirs) <= own).sum()) / (1 + len(theirs)))
+    likelihoods = []
+    for model, members, other_profile in zip(shadows, membership, profiles_of_others(shadows, membership), strict=True):
+        centre = np.where(members, other_profile.inside, other_profile.outside)
+        likelihoods.append(mixture_log_likelihood(centre + stretch * (model - centre), other_profile, stretch))
+    own_likelihood = mixture_log_likelihood(target, profile(shadows, membership), stretch)
+    return float((1 + (np.array(likelihoods) <= own_likelihood).sum()) / (1 + len(likelihoods)))
 
 
 def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, stretch: float = 1.0) -> float:
@@ -141,16 +141,16 @@ def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, s
         deviation = np.sqrt(stretch**2 * variance)
         parts.append(-(((outputs - mean) / deviation) ** 2) / 2 - np.log(np.sqrt(2 * np.pi)) - np.log(deviation))
     with np.errstate(divide="ignore"):
-        both = np.logaddexp(np.log(1 - MIXTURES)[:, None] + parts[0], np.log(MIXTURES)[:, None] + parts[1])
-    return float(np.maximum(both, LEAST_LOG_DENSITY).mean(axis=1).max())
+        mixtures = np.logaddexp(np.log(1 - MIXTURES)[:, None] + parts[0], np.log(MIXTURES)[:, None] + parts[1])
+    return float(np.maximum(mixtures, LEAST_LOG_DENSITY).mean(axis=1).max())
 
 
-def _p_value(own: float, others: Float[np.ndarray, " models"], base: Spread, stretch: float) -> float:
-    """The one-sided p-value for a used share that is larger than those of `others`."""
-    distance, total = own - float(others.mean()), base.total
+def _p_value(own_statistic: float, of_shadows: Float[np.ndarray, " models"], base: Spread, stretch: float) -> float:
+    """The one-sided p-value for a used share that is larger than those of `of_shadows`."""
+    distance, total = own_statistic - float(of_shadows.mean()), base.total
     factor = np.sqrt(base.error(stretch) / total) if total > 0 else 1.0
     factor = max(1.0, float(factor) / np.sqrt(1 + 1 / base.models))
-    rank = float((1 + (others - others.mean() >= distance / factor - 1e-12).sum()) / (1 + len(others)))
+    rank = float((1 + (of_shadows - of_shadows.mean() >= distance / factor - 1e-12).sum()) / (1 + len(of_shadows)))
     if base.designs == 1:
         return rank
     errors = distance / max(np.sqrt(base.error(stretch)), 1e-12)

@@ -99,7 +99,7 @@ class Shares(NamedTuple):
     target_scatter: float
 
 
-def shares(
+def used_shares(
     target: Float[np.ndarray, " n"],
     shadows: Float[np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
@@ -115,16 +115,16 @@ def shares(
     query, reference = index < queried, index >= queried
     unseen = reference if unseen is None else reference & unseen
 
-    def of(outputs: np.ndarray, others: Profile, kept: np.ndarray) -> tuple[float, float, float]:
-        share = linear_share(outputs, others, query)
+    def of(outputs: np.ndarray, other_profile: Profile, kept: np.ndarray) -> tuple[float, float, float]:
+        share = linear_share(outputs, other_profile, query)
         if not kept.any():
             return share, 0.0, 1.0
-        return share, linear_share(outputs, others, kept), own_scatter(outputs, others, kept)
+        return share, linear_share(outputs, other_profile, kept), own_scatter(outputs, other_profile, kept)
 
-    others = profiles_of_others(shadows, membership)
+    profiles = profiles_of_others(shadows, membership)
     rows = [
-        of(model, theirs, reference & ~member)
-        for model, theirs, member in zip(shadows, others, membership, strict=True)
+        of(model, other_profile, reference & ~member)
+        for model, other_profile, member in zip(shadows, profiles, membership, strict=True)
     ]
     query_shares, reference_shares, scatters = np.array(rows).T
     return Shares(query_shares, reference_shares, scatters, *of(target, profile(shadows, membership), unseen))

@@ -124,13 +124,13 @@ def lipschitz_dtp_bound(
     >>> lipschitz_dtp_bound(4.0, np.array([1.0, 2.0]), np.array([[1.0, 2.5], [1.1, 2.0]])).round(3)
     array([2. , 0.4])
     """
-    ours, others = np.asarray(params, np.float64), np.asarray(params_without, np.float64)
-    if not lipschitz >= 0 or others.shape[1] != len(ours):
+    ours, params_of_others = np.asarray(params, np.float64), np.asarray(params_without, np.float64)
+    if not lipschitz >= 0 or params_of_others.shape[1] != len(ours):
         raise InputError(
             f"a Lipschitz bound needs a constant of at least 0 and rows of {len(ours)} parameters, got {lipschitz} and "
-            f"{others.shape[1]}: flatten the parameters of all models in the same way."
+            f"{params_of_others.shape[1]}: flatten the parameters of all models in the same way."
         )
-    change = np.abs(others - ours).max(axis=1, initial=0.0)
+    change = np.abs(params_of_others - ours).max(axis=1, initial=0.0)
     if not np.isfinite(change).all():
         raise InputError("parameters are NaN or infinite; did training diverge? Try a smaller learning rate.")
     return lipschitz * change

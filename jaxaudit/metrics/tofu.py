@@ -124,9 +124,9 @@ def between_retrained(
     >>> found.share_below, found.privleak.round(6)
     (0.0, array([ 25., -20.]))
     """
-    for given in (truth_ratios, areas):
-        if given is not None and len(given) < 2:
-            raise InputError(f"there are numbers of {len(given)} retrained models: a spread takes two or more.")
+    for of_models in (truth_ratios, areas):
+        if of_models is not None and len(of_models) < 2:
+            raise InputError(f"there are numbers of {len(of_models)} retrained models: a spread takes two or more.")
     if truth_ratios is None and areas is None:
         raise InputError("neither `truth_ratios` nor `areas` is given: give those of the retrained models.")
     p_values = np.array(

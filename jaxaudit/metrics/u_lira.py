@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.metrics.over_models import Estimate, checked_sides, interval
+from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
 SOURCE = "Hayes et al. 2024; Carlini et al. 2022"
@@ -71,26 +71,30 @@ def u_lira(
     """
     sides = checked_sides(unlearned, retrained, replicates, level)
     sizes, generator = [len(side) for side in sides], generator_of(key)
-    mine, theirs = (side.mean(axis=0) for side in _right(sides, (np.ones(sizes[0]), np.ones(sizes[1]))))
-    per_record = (mine + theirs) / 2
+    unlearned_right, retrained_right = (
+        side.mean(axis=0) for side in _right(sides, (np.ones(sizes[0]), np.ones(sizes[1])))
+    )
+    per_record = (unlearned_right + retrained_right) / 2
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
     accuracies = []
     for counts in drawn:
         right = zip(_right(sides, counts), counts, strict=True)
-        accuracies.append(float(np.mean([np.average(each.mean(axis=1), weights=count) for each, count in right])))
-    found = interval(float(per_record.mean()), np.array(accuracies), min(sizes), level)
-    return ULira(Estimate(found.value, found.low, min(1.0, found.high)), per_record)
+        accuracies.append(float(np.mean([np.average(side.mean(axis=1), weights=count) for side, count in right])))
+    interval_of_mean = interval_over_models(float(per_record.mean()), np.array(accuracies), min(sizes), level)
+    return ULira(Estimate(interval_of_mean.value, interval_of_mean.low, min(1.0, interval_of_mean.high)), per_record)
 
 
 def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
     """Whether each model is attributed to its own side, for each record; 0.5 at a tie."""
-    found = []
-    for own, other in ((0, 1), (1, 0)):
-        asked = sides[own]
-        of_own = _log_density(asked, sides[own], counts[own] * (1.0 - np.eye(len(asked))))
-        of_other = _log_density(asked, sides[other], 1.0 * counts[other][None])
-        found.append((np.sign(of_own - of_other) + 1) / 2)
-    return found[0], found[1]
+    parts = []
+    for side_number, other in ((0, 1), (1, 0)):
+        outputs_of_side = sides[side_number]
+        of_own = _log_density(
+            outputs_of_side, sides[side_number], counts[side_number] * (1.0 - np.eye(len(outputs_of_side)))
+        )
+        of_other = _log_density(outputs_of_side, sides[other], 1.0 * counts[other][None])
+        parts.append((np.sign(of_own - of_other) + 1) / 2)
+    return parts[0], parts[1]
 
 
 def _log_density(

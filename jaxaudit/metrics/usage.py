@@ -79,8 +79,8 @@ def fraction_name(questions: Iterable[Question]) -> str:
     >>> fraction_name(["used", "used"]), fraction_name(["left", "used"])
     ('used fraction', 'used fraction or fraction left')
     """
-    found = set(questions)
-    return " or ".join(words.fraction for question, words in WORDING.items() if question in found)
+    distinct_questions = set(questions)
+    return " or ".join(words.fraction for question, words in WORDING.items() if question in distinct_questions)
 
 
 class Usage(NamedTuple):
@@ -185,7 +185,7 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
     share = Share(usage.fraction, usage.fraction_low, usage.fraction_high)
     if not np.isfinite(share).all():
         return None
-    percent = [round(100 * each) for each in share]
+    percent = [round(100 * end) for end in share]
     rejected = {0: usage.p_never <= alpha, 100: usage.p_fully is not None and usage.p_fully <= alpha}
     return None if percent[1:] == [0, 100] or rejected.get(percent[0], False) else share
 
@@ -282,9 +282,9 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """
     order = np.argsort(p_values, kind="stable")
     steps = np.asarray(p_values, np.float64)[order] * np.arange(len(order), 0, -1)
-    found = np.empty(len(order))
-    found[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return tuple(found.tolist())
+    adjusted_values = np.empty(len(order))
+    adjusted_values[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return tuple(adjusted_values.tolist())
 
 
 def refuse_stated(stated: float) -> None:

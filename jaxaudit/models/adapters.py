@@ -65,29 +65,29 @@ class Adapters:
         """The functions of the network, with the base model's tensors as `PureModule.shared`."""
         if not 1 <= self.rank <= MOST_RANK:
             raise InputError(f"the rank of adapters (`lora`) is 1 to {MOST_RANK:,}, got {self.rank:,}.")
-        made = causal_model(Path(self.folder), self._added)
-        shapes = {name: each.shape for name, each in made.weights.items() if name.endswith((A, B))}
-        base = {name: each for name, each in made.weights.items() if name not in shapes}, made.rest
+        model = causal_model(Path(self.folder), self._added)
+        shapes = {name: array.shape for name, array in model.weights.items() if name.endswith((A, B))}
+        base = {name: array for name, array in model.weights.items() if name not in shapes}, model.rest
 
         def init(key: Key[Array, ""]) -> tuple[dict[str, Array], Any]:
             params = {name: jnp.zeros(shape) for name, shape in shapes.items()}
             for place, name in enumerate(sorted(name for name in shapes if name.endswith(A))):
                 most = shapes[name][1] ** -0.5
-                own = jax.random.fold_in(key, place)
-                params[name] = jax.random.uniform(own, shapes[name], minval=-most, maxval=most)
+                layer_key = jax.random.fold_in(key, place)
+                params[name] = jax.random.uniform(layer_key, shapes[name], minval=-most, maxval=most)
             return params, jax.random.fold_in(key, len(shapes)) if self.dropout else None
 
         def apply(base: Any, params: Any, state: Any, tokens: Array, training: bool) -> tuple[Array, Any]:
-            own, after = jax.random.split(state) if training and self.dropout else (None, state)
+            dropout_key, after = jax.random.split(state) if training and self.dropout else (None, state)
             precision = next(iter(params.values())).dtype
             # With adapters in bfloat16 the frozen products are, too; other tensors, such as frequencies of positions,
             # keep their precision.
             frozen, rest = base
-            frozen = {name: each.astype(precision) for name, each in frozen.items()}
-            return made.apply({**frozen, **rest, **params}, tokens, own), after
+            frozen = {name: array.astype(precision) for name, array in frozen.items()}
+            return model.apply({**frozen, **rest, **params}, tokens, dropout_key), after
 
         net = PureModule(init, partial(apply, base), False, bool(self.dropout), origin=Origin("torch"))
-        return net._replace(shared=Shared(base, apply), causal=made.causal)
+        return net._replace(shared=Shared(base, apply), causal=model.causal)
 
     def _added(self, module: Any) -> list[Any]:
         """Adds adapters to the layers of a PyTorch module; returns their dropout layers."""
@@ -95,8 +95,8 @@ class Adapters:
         output, dropouts = module.get_output_embeddings(), []
         for name, part in list(module.named_modules()):
             sizes = _sizes(part)
-            named = any(f".{name}".endswith(f".{each}") for each in self.layers)
-            if part is output or sizes is None or (self.layers and not named):
+            is_listed = any(f".{name}".endswith(f".{layer}") for layer in self.layers)
+            if part is output or sizes is None or (self.layers and not is_listed):
                 continue
             inputs, outputs = sizes
             part.lora_A = torch.nn.Linear(inputs, self.rank, bias=False)
@@ -121,7 +121,7 @@ def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array |
     Raises:
         InputError: there is such a folder, or it cannot be written.
     """
-    arrays = {f"{PREFIX}{name}": np.asarray(each, np.float32) for name, each in params.items()}
+    arrays = {f"{PREFIX}{name}": np.asarray(array, np.float32) for name, array in params.items()}
     layers = sorted({name.removesuffix(A) for name in params if name.endswith(A)})
     described = {
         "peft_type": "LORA",
@@ -154,5 +154,5 @@ def _sizes(part: Any) -> tuple[int, int] | None:
     return tuple(part.weight.shape) if type(part).__name__ == "Conv1D" else None
 
 
-def _adapted(part: Any, own: Any, scale: float, inputs: Any) -> Any:
-    return own(inputs) + scale * part.lora_B(part.lora_A(part.lora_dropout(inputs)))
+def _adapted(part: Any, layer_outputs: Any, scale: float, inputs: Any) -> Any:
+    return layer_outputs(inputs) + scale * part.lora_B(part.lora_A(part.lora_dropout(inputs)))

@@ -10,10 +10,10 @@ import numpy as np
 from flax import linen, nnx
 from jaxtyping import Array, Key
 
-from jaxaudit.data.records import Field, unpacked
+from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.adapters import Adapters
-from jaxaudit.models.factory import FORMS, Call, plan_call
+from jaxaudit.models.factory import FORMS, FactoryCall, plan_call
 from jaxaudit.models.gpt import GPT
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
 from jaxaudit.models.linen import evaluation_draws, linen_functions
@@ -98,7 +98,7 @@ def pure_module(
             _refuse_fields(fields, name)
             net = keras_functions(built, name, input_shape)
         else:
-            net = torch_functions(partial(call.made, factory, None), name, input_shape, fields)
+            net = torch_functions(partial(call.build, factory, None), name, input_shape, fields)
         _check_outputs(net, name, input_shape, classes, of_tokens)
     except InputError:
         raise
@@ -129,9 +129,9 @@ def _abstract_key() -> Any:
     return jax.eval_shape(jax.random.key, 1)
 
 
-def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
+def _called(factory: Any, name: str, call: FactoryCall, key: Key[Array, ""]) -> Any:
     with built_by_keras():
-        module = call.made(factory, nnx.Rngs(key))
+        module = call.build(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
         raise InputError(
             f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module, flax.linen.Module, "
@@ -155,7 +155,7 @@ def _nnx_functions(
 
     def call(method: str, params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         net: Any = nnx.merge(train_graph if training else eval_graph, params, state, copy=True)
-        by_name = unpacked(fields, inputs, lambda part: part.astype(jnp.int32)) if fields else {}
+        by_name = unpack_records(fields, inputs, lambda part: part.astype(jnp.int32)) if fields else {}
         function = getattr(net, method)
         outputs = function(**by_name) if fields else function(inputs)
         return (outputs, nnx.state(net, nnx.Not(nnx.Param))) if training else (outputs, state)
@@ -163,7 +163,7 @@ def _nnx_functions(
     def logits(params: Any, state: Any, vectors: Array) -> Any:
         return call("logits", params, state, vectors, False)[0]
 
-    coupled, draws = (bool(jax.tree.leaves(each)) for each in (coupling, random))
+    coupled, draws = (bool(jax.tree.leaves(leaves)) for leaves in (coupling, random))
     # A class of GPTs with a call of its own may compute anything.
     ours = isinstance(module, GPT) and type(module).__call__ is GPT.__call__
     head = Head(partial(call, "vectors"), logits) if ours else None
@@ -178,17 +178,17 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
     shape = getattr(outputs, "shape", None)
     expected = (2, *input_shape, classes) if of_tokens else (2, classes)
     if shape != expected:
-        found = f"a {type(outputs).__name__}" if shape is None else f"outputs of shape {shape}"
+        outputs_text = f"a {type(outputs).__name__}" if shape is None else f"outputs of shape {shape}"
         raise InputError(
-            f"the model {name} maps 2 records to {found}; it must return logits of shape "
+            f"the model {name} maps 2 records to {outputs_text}; it must return logits of shape "
             f"{expected}, one column per {'token' if of_tokens else 'class'}."
         )
     if net.draws and isinstance(state, nnx.State):
         program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])
-        wanted = _needed(program(state, params, inputs).jaxpr)
+        is_needed = _needed(program(state, params, inputs).jaxpr)
         variables = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
         places = [place for place, leaf in enumerate(variables) if isinstance(leaf, nnx.RngState)]
-        if any(wanted[place] for place in places):
+        if any(is_needed[place] for place in places):
             raise InputError(evaluation_draws(name))
 
 

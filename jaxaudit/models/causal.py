@@ -52,22 +52,22 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
     dropouts = change(module.eval())
     tokens = np.random.default_rng(1).integers(0, model.vocabulary, (RECORDS, min(TOKENS, model.positions or TOKENS)))
     with torch.no_grad():
-        theirs, of_few = (
+        torch_outputs, of_few = (
             module(input_ids=torch.from_numpy(some), use_cache=False).logits.numpy()
             for some in (tokens, tokens[:, : TOKENS // 2])
         )
     # Copies: JAX may otherwise share memory with a tensor of PyTorch.
-    both = module.named_parameters(), module.named_buffers()
-    weights, rest = ({name: jnp.array(each.detach().numpy()) for name, each in of} for of in both)
+    tensor_kinds = module.named_parameters(), module.named_buffers()
+    weights, rest = ({name: jnp.array(tensor.detach().numpy()) for name, tensor in of} for of in tensor_kinds)
     module.to("meta")
     module.tie_weights()
 
     def apply(tensors: Any, tokens: Int[Array, "n length"], key: Any = None) -> Float[Array, "n length tokens"]:
-        held, given = environment.j2t_iso((dict(tensors), {"input_ids": tokens}))
+        held, arguments = environment.j2t_iso((dict(tensors), {"input_ids": tokens}))
         with translated(environment, key):
             for part in dropouts:
                 part.train(key is not None)
-            outputs = torch.func.functional_call(module, held, (), {**given, "use_cache": False})
+            outputs = torch.func.functional_call(module, held, (), {**arguments, "use_cache": False})
         return environment.t2j_iso(outputs.logits)
 
     try:
@@ -78,13 +78,13 @@ def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda m
             f"{folder}: runs in PyTorch, but torchax cannot make a JAX function of {type(module).__name__}: "
             f"{first_line(error)}. Score its texts instead (jaxaudit scores lm)."
         ) from error
-    if not _agree(ours, theirs):
+    if not _agree(ours, torch_outputs):
         raise InputError(
             f"{folder}: {type(module).__name__} does not compute the same in JAX as in PyTorch, or its numbers are not "
             "finite. Score its texts instead (jaxaudit scores lm)."
         )
-    return Causal(model, weights, rest, apply, _agree(of_few, theirs[:, : TOKENS // 2]))
+    return Causal(model, weights, rest, apply, _agree(of_few, torch_outputs[:, : TOKENS // 2]))
 
 
-def _agree(found: np.ndarray, wanted: np.ndarray) -> bool:
-    return bool(np.linalg.norm(found - wanted) <= AGREE * np.linalg.norm(wanted))
+def _agree(outputs: np.ndarray, expected: np.ndarray) -> bool:
+    return bool(np.linalg.norm(outputs - expected) <= AGREE * np.linalg.norm(expected))

@@ -26,33 +26,35 @@ FORMS = (
 
 
 RANDOM_NUMBERS = object()
-"""Stands in a `Call` for random numbers, which are not known yet."""
+"""Stands in a `FactoryCall` for random numbers, which are not known yet."""
 
 
-class Call(NamedTuple):
+class FactoryCall(NamedTuple):
     """A call of a factory, with `RANDOM_NUMBERS` in place of random numbers: its positional arguments, for parameters
     that cannot be passed by name, its keyword arguments, and the call as text, for messages.
     """
 
     positional: tuple[Any, ...]
-    named: dict[str, Any]
+    keywords: dict[str, Any]
     text: str
 
     @property
     def seeded(self) -> bool:
         """Whether the factory takes random numbers, so that models may start from different weights."""
-        return any(value is RANDOM_NUMBERS for value in (*self.positional, *self.named.values()))
+        return any(value is RANDOM_NUMBERS for value in (*self.positional, *self.keywords.values()))
 
-    def made(self, factory: Any, rngs: Any) -> Any:
+    def build(self, factory: Any, rngs: Any) -> Any:
         """Calls the factory with these random numbers and returns the module."""
 
         def settled(value: Any) -> Any:
             return rngs if value is RANDOM_NUMBERS else value
 
-        return factory(*map(settled, self.positional), **{name: settled(each) for name, each in self.named.items()})
+        return factory(
+            *map(settled, self.positional), **{name: settled(argument) for name, argument in self.keywords.items()}
+        )
 
 
-def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: int) -> Call:
+def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: int) -> FactoryCall:
     """The call of `factory` (a function, a class of modules, or a `functools.partial` of one) for records of this
     shape.
 
@@ -63,7 +65,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     >>> plan_call(net, "net", (28, 28, 1), 10).text
     'net(num_classes=10, rngs=...)'
     """
-    known = {
+    values_by_name = {
         RNGS: RANDOM_NUMBERS,
         **dict.fromkeys(SHAPE, input_shape),
         **dict.fromkeys((*CLASSES, *OUTPUTS), classes),
@@ -71,30 +73,45 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
         **{channels: input_shape[-1] for channels in CHANNELS if input_shape},
     }
     if _is_linen(factory):
-        known.pop("num_features")  # a Linen module sees how many its inputs have; there it is a width
+        values_by_name.pop("num_features")  # a Linen module sees how many its inputs have; there it is a width
     parameters = _parameters(factory)
     kinds = [parameter.kind for parameter in parameters]
     open_ended = inspect.Parameter.VAR_KEYWORD in kinds
-    own = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    if inspect.Parameter.VAR_POSITIONAL in kinds and not own:
+    named_parameters = [
+        parameter for parameter in parameters if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if inspect.Parameter.VAR_POSITIONAL in kinds and not named_parameters:
         return _call(name, (input_shape, classes), {RNGS: RANDOM_NUMBERS})
-    unknown = [each.name for each in own if each.default is each.empty and each.name not in known]
+    unknown = [
+        parameter.name
+        for parameter in named_parameters
+        if parameter.default is parameter.empty and parameter.name not in values_by_name
+    ]
     if unknown:
         raise InputError(
-            f"the model factory {name} has the parameters ({', '.join(each.name for each in own)}), of which "
+            f"the model factory {name} has the parameters "
+            f"({', '.join(parameter.name for parameter in named_parameters)}), of which "
             f"{', '.join(unknown)} are unknown: {FORMS}. Give the others defaults, or write a function that does."
         )
-    wanted = [each for each in own if each.default is each.empty or each.name in GIVEN]
-    positional = tuple(known[each.name] for each in wanted if each.kind is each.POSITIONAL_ONLY)
-    named = {each.name: known[each.name] for each in wanted if each.kind is not each.POSITIONAL_ONLY}
+    filled_parameters = [
+        parameter for parameter in named_parameters if parameter.default is parameter.empty or parameter.name in GIVEN
+    ]
+    positional = tuple(
+        values_by_name[parameter.name] for parameter in filled_parameters if parameter.kind is parameter.POSITIONAL_ONLY
+    )
+    keywords = {
+        parameter.name: values_by_name[parameter.name]
+        for parameter in filled_parameters
+        if parameter.kind is not parameter.POSITIONAL_ONLY
+    }
     # What takes any further name most likely hands them on to a module, which needs random numbers.
-    return _call(name, positional, {**named, RNGS: RANDOM_NUMBERS} if open_ended else named)
+    return _call(name, positional, {**keywords, RNGS: RANDOM_NUMBERS} if open_ended else keywords)
 
 
-def _call(name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Call:
+def _call(name: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> FactoryCall:
     words = ["..." if value is RANDOM_NUMBERS else str(value) for value in positional]
-    words += [f"{key}={'...' if value is RANDOM_NUMBERS else value}" for key, value in named.items()]
-    return Call(positional, named, f"{name}({', '.join(words)})")
+    words += [f"{key}={'...' if value is RANDOM_NUMBERS else value}" for key, value in keywords.items()]
+    return FactoryCall(positional, keywords, f"{name}({', '.join(words)})")
 
 
 def _parameters(factory: Any) -> list[inspect.Parameter]:
@@ -116,9 +133,9 @@ def _signature(factory: Any) -> inspect.Signature:
     # Not of the class itself: NNX makes instances by a function of the metaclass, which takes anything.
     if factory.__init__ is object.__init__:
         return inspect.Signature()
-    own = list(inspect.signature(factory.__init__).parameters.values())[1:]
+    init_parameters = list(inspect.signature(factory.__init__).parameters.values())[1:]
     hidden = ("parent", "name") if _is_linen(factory) else ()
-    return inspect.Signature([each for each in own if each.name not in hidden])
+    return inspect.Signature([parameter for parameter in init_parameters if parameter.name not in hidden])
 
 
 def _is_linen(factory: Any) -> bool:

@@ -82,18 +82,18 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
         with built_by_keras():
             model(jnp.zeros((1, *input_shape), jnp.float32), **mode)
     # Layers that turn their weights into constants when they are loaded (as after `adapt`), irreversibly.
-    constant = (each for each in model._flatten_layers() if hasattr(each, "finalize_state"))
+    constant = (layer for layer in model._flatten_layers() if hasattr(layer, "finalize_state"))
     adapted = [layer.name for layer in constant if getattr(layer, "input_mean", None) is None]
     if adapted:
         raise InputError(
             f"the model {name} has a layer with state beside its variables ({adapted[0]}), which its weights do not "
             "bring; prepare the records before, or give the layer its numbers (Normalization(mean=, variance=))."
         )
-    trained = {each.path: each for each in model.trainable_variables}
-    rest = {each.path: each for each in model.non_trainable_variables}
+    trained = {variable.path: variable for variable in model.trainable_variables}
+    rest = {variable.path: variable for variable in model.non_trainable_variables}
     if len(trained) + len(rest) != len(model.variables):
         raise InputError(f"the model {name} has variables of the same path; give its layers names of their own.")
-    first = tuple({path: np.asarray(each.value) for path, each in of.items()} for of in (trained, rest))
+    first = tuple({path: np.asarray(variable.value) for path, variable in of.items()} for of in (trained, rest))
 
     def init(key: Key[Array, ""]) -> tuple[Any, Any]:
         return jax.tree.map(jnp.asarray, first)
@@ -101,8 +101,8 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
     def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         if training:
             raise InputError(f"the model {name} is of Keras, which is not trained here: see jaxaudit shadows plan.")
-        mine = [[of[path] for path in names] for of, names in ((params, trained), (state, rest))]
-        return model.stateless_call(*mine, inputs, **mode)[0], state
+        variable_values = [[of[path] for path in names] for of, names in ((params, trained), (state, rest))]
+        return model.stateless_call(*variable_values, inputs, **mode)[0], state
 
     def outputs(params: Any, state: Any, inputs: np.ndarray) -> np.ndarray:
         with _holding(trained, params), _holding(rest, state):
@@ -111,7 +111,7 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
     def read(path: Path) -> dict[str, np.ndarray]:
         with _kept({**trained, **rest}):
             _load(model, path)
-            return {name: np.asarray(each.value) for name, each in {**trained, **rest}.items()}
+            return {name: np.asarray(variable.value) for name, variable in {**trained, **rest}.items()}
 
     draws = any(path.endswith("seed_generator_state") for path in rest)
     return PureModule(init, apply, False, draws, False, Origin("keras", outputs, read=read))
@@ -119,19 +119,19 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pure
 
 @contextmanager
 def _kept(variables: Mapping[str, Any]) -> Iterator[None]:
-    before = {path: each.value for path, each in variables.items()}
+    before = {path: variable.value for path, variable in variables.items()}
     try:
         yield
     finally:
-        for path, each in variables.items():
-            each.assign(before[path])
+        for path, variable in variables.items():
+            variable.assign(before[path])
 
 
 @contextmanager
 def _holding(variables: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
     with _kept(variables):
-        for path, each in variables.items():
-            each.assign(values[path])
+        for path, variable in variables.items():
+            variable.assign(values[path])
         yield
 
 
@@ -152,12 +152,12 @@ def _load(model: Any, path: Path) -> None:
                 refuse_larger(path, file_size(file), MAX_BYTES, "save only the weights")
                 with weights.open("xb") as copy:
                     shutil.copyfileobj(file, copy)
-        theirs = _arrays(weights, path)
-        own = Path(folder) / "own.weights.h5"
-        model.save_weights(own)
-        if theirs != _arrays(own, path):
+        file_arrays = _arrays(weights, path)
+        model_file = Path(folder) / "own.weights.h5"
+        model.save_weights(model_file)
+        if file_arrays != _arrays(model_file, path):
             raise InputError(
-                f"{path}: does not fit the model: it has {len(theirs)} arrays, and not those that the model would "
+                f"{path}: does not fit the model: it has {len(file_arrays)} arrays, and not those that the model would "
                 "save. Is it of another network, or of another number of classes (`classes`)?"
             )
         model.load_weights(weights)
@@ -170,32 +170,32 @@ def _arrays(weights: Path, path: Path) -> dict[str, tuple[int, ...]]:
     finite.
     """
     h5py: Any = importlib.import_module("h5py")
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     total, seen = 0, set()
 
     def visit(group: Any) -> None:
         nonlocal total
         for name in group:
-            each = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
-            place = None if each is None else h5py.h5o.get_info(each.id).addr
-            if isinstance(each, h5py.Group) and place not in seen:
+            node = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+            place = None if node is None else h5py.h5o.get_info(node.id).addr
+            if isinstance(node, h5py.Group) and place not in seen:
                 seen.add(place)
-                visit(each)
+                visit(node)
                 continue
-            if each is None or place in seen or each.external or each.is_virtual or each.dtype.kind not in "fiub":
+            if node is None or place in seen or node.external or node.is_virtual or node.dtype.kind not in "fiub":
                 raise InputError(
                     f"{path}: {name[:40]} is a link, is there twice, lies in another file, or is no array of numbers; "
                     "save the weights again."
                 )
             seen.add(place)
             # A chunk is read as a whole, and may be larger than its array.
-            total += max(prod(each.shape), prod(each.chunks or ())) * each.dtype.itemsize
+            total += max(prod(node.shape), prod(node.chunks or ())) * node.dtype.itemsize
             refuse_larger(path, total, MAX_BYTES, "save only the weights")
-            if each.dtype.kind == "f" and not np.isfinite(each[...]).all():
-                raise InputError(f"{path}: {each.name[:80]} has NaN or infinite numbers; did training diverge?")
-            if not each.name.startswith(NOT_OF_THE_MODEL):
-                found[each.name] = each.shape
+            if node.dtype.kind == "f" and not np.isfinite(node[...]).all():
+                raise InputError(f"{path}: {node.name[:80]} has NaN or infinite numbers; did training diverge?")
+            if not node.name.startswith(NOT_OF_THE_MODEL):
+                shapes[node.name] = node.shape
 
     with h5py.File(weights, "r") as file:
         visit(file)
-    return found
+    return shapes

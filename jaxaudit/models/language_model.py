@@ -93,11 +93,11 @@ class LanguageModel:
             stated = str(self.precision)[:40]
             raise InputError(f"{file}: states the type {stated!r}; give `precision`: {', '.join(PRECISIONS)}.")
         network = pretrained.architecture_of(entries, file, CAUSAL, OTHER)
-        made = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
-        self._config, self._class, self._size = made
+        network_parts = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
+        self._config, self._class, self._size = network_parts
         self.vocabulary = int(self._config.get_text_config().vocab_size)
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
-        self.positions = next((each for each in stated if isinstance(each, int) and each > 0), None)
+        self.positions = next((count for count in stated if isinstance(count, int) and count > 0), None)
         self._tokenizer = self._read_tokenizer()
         self.notes = settle(self._tokenizer.backend_tokenizer, str(folder))
         self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(folder))
@@ -111,8 +111,10 @@ class LanguageModel:
         entries = pretrained.without(
             pretrained.entries_of(self._folder / pretrained.CONFIG), {*pretrained.NOT_OF_THE_NETWORK}
         )
-        known = {name: each for name, each in entries.items() if not name.startswith("_") and name != VERSION}
-        return known, self._tokenizer.backend_tokenizer.to_str()
+        network_entries = {
+            name: entry for name, entry in entries.items() if not name.startswith("_") and name != VERSION
+        }
+        return network_entries, self._tokenizer.backend_tokenizer.to_str()
 
     def encode(self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0]) -> list[Encoded]:
         """Records as tokens: prompt and answer are one text, and the tokens of the answer are scored.
@@ -134,19 +136,19 @@ class LanguageModel:
                 f"{self._folder}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
                 "the model's own?"
             )
-        found = []
+        encoded_texts = []
         for row, (prompt, (tokens, ends)) in enumerate(zip(prompts, encoded, strict=True)):
             first = 1 if counted else answer_start(ends, len(prompt))
             if counted and prompt:
                 first = alone[row]
             if prompt and self._end is not None and tokens[-1:] != [self._end]:
                 tokens = [*tokens, self._end]
-            found.append(Encoded(tuple(tokens), min(max(first, 1), len(tokens))))
-        return found
+            encoded_texts.append(Encoded(tuple(tokens), min(max(first, 1), len(tokens))))
+        return encoded_texts
 
     def _cut(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
         """The tokens of each text, and how many of its characters end with each; 0 for a token that was added."""
-        found = []
+        cut_tokens = []
         for piece in pieces(texts):
             self._normalizers.refuse_growth(piece)
             with calling(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
@@ -156,9 +158,9 @@ class LanguageModel:
                 columns = [cut[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask")]
             for tokens, spans, added in zip(*columns, strict=True):
                 # A token of the text that has no character, such as a blank put before it, is of its first one.
-                ends = [0 if own else max(end, 1) for (_, end), own in zip(spans, added, strict=True)]
-                found.append((tokens, ends))
-        return found
+                ends = [0 if is_added else max(end, 1) for (_, end), is_added in zip(spans, added, strict=True)]
+                cut_tokens.append((tokens, ends))
+        return cut_tokens
 
     @property
     def end(self) -> int:
@@ -195,8 +197,8 @@ class LanguageModel:
         wrong = f"{self._folder}: the weights do not fit {self._class.__name__}"
         precision = getattr(torch, self.precision)
         advice = "is config.json that of this model?"
-        known = self._class, self._config, self._size
-        return pretrained.with_weights(*known, state, wrong, advice, dtype=precision, **how).eval()
+        network_parts = self._class, self._config, self._size
+        return pretrained.with_weights(*network_parts, state, wrong, advice, dtype=precision, **how).eval()
 
     def _refuse_files(self) -> None:
         """Refuses a folder without a tokenizer or without safetensors, before anything is loaded."""
@@ -218,8 +220,8 @@ class LanguageModel:
                 (Path(copies) / name).write_bytes(read_small(path, LARGEST_TOKENIZER))
             # Tokens that are added are changed by the rules for texts as they are read.
             saved = Normalizers(read_small(files[TOKENIZER], LARGEST_TOKENIZER), str(files[TOKENIZER]))
-            others = [pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]
-            saved.refuse_growth([*saved.added, *strings_of(others)])
+            further_entries = [pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]
+            saved.refuse_growth([*saved.added, *strings_of(further_entries)])
             with (
                 calling(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"),
                 pretrained.offline(),

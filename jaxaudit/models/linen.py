@@ -88,10 +88,12 @@ def _modes(module: Any, name: str) -> Callable[[bool], dict[str, Any]]:
     parameters = list(inspect.signature(type(module).__call__).parameters.values())[2:]
     names = [parameter.name for parameter in parameters]
     for parameter in parameters:
-        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if named and parameter.default is parameter.empty and parameter.name not in TRAINING + EVALUATION:
+        is_keyword = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if is_keyword and parameter.default is parameter.empty and parameter.name not in TRAINING + EVALUATION:
             raise InputError(
                 f"the model {name} needs an unknown argument {parameter.name!r}; known ones are "
                 f"{', '.join(TRAINING + EVALUATION)}. Give it a default."
             )
-    return lambda training: {each: training == (each in TRAINING) for each in TRAINING + EVALUATION if each in names}
+    return lambda training: {
+        mode_name: training == (mode_name in TRAINING) for mode_name in TRAINING + EVALUATION if mode_name in names
+    }

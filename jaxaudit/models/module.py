@@ -149,17 +149,17 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
     def hidden(params: Any, inputs: Real[Array, "n length"]) -> Float[Array, "n length width"]:
         closed = jax.make_jaxpr(outputs)(params, inputs)
         equations = closed.jaxpr.eqns
-        named = [at for at, each in enumerate(equations) if each.primitive.name == "name"]
-        found = {equations[at].params["name"]: at for at in named}
-        wanted = [*found][(len(found) - 1) // 2] if name is None and found else name
-        if net.batch_coupled or wanted not in found:
-            has = ", ".join(map(visible, found)) or "none"
+        name_places = [at for at, equation in enumerate(equations) if equation.primitive.name == "name"]
+        place_of_name = {equations[at].params["name"]: at for at in name_places}
+        layer_name = [*place_of_name][(len(place_of_name) - 1) // 2] if name is None and place_of_name else name
+        if net.batch_coupled or layer_name not in place_of_name:
+            has = ", ".join(map(visible, place_of_name)) or "none"
             raise InputError(
                 f"the network has no activation {visible(str(name))!r} to unlearn by (named ones: {has}); name one of "
                 "these, or in a network of your own, without batch normalisation, call "
                 "`jax.ad_checkpoint.checkpoint_name(hidden, NAME)` on it."
             )
-        at = found[wanted]
+        at = place_of_name[layer_name]
         debug = closed.jaxpr.debug_info._replace(result_paths=("hidden",))
         until = closed.jaxpr.replace(eqns=equations[: at + 1], outvars=equations[at].outvars, debug_info=debug)
         return eval_jaxpr(until, closed.consts, *jax.tree.leaves((params, inputs)))[0]

@@ -81,20 +81,20 @@ def refuse_entries(entries: Any, file: Path) -> None:
     """Refuses entries, at any depth, that require more than a network, and numbers that are too large for sizes."""
     waiting = [entries]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
+        entry = waiting.pop()
+        if isinstance(entry, dict):
             for name, why in REFUSED.items():
-                if each.get(name):
+                if entry.get(name):
                     raise InputError(f"{file}: {name} {why}.")
-            labels = each.get("num_labels")
+            labels = entry.get("num_labels")
             if isinstance(labels, int | float) and labels > MOST_LABELS:
                 raise InputError(f"{file}: has num_labels of more than {MOST_LABELS:,} classes; is the number right?")
-            waiting.extend(value for name, value in each.items() if name not in NO_SIZES)
-        elif isinstance(each, list):
-            waiting.extend(each)
-        elif isinstance(each, int | float) and not abs(each) <= LARGEST:
+            waiting.extend(value for name, value in entry.items() if name not in NO_SIZES)
+        elif isinstance(entry, list):
+            waiting.extend(entry)
+        elif isinstance(entry, int | float) and not abs(entry) <= LARGEST:
             raise InputError(
-                f"{file}: has the number {str(each)[:20]}, larger than any size of a network here ({LARGEST:,})."
+                f"{file}: has the number {str(entry)[:20]}, larger than any size of a network here ({LARGEST:,})."
             )
 
 
@@ -107,20 +107,20 @@ def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str,
     """
     auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
     kind, stated = entries.get("model_type"), entries.get("architectures")
-    found: dict[str, str] = {}
+    maker_of_class: dict[str, str] = {}
     for maker, mapping in makers.items():
-        known = isinstance(kind, str) and not kind.startswith("timm")
-        names = getattr(auto, mapping).get(kind, ()) if known else ()
-        found |= dict.fromkeys([names] if isinstance(names, str) else names, maker)
+        is_name = isinstance(kind, str) and not kind.startswith("timm")
+        names = getattr(auto, mapping).get(kind, ()) if is_name else ()
+        maker_of_class |= dict.fromkeys([names] if isinstance(names, str) else names, maker)
     stated = [name for name in stated if isinstance(name, str)] if isinstance(stated, list) else []
-    chosen = [name for name in stated if name in found] if stated else list(found)
+    chosen = [name for name in stated if name in maker_of_class] if stated else list(maker_of_class)
     if not chosen:
         version = importlib.import_module("transformers").__version__
         if not isinstance(kind, str):
             raise InputError(f"{file}: has no model_type; is it the config.json that `save_pretrained` wrote?")
-        what = str(stated[0] if found and stated else kind)[:60]
-        raise InputError(f"{file}: is of {what}, which transformers {version} does not know, or knows as {other}.")
-    return chosen[0], found[chosen[0]]
+        kind_text = str(stated[0] if maker_of_class and stated else kind)[:60]
+        raise InputError(f"{file}: is of {kind_text}, which transformers {version} does not know, or knows as {other}.")
+    return chosen[0], maker_of_class[chosen[0]]
 
 
 def built_once(
@@ -132,23 +132,23 @@ def built_once(
     """
     library: Any = importlib.import_module("transformers")
     wrong = f"{file}: is no configuration of {network[0]} that transformers {library.__version__} accepts"
-    known = {name: each for name, each in entries.items() if not name.startswith("_")}
+    network_entries = {name: entry for name, entry in entries.items() if not name.startswith("_")}
     with parsing(wrong, "was it written by another version?"), offline():
         kind = entries["model_type"]
-        config = library.AutoConfig.for_model(kind, **without(known, {*NOT_OF_THE_NETWORK, "model_type"}))
+        config = library.AutoConfig.for_model(kind, **without(network_entries, {*NOT_OF_THE_NETWORK, "model_type"}))
         config.return_dict, config.output_attentions, config.output_hidden_states = True, False, False
         config.use_cache = False
         with bounded(file, allowed), pytorch().device("meta"):
             how = {"trust_remote_code": False, "dtype": getattr(pytorch(), dtype)}
             module = getattr(library, network[1]).from_config(deepcopy(config), **how)
-            return config, type(module), sum(each.numel() for each in module.parameters())
+            return config, type(module), sum(parameter.numel() for parameter in module.parameters())
 
 
 def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     """The entries without these names, at every depth."""
     return {
-        name: without(each, names) if isinstance(each, dict) else each
-        for name, each in entries.items()
+        name: without(entry, names) if isinstance(entry, dict) else entry
+        for name, entry in entries.items()
         if name not in names
     }
 
@@ -167,11 +167,11 @@ def with_weights(
         InputError: tensors are missing, unknown, or of another shape.
     """
     library: Any = importlib.import_module("transformers")
-    saved = sum(each.numel() for each in state.values())
+    saved = sum(tensor.numel() for tensor in state.values())
     if size > TIMES * saved:
         raise InputError(f"{wrong}: there are {saved:,} numbers, and the network has {size:,}; {advice}")
     with parsing(wrong, advice), offline(), _without_bars(library):
-        module, said = kind.from_pretrained(
+        module, loading_report = kind.from_pretrained(
             None,
             config=deepcopy(config),
             state_dict=dict(state),
@@ -182,7 +182,9 @@ def with_weights(
         )
     kinds = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "of another shape"}
     for key, words in kinds.items():
-        names = sorted(each if isinstance(each, str) else each[0] for each in said.get(key) or ())
+        names = sorted(
+            key_text if isinstance(key_text, str) else key_text[0] for key_text in loading_report.get(key) or ()
+        )
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise InputError(f"{wrong}: {words}: {', '.join(map(str, names[:3]))}{more}; {advice}")

@@ -52,7 +52,7 @@ class ResNet(nnx.Module):
         self.stem = nnx.Conv(channels, width, (3, 3), use_bias=False, rngs=rngs)
         self.norm = make_norm(norm, width, rngs)
         shapes = _shapes(width, [width << stage for stage in range(STAGES)], blocks)
-        self.blocks = nnx.List([Block(*shape, norm=norm, rngs=rngs) for shape in shapes])
+        self.blocks = nnx.List([ResidualBlock(*shape, norm=norm, rngs=rngs) for shape in shapes])
         self.output = nnx.Linear(width << (STAGES - 1), classes, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
 
@@ -63,7 +63,7 @@ class ResNet(nnx.Module):
         return self.output(self.drop(maps.mean(axis=(1, 2))))
 
 
-class Block(nnx.Module):
+class ResidualBlock(nnx.Module):
     """relu(x + norm(conv(relu(norm(conv(x))))))."""
 
     def __init__(self, channels: int, out: int, stride: int, *, norm: str, rngs: nnx.Rngs) -> None:

@@ -42,8 +42,8 @@ def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
     ['layers/0/bias', 'layers/0/kernel', 'layers/1/bias']
     """
     below = f"{PARAMS}/" if isinstance(state, LinenState) else ""
-    named = {f"{below}{name}": np.asarray(leaf) for name, leaf in _named(params)}
-    return named | {name: np.asarray(leaf) for name, leaf in _named(state)}
+    leaves_by_name = {f"{below}{name}": np.asarray(leaf) for name, leaf in _named(params)}
+    return leaves_by_name | {name: np.asarray(leaf) for name, leaf in _named(state)}
 
 
 def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
@@ -62,33 +62,33 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     """
     params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
     of_params, of_state = dict(_named(params)), dict(_named(state))
-    both = {name: leaf for name, leaf in of_state.items() if name not in of_params} | of_params
+    all_leaves = {name: leaf for name, leaf in of_state.items() if name not in of_params} | of_params
     # Keys and counters of random layers may be in a file; evaluation does not use them.
     random = {name for name, leaf in _places(state) if _is_random(leaf)}
-    spelled = _spelled_like(dict(weights), {*both, *random, *net.origin.second_names} - net.origin.unsaved.keys())
-    found = _without_second_names({**spelled}, net.origin.second_names, source)
-    found = {**net.origin.unsaved, **{name: values for name, values in found.items() if name not in random}}
-    missing_state = [name for name in of_state if name not in found]
-    if missing_state and found.keys() == of_params.keys():
+    spelled = _spelled_like(dict(weights), {*all_leaves, *random, *net.origin.second_names} - net.origin.unsaved.keys())
+    arrays = _without_second_names({**spelled}, net.origin.second_names, source)
+    arrays = {**net.origin.unsaved, **{name: values for name, values in arrays.items() if name not in random}}
+    missing_state = [name for name in of_state if name not in arrays]
+    if missing_state and arrays.keys() == of_params.keys():
         raise InputError(
             f"{source} has the parameters of {model} but not its state ({_some(missing_state)}), which evaluation "
             "needs, such as the running statistics of batch normalisation; save the whole model: "
             "nnx.state(model), or all variables of a Linen module."
         )
-    faults = _faults(found, both)
+    faults = _faults(arrays, all_leaves)
     foreign = pytorch_names(weights) if faults and net.origin.framework != "torch" else []
     if foreign:
-        wanted = [f"{name} {leaf.shape}" for name, leaf in (of_params | of_state).items()]
+        needed_names = [f"{name} {leaf.shape}" for name, leaf in (of_params | of_state).items()]
         raise InputError(
-            f"{source} has weights with PyTorch's names ({_some(foreign)}), but {model} needs {_some(wanted)}. "
+            f"{source} has weights with PyTorch's names ({_some(foreign)}), but {model} needs {_some(needed_names)}. "
             f"{FROM_PYTORCH}."
         )
     if faults:
-        raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.{_likely_reason(found, both)}")
-    cast = {name: _cast(found[name], leaf, name, source) for name, leaf in both.items()}
-    floats = [name for name, leaf in both.items() if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    other = [name for name in floats if found[name].dtype != both[name].dtype]
-    converted, kinds = (sorted({str(of[name].dtype) for name in other}) for of in (found, both))
+        raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.{_likely_reason(arrays, all_leaves)}")
+    cast = {name: _cast(arrays[name], leaf, name, source) for name, leaf in all_leaves.items()}
+    floats = [name for name, leaf in all_leaves.items() if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    other = [name for name in floats if arrays[name].dtype != all_leaves[name].dtype]
+    converted, kinds = (sorted({str(of[name].dtype) for name in other}) for of in (arrays, all_leaves))
     notes = (f"{source}: converted from {', '.join(converted)} to {', '.join(kinds)}",) if other else ()
     return Restored(_filled(params, cast), _filled(state, cast), notes)
 
@@ -118,19 +118,19 @@ def _named(tree: Any) -> Iterator[tuple[str, Any]]:
             yield name, leaf.get_value() if _is_variable(leaf) else leaf
 
 
-def _spelled_like(weights: dict[str, np.ndarray], wanted: set[str]) -> dict[str, np.ndarray]:
+def _spelled_like(weights: dict[str, np.ndarray], needed_names: set[str]) -> dict[str, np.ndarray]:
     """The weights, with the spelling of their names that matches the wanted names best."""
     spellings = [weights]
     for respell in (_slashes, _unwrapped, _outside_params, _outside_params, _inside_wrapper, _inside_wrapper):
-        for known in tuple(spellings):
-            names = [respell(name, list(known)) for name in known]
-            if len(set(names)) == len(names) and names != list(known):
-                spellings.append(dict(zip(names, known.values(), strict=True)))
-    return min(spellings, key=lambda known: len(known.keys() ^ wanted))
+        for spelling in tuple(spellings):
+            names = [respell(name, list(spelling)) for name in spelling]
+            if len(set(names)) == len(names) and names != list(spelling):
+                spellings.append(dict(zip(names, spelling.values(), strict=True)))
+    return min(spellings, key=lambda spelling: len(spelling.keys() ^ needed_names))
 
 
 def _slashes(name: str, names: list[str]) -> str:
-    return name if any("/" in each for each in names) else name.replace(".", "/")
+    return name if any("/" in name_there for name_there in names) else name.replace(".", "/")
 
 
 def _unwrapped(name: str, names: list[str]) -> str:
@@ -143,7 +143,9 @@ def _outside_params(name: str, names: list[str]) -> str:
 
 
 def _inside_wrapper(name: str, names: list[str]) -> str:
-    wrapped = next((each for each in PYTORCH_WRAPPERS if all(known.startswith(each) for known in names)), "")
+    wrapped = next(
+        (wrapper for wrapper in PYTORCH_WRAPPERS if all(weight_name.startswith(wrapper) for weight_name in names)), ""
+    )
     return name.removeprefix(wrapped)
 
 
@@ -162,37 +164,43 @@ def _without_second_names(
     return weights
 
 
-def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[str]:
-    both = [(name, found[name], leaf) for name, leaf in wanted.items() if name in found]
-    said = {
-        "missing: ": [name for name in wanted if name not in found],
-        "unexpected: ": [name for name in found if name not in wanted],
+def _faults(arrays: Mapping[str, np.ndarray], needed_leaves: Mapping[str, Any]) -> list[str]:
+    matched = [(name, arrays[name], leaf) for name, leaf in needed_leaves.items() if name in arrays]
+    faults_by_title = {
+        "missing: ": [name for name in needed_leaves if name not in arrays],
+        "unexpected: ": [name for name in arrays if name not in needed_leaves],
         "": [
-            f"{name} has shape {ours.shape}, not {leaf.shape}" for name, ours, leaf in both if ours.shape != leaf.shape
+            f"{name} has shape {ours.shape}, not {leaf.shape}"
+            for name, ours, leaf in matched
+            if ours.shape != leaf.shape
         ],
     }
-    other = [each for each in both if _kind(each[1].dtype) != _kind(each[2].dtype)]
+    other = [match for match in matched if _kind(match[1].dtype) != _kind(match[2].dtype)]
     kinds = [f"{name} has type {ours.dtype}, not {leaf.dtype}" for name, ours, leaf in other]
-    return [f"{what}{_some(names)}" for what, names in (*said.items(), ("", kinds)) if names]
+    return [f"{title}{_some(names)}" for title, names in (*faults_by_title.items(), ("", kinds)) if names]
 
 
-def _likely_reason(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> str:
+def _likely_reason(arrays: Mapping[str, np.ndarray], needed_leaves: Mapping[str, Any]) -> str:
     """A sentence with the likely reason why weights do not fit; empty if none is known."""
-    missing, spare = wanted.keys() - found.keys(), found.keys() - wanted.keys()
-    pairs = [(found[name].shape, wanted[name].shape) for name in wanted.keys() & found.keys()]
-    unlike = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
+    missing, spare = needed_leaves.keys() - arrays.keys(), arrays.keys() - needed_leaves.keys()
+    pairs = [(arrays[name].shape, needed_leaves[name].shape) for name in needed_leaves.keys() & arrays.keys()]
+    unlike = [(ours, needed_shape) for ours, needed_shape in pairs if ours != needed_shape]
     if missing and not spare and all(name.endswith(PYTORCH) for name in missing):
         return " Batch normalisation needs its running statistics: save the whole state_dict(), not parameters() alone."
     if missing and len(missing) == len(spare):
-        shapes = [sorted(tuple(of[name].shape) for name in names) for of, names in ((wanted, missing), (found, spare))]
+        shapes = [
+            sorted(tuple(of[name].shape) for name in names) for of, names in ((needed_leaves, missing), (arrays, spare))
+        ]
         if shapes[0] == shapes[1]:
             return " The shapes of those are the same: were layers renamed?"
-    if unlike and all(len(ours) > 1 and ours == theirs[::-1] for ours, theirs in unlike):
+    if unlike and all(len(ours) > 1 and ours == needed_shape[::-1] for ours, needed_shape in unlike):
         return " Their axes are in the opposite order: were kernels transposed for another framework?"
-    sizes = {pair for ours, theirs in unlike for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]}
-    if len(sizes) == 1 and all(len(ours) == len(theirs) for ours, theirs in unlike):
-        ours, theirs = sizes.pop()
-        return f" They have {ours} where the network has {theirs}: is it another number of outputs (classes)?"
+    sizes = {
+        pair for ours, needed_shape in unlike for pair in zip(ours, needed_shape, strict=False) if pair[0] != pair[1]
+    }
+    if len(sizes) == 1 and all(len(ours) == len(needed_shape) for ours, needed_shape in unlike):
+        ours, needed_shape = sizes.pop()
+        return f" They have {ours} where the network has {needed_shape}: is it another number of outputs (classes)?"
     return ""
 
 

@@ -44,24 +44,24 @@ def token_scores(
     Returns:
         a number a record of each of `SCORES`; NaN where there is no token to score.
     """
-    found = {name: np.full(len(records), np.nan) for name in SCORES}
+    scores = {name: np.full(len(records), np.nan) for name in SCORES}
     module = model.load()
     for rows in _batches(records, model.vocabulary):
         batch = [records[row] for row in rows]
-        for row, (own, normal) in zip(rows, _scored(module, batch), strict=True):
+        for row, (token_log_probs, normal) in zip(rows, _scored(module, batch), strict=True):
             text = model.decode(records[row].tokens[records[row].start :])
-            loss = -own.mean() if len(own) else np.nan
+            loss = -token_log_probs.mean() if len(token_log_probs) else np.nan
             packed = loss / len(zlib.compress(text.encode("utf-8", "surrogatepass")))
-            numbers = (loss, _of_lowest(own[:-1]), _of_lowest(normal[:-1]), packed)
+            numbers = (loss, _of_lowest(token_log_probs[:-1]), _of_lowest(normal[:-1]), packed)
             for name, number in zip(SCORES, numbers, strict=True):
-                found[name][row] = number
-        progress(sum(len(each.tokens) for each in batch))
-    return found
+                scores[name][row] = number
+        progress(sum(len(record.tokens) for record in batch))
+    return scores
 
 
 def _batches(records: Sequence[Encoded], vocabulary: int) -> Iterator[Int[np.ndarray, " batch"]]:
     """Indices of records of similar lengths, the longest first: what does not fit into memory fails at once."""
-    lengths = np.array([len(each.tokens) for each in records])
+    lengths = np.array([len(record.tokens) for record in records])
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
     most = min(MOST_TOKENS, MOST_LOGITS // vocabulary)
@@ -76,27 +76,27 @@ def _scored(
 ) -> list[tuple[Float[np.ndarray, " tokens"], Float[np.ndarray, " tokens"]]]:
     """For each record, log p of its scored tokens, and the same normalised by the model's own distribution."""
     torch = pytorch()
-    tokens, mask = np.zeros((2, len(batch), max(len(each.tokens) for each in batch)), np.int64)
-    for row, each in enumerate(batch):
-        tokens[row, : len(each.tokens)], mask[row, : len(each.tokens)] = each.tokens, 1
-    counts = [len(each.tokens) - each.start for each in batch]
+    tokens, mask = np.zeros((2, len(batch), max(len(record.tokens) for record in batch)), np.int64)
+    for row, record in enumerate(batch):
+        tokens[row, : len(record.tokens)], mask[row, : len(record.tokens)] = record.tokens, 1
+    counts = [len(record.tokens) - record.start for record in batch]
     rows = np.repeat(np.arange(len(batch)), counts)
-    places = np.concatenate([np.arange(each.start, len(each.tokens)) for each in batch])
+    places = np.concatenate([np.arange(record.start, len(record.tokens)) for record in batch])
     with torch.inference_mode():
-        on_device = [torch.from_numpy(each).to(module.device) for each in (tokens, mask, rows, places)]
+        on_device = [torch.from_numpy(array).to(module.device) for array in (tokens, mask, rows, places)]
         ids, mask, rows, places = on_device
         logits = module(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        own, normal, size = [], [], max(1, MOST_AT_ONCE // logits.shape[-1])
+        token_parts, normal, size = [], [], max(1, MOST_AT_ONCE // logits.shape[-1])
         for row, place in zip(rows.split(size), places.split(size), strict=True):
             log_p = torch.log_softmax(logits[row, place - 1].float(), -1)
-            mine, p = log_p.gather(-1, ids[row, place, None])[:, 0], log_p.exp()
+            token_log_p, p = log_p.gather(-1, ids[row, place, None])[:, 0], log_p.exp()
             mean = (p * log_p).sum(-1)
             variance = (p * log_p.square()).sum(-1) - mean.square()
-            own.append(mine)
-            normal.append((mine - mean) / variance.clamp(min=LEAST_VARIANCE).sqrt())
-        both = [torch.cat(each).cpu().numpy().astype(np.float64) for each in (own, normal)]
+            token_parts.append(token_log_p)
+            normal.append((token_log_p - mean) / variance.clamp(min=LEAST_VARIANCE).sqrt())
+        joined_parts = [torch.cat(parts).cpu().numpy().astype(np.float64) for parts in (token_parts, normal)]
     cuts = np.cumsum(counts)[:-1]
-    return list(zip(*(np.split(each, cuts) for each in both), strict=True))
+    return list(zip(*(np.split(part, cuts) for part in joined_parts), strict=True))
 
 
 def _of_lowest(values: Float[np.ndarray, " tokens"]) -> float:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.data.records import Field, unpacked
+from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models import torch_trial
 from jaxaudit.models.module import Origin, PureModule
@@ -75,7 +75,7 @@ def torch_functions(
     environment = torchax_of(name).default_env()
     sample = None if fields is None else _sample(fields, *input_shape)
     build = build if fields is None else partial(_by_name, build, fields)
-    trial = torch_trial.tried(build, name, input_shape, sample)
+    trial = torch_trial.try_module(build, name, input_shape, sample)
     training, evaluation = trial.another().train(), trial.another().eval()
     for module in (training, evaluation):
         _padded_by_hook(module)
@@ -95,7 +95,7 @@ def torch_functions(
         with torch_trial.own_generator(int(number)):
             return trial.split(torch_trial.tensors_of(build()))
 
-    shapes = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype), trial.split(trial.tensors))
+    shapes = jax.tree.map(lambda tensor: jax.ShapeDtypeStruct(tensor.shape, tensor.dtype), trial.split(trial.tensors))
 
     def init(key: Key[Array, ""]) -> tuple[Any, TorchState]:
         number = jax.random.bits(key, (), jnp.uint32)
@@ -137,7 +137,7 @@ def torch_functions(
         return torch_trial.in_pytorch(trial, {**params, **state.tensors}, inputs)
 
     saved = trial.saved_as
-    unsaved = {each: values for each, values in trial.tensors.items() if each not in saved.values()}
+    unsaved = {place: values for place, values in trial.tensors.items() if place not in saved.values()}
     second = {again: first for again, first in saved.items() if again != first}
     origin = Origin("torch", outputs, unsaved, second)
     return PureModule(init, apply, trial.batch_coupled, trial.draws, trial.seeded, origin)
@@ -149,7 +149,7 @@ def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
     forward = module.forward
 
     def called(packed: Any) -> Any:
-        return forward(**unpacked(fields, packed, lambda part: part.to(pytorch().int32)))
+        return forward(**unpack_records(fields, packed, lambda part: part.to(pytorch().int32)))
 
     module.forward = called
     return module
@@ -226,7 +226,7 @@ def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows:
     return pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
 
 
-def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.Trial, name: str) -> None:
+def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.ModuleTrial, name: str) -> None:
     """Refuses a function whose outputs or gradient differ from PyTorch's on the records of the trial."""
     params, rest = trial.split(trial.tensors)
     state = TorchState(rest, jax.random.key(1) if trial.draws else None)
@@ -241,10 +241,10 @@ def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.Tr
     kinds = {
         "outputs": ({"outputs": outputs}, {"outputs": trial.outputs}),
         "gradient": (gradient, trial.gradient),
-        "state after training": (after, {each: trial.after[each] for each in after}),
+        "state after training": (after, {place: trial.after[place] for place in after}),
     }
-    for kind, (ours, theirs) in kinds.items():
-        worst = _farthest(ours, theirs)
+    for kind, (ours, torch_values) in kinds.items():
+        worst = _farthest(ours, torch_values)
         if worst:
             raise InputError(
                 f"the model {name} does not do the same in JAX as in PyTorch: not the same {kind} ({worst}). torchax "
@@ -253,10 +253,10 @@ def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.Tr
             )
 
 
-def _farthest(ours: Mapping[str, Any], theirs: Mapping[str, np.ndarray]) -> str | None:
+def _farthest(ours: Mapping[str, Any], torch_values: Mapping[str, np.ndarray]) -> str | None:
     """The array that differs most, if any differs by more than rounding."""
-    whole = np.sqrt(sum(float(np.sum(np.square(each, dtype=np.float64))) for each in theirs.values()))
-    allowed = {name: AGREE * (np.linalg.norm(each) + whole) + 1e-6 for name, each in theirs.items()}
-    gaps = {name: float(np.linalg.norm(np.asarray(ours[name]) - each)) for name, each in theirs.items()}
+    whole = np.sqrt(sum(float(np.sum(np.square(array, dtype=np.float64))) for array in torch_values.values()))
+    allowed = {name: AGREE * (np.linalg.norm(array) + whole) + 1e-6 for name, array in torch_values.items()}
+    gaps = {name: float(np.linalg.norm(np.asarray(ours[name]) - array)) for name, array in torch_values.items()}
     wrong = [name for name, gap in gaps.items() if not gap <= allowed[name]]
     return max(wrong, key=lambda name: gaps[name] / allowed[name]) if wrong else None

@@ -23,11 +23,11 @@ def loops_stay_loops(module: Any) -> None:
             part.forward = partial(_forward, part, part.forward)
 
 
-def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) -> Any:
+def _forward(part: Any, layer_forward: Callable[..., Any], inputs: Any, hx: Any = None) -> Any:
     """Replaces the layer's `forward`: returns all outputs, and the last states."""
     torch = pytorch()
     if not isinstance(inputs, torch.Tensor):
-        return own(inputs, hx)
+        return layer_forward(inputs, hx)
     single = inputs.dim() == 2
     steps = inputs.unsqueeze(1) if single else inputs.transpose(0, 1) if part.batch_first else inputs
     states = _first_states(part, steps, hx, single)
@@ -36,19 +36,19 @@ def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) ->
     for layer in range(part.num_layers):
         if layer and part.dropout:
             steps = torch.nn.functional.dropout(steps, part.dropout, part.training)
-        found = []
+        layer_outputs = []
         for number, suffix in enumerate(directions):
             names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if part.bias else [])]
             names += ["weight_hr"] if part.proj_size else []
             weights = {name: getattr(part, f"{name}_l{layer}{suffix}") for name in names}
-            start = tuple(each[layer * len(directions) + number] for each in states)
+            start = tuple(state[layer * len(directions) + number] for state in states)
             interop: Any = importlib.import_module("torchax.interop")
             every, end = interop.call_jax(partial(_scanned, part.mode, bool(suffix)), weights, steps, start)
-            found.append(every)
+            layer_outputs.append(every)
             last.append(end)
-        steps = torch.cat(found, -1) if len(found) > 1 else found[0]
-    ends = [torch.stack(each) for each in zip(*last, strict=True)]
-    ends = [each.squeeze(1) for each in ends] if single else ends
+        steps = torch.cat(layer_outputs, -1) if len(layer_outputs) > 1 else layer_outputs[0]
+    ends = [torch.stack(direction_ends) for direction_ends in zip(*last, strict=True)]
+    ends = [end.squeeze(1) for end in ends] if single else ends
     outputs = steps.squeeze(1) if single else steps.transpose(0, 1) if part.batch_first else steps
     return outputs, tuple(ends) if part.mode == "LSTM" else ends[0]
 
@@ -56,8 +56,8 @@ def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) ->
 def _first_states(part: Any, steps: Any, hx: Any, single: bool) -> list[Any]:
     torch = pytorch()
     if hx is not None:
-        given = list(hx) if part.mode == "LSTM" else [hx]
-        return [each.unsqueeze(1) for each in given] if single else given
+        start_states = list(hx) if part.mode == "LSTM" else [hx]
+        return [state.unsqueeze(1) for state in start_states] if single else start_states
     count = part.num_layers * (2 if part.bidirectional else 1)
     sizes = [part.proj_size or part.hidden_size, *([part.hidden_size] if part.mode == "LSTM" else [])]
     return [torch.zeros(count, steps.shape[1], size, dtype=steps.dtype) for size in sizes]
@@ -89,7 +89,7 @@ def _lstm(of_inputs: Array, of_hidden: Array, state: tuple[Array, ...]) -> tuple
 
 
 def _gru(of_inputs: Array, of_hidden: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-    (reset_x, stay_x, new_x), (reset_h, stay_h, new_h) = (jnp.split(each, 3, -1) for each in (of_inputs, of_hidden))
+    (reset_x, stay_x, new_x), (reset_h, stay_h, new_h) = (jnp.split(gates, 3, -1) for gates in (of_inputs, of_hidden))
     new = jnp.tanh(new_x + jax.nn.sigmoid(reset_x + reset_h) * new_h)
     stays = jax.nn.sigmoid(stay_x + stay_h)
     return ((1 - stays) * new + stays * state[0],)

@@ -39,7 +39,7 @@ class Form(NamedTuple):
         return moved.astype(numbers.int32) if self.whole else moved
 
 
-class Trial(NamedTuple):
+class ModuleTrial(NamedTuple):
     """A module's properties, and its outputs on random records.
 
     Attributes:
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
     def split(self, tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Splits tensors into the trained ones, and the rest."""
         trained = {name: tensors[name] for name in self.trained}
-        return trained, {name: each for name, each in tensors.items() if name not in trained}
+        return trained, {name: tensor for name, tensor in tensors.items() if name not in trained}
 
 
 @contextmanager
@@ -91,18 +91,18 @@ def own_generator(seed: int) -> Iterator[None]:
 def tensors_of(module: Any) -> dict[str, np.ndarray]:
     """The module's parameters, buffers and plain tensors by name, as arrays; a tensor with two names occurs once."""
     return {
-        name: np.array(values := each.detach().numpy(), jax.dtypes.canonicalize_dtype(values.dtype))
-        for name, each in _named(module).items()
+        name: np.array(values := tensor.detach().numpy(), jax.dtypes.canonicalize_dtype(values.dtype))
+        for name, tensor in _named(module).items()
     }
 
 
-def in_pytorch(trial: Trial, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
+def in_pytorch(trial: ModuleTrial, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
     """The outputs of the module with these tensors in evaluation mode, computed by PyTorch."""
     torch = pytorch()
     module = trial.another().eval()
     with torch.no_grad():
-        for name, each in _named(module).items():
-            each.copy_(torch.from_numpy(np.array(tensors[name])))
+        for name, tensor in _named(module).items():
+            tensor.copy_(torch.from_numpy(np.array(tensors[name])))
         if trial.form.whole and ((inputs != np.floor(inputs)) | (np.abs(inputs) >= LARGEST_WHOLE)).any():
             raise InputError(
                 "the network takes whole numbers, such as the indices of tokens, and the records are none: give the "
@@ -119,22 +119,26 @@ def in_pytorch(trial: Trial, tensors: Mapping[str, Any], inputs: np.ndarray) -> 
 
 
 def _saved_as(module: Any) -> dict[str, str]:
-    names = {id(each): name for name, each in _named(module).items()}
-    return {name: names[id(each)] for name, each in module.state_dict(keep_vars=True).items() if id(each) in names}
+    names = {id(tensor): name for name, tensor in _named(module).items()}
+    return {
+        name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items() if id(tensor) in names
+    }
 
 
 def _named(module: Any) -> dict[str, Any]:
     torch = pytorch()
-    named: dict[int, tuple[str, Any]] = {}
+    tensors_by_id: dict[int, tuple[str, Any]] = {}
     for prefix, part in module.named_modules():
         held = {**vars(part), **dict(part.named_parameters(recurse=False)), **dict(part.named_buffers(recurse=False))}
-        for name, each in held.items():
-            if isinstance(each, torch.Tensor):
-                named.setdefault(id(each), (f"{prefix}.{name}" if prefix else name, each))
-    return dict(named.values())
+        for name, held_value in held.items():
+            if isinstance(held_value, torch.Tensor):
+                tensors_by_id.setdefault(id(held_value), (f"{prefix}.{name}" if prefix else name, held_value))
+    return dict(tensors_by_id.values())
 
 
-def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None) -> Trial:
+def try_module(
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None
+) -> ModuleTrial:
     """Tries the module that `build` returns on `sample`, or on random numbers; refuses as
     `torch_module.torch_functions`.
     """
@@ -147,12 +151,12 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sam
     _check_module(module, another, name)
     tensors = tensors_of(module)
     again, other = tensors_of(another()), tensors_of(another(SEED + 1))
-    if any(not np.array_equal(each, again[place], equal_nan=True) for place, each in tensors.items()):
+    if any(not np.array_equal(array, again[place], equal_nan=True) for place, array in tensors.items()):
         raise InputError(
             f"the initial weights of the model {name} are not determined by PyTorch's seed, so no run can be repeated; "
             "draw them with torch, not with numpy or random, and leave no torch.empty unfilled."
         )
-    seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
+    seeded = any(not np.array_equal(array, other[place]) for place, array in tensors.items())
     random = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
     inputs = random if sample is None else sample
     form = _form(another, inputs, name)
@@ -175,18 +179,29 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sam
             f"the outputs of the model {name} are not finite for its initial weights and records in [0, 1]; is a "
             "division by zero, a logarithm or an unfilled tensor in it?"
         )
-    changed = any(not np.array_equal(each, after[place]) for place, each in tensors.items())
+    changed = any(not np.array_equal(array, after[place]) for place, array in tensors.items())
     batch_norm = pytorch().nn.modules.batchnorm._BatchNorm
     running = any(isinstance(part, batch_norm) for part in module.modules())
     coupled = running or changed or (not draws and _couples(another, True, placed))
-    return Trial(
-        *(another, tensors, _saved_as(another()), tuple(gradient), form, draws, coupled, seeded),
-        *(inputs, directions, outputs, gradient, after),
+    return ModuleTrial(
+        another,
+        tensors,
+        _saved_as(another()),
+        tuple(gradient),
+        form,
+        draws,
+        coupled,
+        seeded,
+        inputs,
+        directions,
+        outputs,
+        gradient,
+        after,
     )
 
 
 def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
-    lazy = [place for place, each in module.named_parameters() if pytorch().nn.parameter.is_lazy(each)]
+    lazy = [place for place, parameter in module.named_parameters() if pytorch().nn.parameter.is_lazy(parameter)]
     if lazy:
         raise InputError(
             f"the model {name} has lazy layers ({lazy[0]}), whose shapes are unknown before the first batch; give the "
@@ -194,13 +209,13 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
         )
     if another() is module:
         raise InputError(f"the model factory {name} returns the same module at every call; build a new one in it.")
-    other = {str(each.dtype) for each in module.parameters() if str(each.dtype) != "torch.float32"}
+    other = {str(parameter.dtype) for parameter in module.parameters() if str(parameter.dtype) != "torch.float32"}
     if other:
         raise InputError(
             f"the model {name} has parameters of type {', '.join(sorted(other))}; models are trained in torch.float32 "
             "here: call .float() where it is built."
         )
-    away = {str(each.device) for each in module.parameters() if each.device.type != "cpu"}
+    away = {str(parameter.device) for parameter in module.parameters() if parameter.device.type != "cpu"}
     if away:
         raise InputError(f"the model {name} puts parameters on {', '.join(sorted(away))}; build it on the CPU.")
 
@@ -221,7 +236,7 @@ def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
     if inputs.ndim - 1 in kinds:
         # Tried first, because PyTorch would treat a batch of records without channels as one record with channels.
         places = "one", *places
-    for form in [Form(each, whole) for whole in (False, True) for each in places]:
+    for form in [Form(place_of_batch, whole) for whole in (False, True) for place_of_batch in places]:
         try:
             outputs = _outputs(another().eval(), _placed(np.floor(2 * inputs) if form.whole else inputs, form))
         except Exception as error:  # whatever a network raises at records of another shape
@@ -230,8 +245,10 @@ def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
         if not isinstance(outputs, pytorch().Tensor):
             raise InputError(f"the model {name} returns a {type(outputs).__name__}; it must return the logits alone.")
         return form
-    wanted = sorted(WANTED[axes] for axes in set(kinds) & WANTED.keys())
-    how = f"; its convolutions take records of shape {' or '.join(wanted)}: reshape yours" if wanted else ""
+    needed_shapes = sorted(WANTED[axes] for axes in set(kinds) & WANTED.keys())
+    how = (
+        f"; its convolutions take records of shape {' or '.join(needed_shapes)}: reshape yours" if needed_shapes else ""
+    )
     raise InputError(f"the model {name} does not accept records of shape {inputs.shape[1:]}: {faults[0]}{how}")
 
 
@@ -268,7 +285,7 @@ def _answers(
     module: Any, inputs: np.ndarray, name: str
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
     torch = pytorch()
-    names = {place: each for place, each in _named(module).items() if each.requires_grad}
+    names = {place: tensor for place, tensor in _named(module).items() if tensor.requires_grad}
     with own_generator(SEED):
         outputs = logits_of(module(torch.from_numpy(inputs)))
         if not outputs.requires_grad:
@@ -279,7 +296,7 @@ def _answers(
         directions = np.random.default_rng(SEED).standard_normal(outputs.shape).astype(np.float32)
         (outputs * torch.from_numpy(directions)).mean().backward()
     gradient = {
-        place: np.zeros(each.shape, np.float32) if each.grad is None else each.grad.numpy()
-        for place, each in names.items()
+        place: np.zeros(tensor.shape, np.float32) if tensor.grad is None else tensor.grad.numpy()
+        for place, tensor in names.items()
     }
     return outputs.detach().numpy(), directions, gradient, tensors_of(module)

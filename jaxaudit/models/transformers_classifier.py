@@ -55,8 +55,8 @@ class TransformersClassifier:
                 classifier that `transformers` knows; it requires code, other networks or quantised weights; or the
                 network is too large for this machine.
         """
-        given = Path(path)
-        file = given / pretrained.CONFIG if given.is_dir() else given
+        folder_or_file = Path(path)
+        file = folder_or_file / pretrained.CONFIG if folder_or_file.is_dir() else folder_or_file
         self._library = pretrained.import_transformers(file)
         pretrained.refuse_adapter(file.parent)
         self.version: str = self._library.__version__
@@ -65,8 +65,8 @@ class TransformersClassifier:
         entries = pretrained.entries_of(file, text)
         pretrained.refuse_entries(entries, file)
         self.architecture, self._auto = network = pretrained.architecture_of(entries, file, CLASSIFIERS, OTHER)
-        made = pretrained.built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
-        self._config, self._class, self._size = made
+        network_parts = pretrained.built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
+        self._config, self._class, self._size = network_parts
         self.classes = int(self._config.num_labels)
 
     def __call__(self) -> Any:
@@ -85,14 +85,16 @@ class TransformersClassifier:
         """
         torch = pretrained.pytorch()
         # In float32, since PyTorch does not support NumPy's bfloat16.
-        real = {name: each if each.dtype.kind in "iub" else each.astype(np.float32) for name, each in weights.items()}
-        state = {name: torch.from_numpy(np.array(each)) for name, each in real.items()}
+        real = {
+            name: array if array.dtype.kind in "iub" else array.astype(np.float32) for name, array in weights.items()
+        }
+        state = {name: torch.from_numpy(np.array(array)) for name, array in real.items()}
         wrong = f"{source}: does not fit {self.architecture}"
         advice = "is it of another network, or of another number of classes (num_labels)?"
         how = {"attn_implementation": "eager", "dtype": torch.float32}
         module = pretrained.with_weights(self._class, self._config, self._size, state, wrong, advice, **how)
-        arrays = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
-        for name, each in weights.items():
-            if each.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":
+        arrays = {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
+        for name, array in weights.items():
+            if array.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":
                 raise InputError(f"{source}: {name} has whole numbers, as quantised weights have; save float32.")
         return arrays

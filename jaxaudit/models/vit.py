@@ -86,8 +86,8 @@ class Encoder(nnx.Module):
     ) -> Float[Array, "n places width"]:
         n, places, width = tokens.shape
         queries, keys, values = (
-            each.reshape(n, places, self.heads, width // self.heads)
-            for each in jnp.split(self.attend(self.first_norm(tokens)), 3, axis=2)
+            projection.reshape(n, places, self.heads, width // self.heads)
+            for projection in jnp.split(self.attend(self.first_norm(tokens)), 3, axis=2)
         )
         seen = jax.nn.dot_product_attention(queries, keys, values).reshape(n, places, width)
         tokens = tokens + drop(self.merge(seen))

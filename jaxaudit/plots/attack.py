@@ -30,7 +30,7 @@ def draw_accuracies(
     style.legend(axes, 3)
 
 
-class Row(NamedTuple):
+class EstimateRow(NamedTuple):
     """An estimate for one attack, with its interval; NaN if not available."""
 
     name: str
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     high: float
 
 
-def draw_estimates(axes: Axes, rows: Sequence[Row], across: str, chance: float) -> None:
+def draw_estimates(axes: Axes, rows: Sequence[EstimateRow], across: str, chance: float) -> None:
     """Draws estimates with their intervals, one per row, and a line at the value of guessing."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
@@ -65,7 +65,7 @@ class Band(NamedTuple):
 def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
     """Draws ROC curves on logarithmic axes from 1e-5, with the line of guessing; the first with its confidence band."""
     for place, curve in enumerate(curves):
-        across, up, low, high = (np.maximum(each, LEAST) for each in curve[1:])
+        across, up, low, high = (np.maximum(end, LEAST) for end in curve[1:])
         if not place:
             axes.fill_between(across, low, high, color=style.SERIES[0], alpha=0.2, linewidth=0, step="post")
         how: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 1.4 if place else 2.2, "label": curve.name}
@@ -88,12 +88,12 @@ def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int
 
 
 def draw_beside_pdtp(
-    axes: Axes, pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], risky: tuple[float, float]
+    axes: Axes, pdtp: Float[np.ndarray, " n"], named_shares: Float[np.ndarray, " n"], risky: tuple[float, float]
 ) -> None:
     """Draws the share of models for which a record is called a member against its PDTP (nats), with risk thresholds."""
     most = _most(pdtp, 3.0)
     how: dict[str, Any] = {"color": BLUE, "markersize": 4.5, "alpha": 0.45, "markeredgewidth": 0, "clip_on": False}
-    axes.plot(np.minimum(pdtp, most), named, "o", **how)
+    axes.plot(np.minimum(pdtp, most), named_shares, "o", **how)
     dress(axes, "PDTP (nats)", "share of its models that name it")
     _set_pdtp(axes, most, (0.01, 0.1, 1.0, 10.0))
     axes.set_ylim(-0.03, 1.03)

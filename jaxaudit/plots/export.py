@@ -31,7 +31,7 @@ _SETTINGS: Any = {
 _PLAIN = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
-def settled(draw: Callable[[], Drawn]) -> Drawn:
+def with_default_style(draw: Callable[[], Drawn]) -> Drawn:
     """Returns `draw()`, called with Matplotlib's default style in place of the user's settings."""
     # Numbers in a result file of another party may be so large that their ticks overflow.
     quiet = np.errstate(over="ignore")
@@ -44,21 +44,21 @@ def settled(draw: Callable[[], Drawn]) -> Drawn:
 def as_png(figure: Figure) -> bytes:
     """The figure as a PNG image with 200 dots per inch."""
     file = BytesIO()
-    settled(lambda: figure.savefig(file, format="png", dpi=200, metadata={"Software": None}))
+    with_default_style(lambda: figure.savefig(file, format="png", dpi=200, metadata={"Software": None}))
     return file.getvalue()
 
 
 def as_svg(figure: Figure) -> bytes:
     """The figure as an SVG file, in which text stays text."""
     file = StringIO()
-    settled(lambda: figure.savefig(file, format="svg", metadata=_PLAIN))
+    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN))
     return file.getvalue().encode()
 
 
 def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
     """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers."""
     file = StringIO()
-    settled(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True))
+    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True))
     root = ElementTree.fromstring(file.getvalue())
     used = set(re.findall(r"#([\w-]+)", " ".join(_references(root))))
     for element in list(root.iter()):

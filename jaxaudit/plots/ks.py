@@ -45,14 +45,14 @@ class Gap(NamedTuple):
     high: float
 
 
-def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Gap:
+def widest_gap_at(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Gap:
     """The widest gap between two empirical CDFs.
 
-    >>> widest_gap(np.array([0.5, 0.75]), np.array([0.75, 1.0]))
+    >>> widest_gap_at(np.array([0.5, 0.75]), np.array([0.75, 1.0]))
     Gap(distance=0.5, confidence=0.5, low=0.0, high=0.5)
     """
     places = np.unique(np.concatenate([first, second]))
-    values = np.stack([share_at_most(each, places) for each in (first, second)])
+    values = np.stack([share_at_most(sample, places) for sample in (first, second)])
     gaps = np.abs(values[0] - values[1])
     widest = int(gaps.argmax())
     low, high = sorted(values[:, widest].tolist())
@@ -70,10 +70,10 @@ def share_at_most(
     return np.searchsorted(np.sort(sample), places, side="right") / len(sample)
 
 
-def log_odds(confidences: Sample) -> Sample:
+def plotted_log_odds(confidences: Sample) -> Sample:
     """log(p / (1 - p)) in nats, which separates confidences near 1; cut at 14 on both sides.
 
-    >>> log_odds(np.array([0.0, 0.5, 1.0]))
+    >>> plotted_log_odds(np.array([0.0, 0.5, 1.0]))
     array([-14.,   0.,  14.])
     """
     with np.errstate(divide="ignore"):
@@ -87,7 +87,7 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
     The gap between the first two is marked, with the `distance` on which the verdict is based. If `stretched`, the axis
     shows log-odds.
     """
-    scale = log_odds if stretched else np.asarray
+    scale = plotted_log_odds if stretched else np.asarray
     low, high = (-LOG_ODDS, LOG_ODDS) if stretched else (0.0, 1.0)
     for role, sample in zip(ROLES, samples, strict=True):
         places, shares = _steps(np.sort(scale(sample)), low, high)
@@ -99,17 +99,17 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
     reach = 0.03 * (high - low)
     middle = (at - reach if left else at + reach, (gap.low + gap.high) / 2)
     how = {"ha": "right" if left else "left", "va": "center", "color": GREEN, "fontweight": "bold"}
-    style.say(axes, f"gap {distance:.3f}", middle, **how)
+    style.write_text(axes, f"gap {distance:.3f}", middle, **how)
     dress(axes, "confidence in the true class" + (" (log-odds axis)" if stretched else ""), "share of query records")
     axes.set_xlim(low, high) if stretched else axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     if stretched:
         ticks = ("0.00001", "0.001", "0.05", "0.5", "0.95", "0.999", "0.99999")
-        axes.set_xticks(log_odds(np.array(ticks, float)).tolist(), ticks)
+        axes.set_xticks(plotted_log_odds(np.array(ticks, float)).tolist(), ticks)
     legend(axes, 3)
 
 
-class Row(NamedTuple):
+class RhoRow(NamedTuple):
     """One model's name, its rho in each replicate, their median and the interval; NaN if not available."""
 
     name: str
@@ -119,7 +119,7 @@ class Row(NamedTuple):
     high: float
 
 
-def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
+def draw_rho(axes: Axes, rows: Sequence[RhoRow]) -> None:
     """Draws rho of each model over replicates, with its interval, and a line at 1."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
@@ -155,7 +155,7 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
     axes.set_xlim(0.0, min(1.02, 1.08 * max([*finite, 0.05])))
 
 
-class Share(NamedTuple):
+class ShareMark(NamedTuple):
     """A test of one target: the used fraction, its interval and upper limit, and the `least` fraction that it detects.
 
     Shares are from 0 to 1; NaN if not available.
@@ -169,7 +169,7 @@ class Share(NamedTuple):
     least: float
 
 
-def draw_shares(axes: Axes, rows: Sequence[Share], fraction: str = "used fraction") -> None:
+def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fraction") -> None:
     """Draws the used fraction of each test with its interval and limit, and the minimum detectable fraction."""
     tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
     marks = [

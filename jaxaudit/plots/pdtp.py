@@ -14,7 +14,7 @@ from jaxaudit.plots import style
 DTP_1 = 1.0
 
 
-class Risk(NamedTuple):
+class RiskMark(NamedTuple):
     """One record's PDTP, and the mean and the largest value of its seed floor, in nats."""
 
     name: str
@@ -24,7 +24,7 @@ class Risk(NamedTuple):
 
 
 @runtime_checkable
-class Bar(Protocol):
+class HistogramBar(Protocol):
     """A bar of a histogram: its limits, numbers of records by PDTP and by seed floor, and whether it breaks DTP-1."""
 
     @property
@@ -37,12 +37,14 @@ class Bar(Protocol):
     def breaks_dtp_1(self) -> bool: ...
 
 
-def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
+def draw_distribution(axes: Axes, bars: Sequence[HistogramBar], *, seeded: bool) -> None:
     """Draws the histogram of PDTP, and of the seed floor if there is one.
 
     Records that break the DTP-1 rule are in the last bars.
     """
-    counts, floors = (np.array(each) for each in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True))
+    counts, floors = (
+        np.array(column) for column in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True)
+    )
     places = np.arange(len(bars))
     colours = [style.VERMILION if bar.breaks_dtp_1 else style.BLUE for bar in bars]
     limit = sum(not bar.breaks_dtp_1 for bar in bars) - 0.5
@@ -66,11 +68,11 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
     axes.set_xticks(places, [bar.name for bar in bars], rotation=38, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
     axes.axvline(limit, **style.LIMIT)
-    style.say(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=style.VERMILION, ha="left", fontweight="bold")
+    style.write_text(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=style.VERMILION, ha="left", fontweight="bold")
     style.legend(axes, 2)
 
 
-def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
+def draw_risks(axes: Axes, risks: Sequence[RiskMark], *, seeded: bool) -> None:
     """Draws the PDTP of the riskiest records, each with its seed floor if the learner has a seed."""
     finite = [value for risk in risks for value in risk[1:] if math.isfinite(value)]
     most = max([*finite, DTP_1]) * 1.12
@@ -83,7 +85,7 @@ def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
         mark, colour = ("D", style.VERMILION) if risk.pdtp > DTP_1 else ("o", style.BLUE)
         axes.plot([min(risk.pdtp, most)], [place], mark, color=colour, markersize=6, zorder=5, clip_on=False)
         if math.isinf(risk.pdtp):
-            style.say(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=style.VERMILION)
+            style.write_text(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=style.VERMILION)
     axes.axvline(DTP_1, **style.LIMIT, label="DTP-1")
     style.dress(axes, "PDTP (nats)")
     style.name_rows(axes, [risk.name for risk in risks])
@@ -102,13 +104,13 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -
     axes.plot(steps[~above], heights[~above], "o", color=style.BLUE, markersize=4.5)
     axes.plot(steps[above], heights[above], "D", color=style.VERMILION, markersize=5.5, clip_on=False, zorder=5)
     for step in steps[np.isinf(largest)].tolist():
-        style.say(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", **warning)
+        style.write_text(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", **warning)
     axes.axhline(DTP_1, **style.LIMIT)
     style.dress(axes, "records removed", "largest PDTP (nats)")
     axes.set_ylim(0, most)
     axes.set_xlim(-0.4, len(largest) - 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.say(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", fontweight="bold", **warning)
+    style.write_text(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", fontweight="bold", **warning)
 
 
 def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]]) -> None:

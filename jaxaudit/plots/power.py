@@ -26,28 +26,28 @@ class Line(NamedTuple):
     holdout: int
     fractions: Fractions
     probabilities: Fractions
-    given: bool
+    is_given: bool
 
     @property
     def name(self) -> str:
         """The line's name: both numbers of records."""
-        return f"{self.query:,} + {self.holdout:,}{' (given)' if self.given else ''}"
+        return f"{self.query:,} + {self.holdout:,}{' (given)' if self.is_given else ''}"
 
 
-def draw_probabilities(axes: Axes, lines: Sequence[Line], asked: float) -> None:
+def draw_probabilities(axes: Axes, lines: Sequence[Line], wanted_fraction: float) -> None:
     """Draws the detection probability against the used fraction on a logarithmic axis, one line per size.
 
-    A vertical line marks the fraction `asked`, a horizontal one `WANTED`.
+    A vertical line marks the fraction `wanted_fraction`, a horizontal one `WANTED`.
     """
     for place, line in enumerate(lines):
-        sizes = {"linewidth": 2.6, "markersize": 6} if line.given else {"linewidth": 1.4, "markersize": 4.5}
+        sizes = {"linewidth": 2.6, "markersize": 6} if line.is_given else {"linewidth": 1.4, "markersize": 4.5}
         how: dict[str, Any] = {**sizes, "clip_on": False, "label": line.name, **series_line(place)}
         axes.plot(line.fractions, line.probabilities, MARKERS[place % len(MARKERS)], **how)
     axes.axhline(WANTED, color=MUTED, linewidth=1.2, linestyle=DASHES[2])
-    axes.axvline(asked, color=MUTED, linewidth=1.2, linestyle=DASHES[3])
+    axes.axvline(wanted_fraction, color=MUTED, linewidth=1.2, linestyle=DASHES[3])
     dress(axes, "used fraction of the query set", "probability of detection")
     ticks = np.unique(np.concatenate([line.fractions for line in lines]))
-    logarithmic(axes, "x", ticks, [f"{100 * tick:g}%" for tick in ticks], (min(ticks[0], asked) / 1.15, 1.15))
+    logarithmic(axes, "x", ticks, [f"{100 * tick:g}%" for tick in ticks], (min(ticks[0], wanted_fraction) / 1.15, 1.15))
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     legend(axes, 2)

@@ -36,12 +36,12 @@ def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
 def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[], Figure]:
     """A function that makes a figure with one chart, which `draw` draws."""
 
-    def made() -> Figure:
+    def blank_figure() -> Figure:
         figure, axes = canvas(height)
         draw(axes)
         return figure
 
-    return made
+    return blank_figure
 
 
 def panels(count: int, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
@@ -93,7 +93,7 @@ def legend(axes: Axes, columns: int) -> None:
         text.set_parse_math(False)
 
 
-def say(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
+def write_text(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
     """Writes text on the chart, on an opaque background."""
     settings: dict[str, Any] = {"fontsize": SIZE, "color": INK, "zorder": 8, "parse_math": False, **how}
     text = axes.text(float(place[0]), float(place[1]), words, **settings)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from jaxaudit.plots.attack import Row, draw_estimates
+from jaxaudit.plots.attack import EstimateRow, draw_estimates
 from jaxaudit.plots.style import (
     BLUE,
     DASHES,
@@ -31,7 +31,7 @@ SPREAD = 0.28
 """The vertical spread of a row's marks, in rows."""
 
 
-class Method(NamedTuple):
+class MethodMarks(NamedTuple):
     """One method's scores, one per seed: efficacy and its bound in 1 / nats squared, and the attack's probability."""
 
     name: str
@@ -40,7 +40,7 @@ class Method(NamedTuple):
     attack: Float[np.ndarray, " seeds"] | None
 
 
-def draw_efficacies(axes: Axes, methods: Sequence[Method], band: tuple[float, float] | None) -> None:
+def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[float, float] | None) -> None:
     """Draws the efficacy of every model on a logarithmic axis, one row per method, and the band of retrained models."""
     low, high = _limits([method.efficacy for method in methods])
     if band is not None:
@@ -80,11 +80,11 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
     legend(axes, 1 if max(len(short(name)) for name, _ in models) > 16 else 2)
 
 
-def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
+def draw_bounds(axes: Axes, methods: Sequence[MethodMarks]) -> None:
     """Draws efficacy against its bound on logarithmic axes, one mark per model; no mark is below the line."""
     low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
     for place, method in enumerate(methods):
-        across, up = (_inside(each, low, high) for each in (method.efficacy, method.bound))
+        across, up = (_inside(numbers, low, high) for numbers in (method.efficacy, method.bound))
         draw_marks(axes, place, across, up, short(method.name))
     axes.plot([low, high], [low, high], color=MUTED, linewidth=1.2, linestyle=DASHES[2])
     dress(axes, "efficacy", "upper bound")
@@ -93,7 +93,7 @@ def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
     legend(axes, 3 if max(len(short(method.name)) for method in methods) < 12 else 2)
 
 
-def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> None:
+def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None) -> None:
     """Draws the attack's membership probability for the forget set against efficacy, one mark per model."""
     attacked = [method for method in methods if method.attack is not None]
     low, high = _limits([method.efficacy for method in attacked])
@@ -108,7 +108,9 @@ def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> 
     legend(axes, 3 if max(len(short(method.name)) for method in attacked) < 12 else 2)
 
 
-def draw_told_apart(axes: Axes, rows: Sequence[Row], across: str, best: tuple[float, float], guess: float) -> None:
+def draw_told_apart(
+    axes: Axes, rows: Sequence[EstimateRow], across: str, best: tuple[float, float], guess: float
+) -> None:
     """Draws how distinguishable models are from retrained ones, with intervals, and a band for retraining itself."""
     draw_estimates(axes, rows, across, guess)
     axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
@@ -117,7 +119,7 @@ def draw_told_apart(axes: Axes, rows: Sequence[Row], across: str, best: tuple[fl
 
 def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:
     """The ends of a logarithmic axis for all positive finite numbers; infinite ones are drawn at its end."""
-    every = np.concatenate([np.ravel(each) for each in values])
+    every = np.concatenate([np.ravel(part) for part in values])
     finite = every[np.isfinite(every) & (every > 0)]
     if not len(finite):
         return 0.1, 10.0

@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxaudit.errors import InputError, visible
 from jaxaudit.report.glossary import papers, sorted_terms
-from jaxaudit.report.kinds import NAMES, charts, kind_of
-from jaxaudit.report.page import Cells, Page, Part
+from jaxaudit.report.kinds import NAMES, charts, run_kind
+from jaxaudit.report.page import Page, PageTable, RunContent
 from jaxaudit.report.record import Run
 from jaxaudit.report.repeat import repeat
 
@@ -28,7 +28,11 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     several = len(parts) > 1
     terms = sorted_terms(term for part in parts for term in part.terms)
     alike = {name: [run for run in runs if run.kind == name] for name in NAMES}
-    compared = [charts(name).compared(own) for name, own in alike.items() if len(own) > 1 and kind_of(name).charted]
+    compared = [
+        charts(name).compared(same_kind)
+        for name, same_kind in alike.items()
+        if len(same_kind) > 1 and run_kind(name).charted
+    ]
     return Page(
         "Runs side by side" if several else parts[0].question,
         tuple(parts),
@@ -39,9 +43,9 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     )
 
 
-def part_of(run: Run[Any], top: int = 10) -> Part:
+def part_of(run: Run[Any], top: int = 10) -> RunContent:
     """The content of one run; `top` is the number of records that a terminal lists."""
-    kind = kind_of(run.kind)
+    kind = run_kind(run.kind)
     part = kind.view(run, top)._replace(name=visible(run.name), kind=run.kind, repeat=repeat(run.provenance))
     # What draws charts is imported only where they are drawn.
     return part._replace(pictures=lambda: charts(run.kind).pictures(run)) if kind.charted else part
@@ -49,15 +53,15 @@ def part_of(run: Run[Any], top: int = 10) -> Part:
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:
     """The runs with distinct names."""
-    counts, seen, found = Counter(run.name for run in runs), Counter[str](), []
+    counts, seen, named_runs = Counter(run.name for run in runs), Counter[str](), []
     for run in runs:
         seen[run.name] += 1
-        found.append(replace(run, name=f"{run.name} ({seen[run.name]})") if counts[run.name] > 1 else run)
-    return found
+        named_runs.append(replace(run, name=f"{run.name} ({seen[run.name]})") if counts[run.name] > 1 else run)
+    return named_runs
 
 
-def _together(parts: Sequence[Part]) -> Cells:
-    return Cells(
+def _together(parts: Sequence[RunContent]) -> PageTable:
+    return PageTable(
         "All answers",
         ("run", "question", "about", "verdict", "measure", "number", "interval", "confidence"),
         tuple(

@@ -115,7 +115,7 @@ _BY_SOURCE = {
         "correlation": "From -1 to 1: how closely two numbers follow a straight line; 0 means no linear relation.",
     },
 }
-GLOSSARY = {term: (meaning, source) for source, found in _BY_SOURCE.items() for term, meaning in found.items()}
+GLOSSARY = {term: (meaning, source) for source, terms in _BY_SOURCE.items() for term, meaning in terms.items()}
 """Each term with its meaning and its source."""
 
 
@@ -132,9 +132,9 @@ def terms(*names: str) -> tuple[Term, ...]:
     return tuple(Term(name, *GLOSSARY[name]) for name in names)
 
 
-def sorted_terms(found: Iterable[Term]) -> tuple[Term, ...]:
+def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Each term once, in alphabetical order."""
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: each.term.lower()))
+    return tuple(sorted(dict.fromkeys(terms), key=lambda term: term.term.lower()))
 
 
 def papers(sources: Iterable[str]) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.page import PageTable, Picture
 
 
-def bounds_picture(drawn: Sequence[plot.Method], numbers: Cells) -> Picture:
+def bounds_picture(drawn: Sequence[plot.MethodMarks], numbers: PageTable) -> Picture:
     """Efficacy against its upper bound, with the numbers beneath."""
     return Picture(
         "bound",
@@ -33,10 +33,10 @@ def layers_picture(
     thickness: float,
 ) -> Picture:
     """The information of each layer, in the order of the network; of many layers, those with the most."""
-    most = np.stack([each for _, each in models]).max(axis=0)
+    most = np.stack([values for _, values in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
     shown = [visible(names[index]) for index in map(int, chosen)]
-    drawn = [(visible(name), each[chosen]) for name, each in models]
+    drawn = [(visible(name), values[chosen]) for name, values in models]
     left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
     columns = tuple(name for name, _ in drawn)
     return Picture(
@@ -45,7 +45,7 @@ def layers_picture(
         f"{len(shown)} layers{seen}",
         caption + left,
         chart(lambda axes: plot.draw_layers(axes, shown, drawn), row_height(len(shown)) + thickness * len(drawn)),
-        Cells(
+        PageTable(
             "Information of the layers shown",
             ("layer", *columns),
             tuple((name, *(precise(float(row[index])) for _, row in drawn)) for index, name in enumerate(shown)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.json_types import demand as demand
-from jaxaudit.report.page import Part
+from jaxaudit.report.page import RunContent
 from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Provenance, Run
 
@@ -21,7 +21,7 @@ NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
 Arrays = Mapping[str, np.ndarray]
 
 
-class Stored(NamedTuple):
+class StoredArrays(NamedTuple):
     """The arrays that a run directory holds beside the result: their file and their names.
 
     An .npz, or a .parquet with one row per record, whose number is `rows` (0 for an .npz).
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
     rows: int = 0
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """The runs of one command.
 
     Attributes:
@@ -46,13 +46,13 @@ class Kind(NamedTuple):
 
     name: str
     record: type[msgspec.Struct]
-    view: Callable[[Run[Any], int], Part]
+    view: Callable[[Run[Any], int], RunContent]
     check: Callable[[Any, Arrays], None]
-    stored: Callable[[Any], Stored | None] = lambda _: None
+    stored: Callable[[Any], StoredArrays | None] = lambda _: None
     charted: bool = True
 
 
-def kind_of(name: str) -> Kind:
+def run_kind(name: str) -> RunKind:
     """The kind of this name.
 
     Raises:
@@ -71,8 +71,8 @@ def charts(name: str) -> Any:
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
     """The result of an audit with its papers and provenance, as a run stores it."""
     fields = {field: getattr(result, field) for field in result.__struct_fields__}
-    found: Any = kind_of(name).record(**fields, papers=cited(sources), provenance=provenance)
-    return found
+    record: Any = run_kind(name).record(**fields, papers=cited(sources), provenance=provenance)
+    return record
 
 
 def schema_of(name: str) -> dict[str, Any]:
@@ -82,4 +82,4 @@ def schema_of(name: str) -> dict[str, Any]:
     'jaxaudit attack'
     """
     version = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxaudit {name}"}
-    return {**version, **schema(kind_of(name).record)}
+    return {**version, **schema(run_kind(name).record)}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
-from jaxaudit.report.page import Answer, Part
+from jaxaudit.report.page import Answer, RunContent
 
 FENCE = "---"
 """The line before and after the metadata, which come first in a card."""
@@ -19,32 +19,34 @@ _BEGINS = re.compile(r"^(\d*)(?=[.)]\s|[-+](?:\s|$)|[-=]{2})")
 """Beginnings of a text that Markdown would read as a list, a rule or a heading."""
 
 
-def as_markdown(part: Part) -> str:
+def as_markdown(part: RunContent) -> str:
     """Question, answers, the page's first table, checks and limitations, in this order. Names from data are escaped.
 
     The same finding as on the terminal and the page, sentence for sentence.
     """
-    lines = [f"## {plain(part.question)}", ""]
+    lines = [f"## {escaped_markdown(part.question)}", ""]
     for answer in part.answers:
         lines += [answer_line(answer), ""]
     return "\n".join([*lines, *first_table(part), *limits(part), f"Repeat: `{repeat_line(part)}`", ""])
 
 
-def first_table(part: Part) -> list[str]:
+def first_table(part: RunContent) -> list[str]:
     """The title and the rows of the first table that a page does not fold."""
     for cells in part.tables:
         if cells.on in ("page", "both") and not cells.folded and cells.rows:
             rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
-            head = [f"**{plain(cells.title)}**", ""] if cells.title else []
-            shown = [row if index == 1 else tuple(map(plain, row)) for index, row in enumerate(rows)]
+            head = [f"**{escaped_markdown(cells.title)}**", ""] if cells.title else []
+            shown = [row if index == 1 else tuple(map(escaped_markdown, row)) for index, row in enumerate(rows)]
             return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
     return []
 
 
-def limits(part: Part) -> list[str]:
+def limits(part: RunContent) -> list[str]:
     """Confidence, checks, limitations and what would change the answer, as lists."""
     listed = {
-        "Confidence": tuple(f"{what}: {each.word}{of}. {each.why}" for what, each, of in part.confidences),
+        "Confidence": tuple(
+            f"{title}: {confidence.word}{of}. {confidence.why}" for title, confidence, of in part.confidences
+        ),
         "Checks": tuple(
             f"{check.state}: {check.name}{f' (affects {check.affects} only)' if check.affects else ''}: {check.message}"
             for check in part.checks
@@ -56,32 +58,32 @@ def limits(part: Part) -> list[str]:
         line
         for title, items in listed.items()
         if items
-        for line in (f"**{title}**", "", *(f"- {plain(item)}" for item in items), "")
+        for line in (f"**{title}**", "", *(f"- {escaped_markdown(item)}" for item in items), "")
     ]
 
 
-def repeat_line(part: Part) -> str:
+def repeat_line(part: RunContent) -> str:
     """The command that repeats the run, for a code span."""
     return visible(" ".join(part.repeat.command)).replace("`", "'")
 
 
 def answer_line(answer: Answer) -> str:
     """The subject of the answer, the verdict, and its sentence."""
-    about = f"{plain(answer.about)}: " if answer.about else ""
+    about = f"{escaped_markdown(answer.about)}: " if answer.about else ""
     finding = answer.finding
-    return f"{about}**{plain(finding.verdict)}**. {plain(finding.sentence)}"
+    return f"{about}**{escaped_markdown(finding.verdict)}**. {escaped_markdown(finding.sentence)}"
 
 
-def plain(text: str) -> str:
+def escaped_markdown(text: str) -> str:
     r"""Text escaped so that Markdown shows it unchanged.
 
-    >>> print(plain("a|b <i> `c`"))
+    >>> print(escaped_markdown("a|b <i> `c`"))
     a\|b \<i\> \`c\`
     """
     return _BEGINS.sub(r"\1\\", _SPECIAL.sub(r"\\\1", visible(" ".join(text.split()))))
 
 
-def as_card(parts: Sequence[Part]) -> str:
+def as_card(parts: Sequence[RunContent]) -> str:
     """The metadata of all runs as one block, and a section for each.
 
     The metadata are YAML. Every text in them is a quoted JSON scalar, so a name from data cannot change their
@@ -90,12 +92,12 @@ def as_card(parts: Sequence[Part]) -> str:
     return "\n".join([FENCE, *_metadata(parts), FENCE, "", *(line for part in parts for line in _section(part))])
 
 
-def _metadata(parts: Sequence[Part]) -> Iterator[str]:
+def _metadata(parts: Sequence[RunContent]) -> Iterator[str]:
     yield "model-index:"
     yield f"- name: {_text(parts[0].name)}  # the name of your model"
     yield "  results:"
     for part in parts:
-        data = next((value for _, what, value in part.repeat.data.rows if what == "name"), "data of the provider")
+        data = next((value for _, label, value in part.repeat.data.rows if label == "name"), "data of the provider")
         for answer in part.answers:
             yield "  - task:"
             yield f"      type: {_text('other')}"
@@ -111,7 +113,7 @@ def _metadata(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _metric(
-    name: str, value: str | float, interval: str, confidence: Confidence, part: Part, answer: Answer
+    name: str, value: str | float, interval: str, confidence: Confidence, part: RunContent, answer: Answer
 ) -> Iterator[str]:
     facts = dict(part.repeat.facts)
     args = {
@@ -128,18 +130,23 @@ def _metric(
     yield from (f"        {key}: {_text(text)}" for key, text in args.items() if text)
 
 
-def _section(part: Part) -> Iterator[str]:
+def _section(part: RunContent) -> Iterator[str]:
     facts = dict(part.repeat.facts)
-    yield from ("## Audit of what the model remembers", "", f"**{plain(part.question)}** {plain(part.intro)}", "")
+    yield from (
+        "## Audit of what the model remembers",
+        "",
+        f"**{escaped_markdown(part.question)}** {escaped_markdown(part.intro)}",
+        "",
+    )
     for answer in part.answers:
         yield f"- {answer_line(answer)}{_measured(answer)}"
     yield ""
     yield from first_table(part)
     if part.errors:
-        yield from ("**Error rates**", "", *(f"- {plain(each)}" for each in part.errors), "")
+        yield from ("**Error rates**", "", *(f"- {escaped_markdown(line)}" for line in part.errors), "")
     yield from limits(part)
     versions = ", ".join(" ".join(row) for row in part.repeat.versions.rows)
-    made = (
+    lines = (
         f"Seed: {facts.get('Seed', 'none')}",
         f"{facts.get('Program', '')} ({versions})",
         f"Device: {facts.get('Device', '')}",
@@ -148,7 +155,7 @@ def _section(part: Part) -> Iterator[str]:
     yield from (
         "**How it was made**",
         "",
-        *(f"- {plain(each)}" for each in made),
+        *(f"- {escaped_markdown(line)}" for line in lines),
         f"- Repeat: `{repeat_line(part)}`",
         "",
     )
@@ -159,8 +166,8 @@ def _measured(answer: Answer) -> str:
     sentence = answer.finding.sentence
     if answer.measure.lower() in sentence.lower() or answer.around_number:
         return ""
-    between, name = f", {plain(answer.interval)}" if answer.interval else "", answer.measure
-    return f" {plain(name[:1].upper() + name[1:])}: {plain(answer.number)}{between}."
+    between, name = f", {escaped_markdown(answer.interval)}" if answer.interval else "", answer.measure
+    return f" {escaped_markdown(name[:1].upper() + name[1:])}: {escaped_markdown(answer.number)}{between}."
 
 
 def _number(shown: str) -> str | float:

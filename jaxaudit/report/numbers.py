@@ -11,10 +11,10 @@ DIGITS_GIVEN = 8
 """A number with more digits was computed, not typed by a user."""
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def number_text(value: float | None, digits: int = 3) -> str:
     """A number with `digits` decimals; `none` if it is not available.
 
-    >>> number(0.12345), number(None), number(math.inf), number(12345.6, 1)
+    >>> number_text(0.12345), number_text(None), number_text(math.inf), number_text(12345.6, 1)
     ('0.123', 'none', 'infinite', '12,345.6')
     """
     if value is None or math.isnan(value):
@@ -30,7 +30,7 @@ def precise(value: float | None) -> str:
     >>> precise(0.000123456), precise(12.0), precise(None)
     ('0.0001235', '12', 'none')
     """
-    return number(value) if value is None or not math.isfinite(value) else f"{value:.4g}"
+    return number_text(value) if value is None or not math.isfinite(value) else f"{value:.4g}"
 
 
 def share(value: float) -> str:
@@ -54,16 +54,16 @@ class _Interval(Protocol):
 
 def span(estimate: _Interval, digits: int = 2) -> str:
     """The interval of a number as `low to high`; empty if there is none."""
-    if NONE in (number(estimate.low), number(estimate.high)):
+    if NONE in (number_text(estimate.low), number_text(estimate.high)):
         return ""
-    return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
+    return f"{number_text(estimate.low, digits)} to {number_text(estimate.high, digits)}"
 
 
-def percent(value: float) -> str:
+def level_text(value: float) -> str:
     """A share or a level in percent: as given, or, if computed, with two digits of it or of its difference to 100%.
 
-    >>> percent(0.95), percent(0.999), percent(0.9999999), percent(18 / 77), percent(13 / 19), percent(1 / 3000)
-    ('95%', '99.9%', '99.99999%', '23%', '68%', '0.033%')
+    >>> [level_text(level) for level in (0.95, 0.999, 0.9999999, 18 / 77, 13 / 19, 1 / 3000)]
+    ['95%', '99.9%', '99.99999%', '23%', '68%', '0.033%']
     """
     shown = Decimal(str(value))
     if len(shown.as_tuple().digits) > DIGITS_GIVEN:
@@ -83,7 +83,7 @@ def text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(text(each) for each in value)
+        return ", ".join(text(single) for single in value)
     if isinstance(value, dict):
-        return ", ".join(f"{visible(str(name))}: {text(each)}" for name, each in value.items())
+        return ", ".join(f"{visible(str(name))}: {text(single)}" for name, single in value.items())
     return visible(f"{value:,}" if isinstance(value, int) else str(value))

@@ -1,6 +1,6 @@
 """The content of a report, before it becomes terminal text or HTML: plain text, tables and charts.
 
-Terminal text and HTML are made from the same `Part`, and only lay it out.
+Terminal text and HTML are made from the same `RunContent`, and only lay it out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ Where = Literal["both", "page", "terminal", "details"]
 
 
 @dataclass(frozen=True)
-class Cells:
+class PageTable:
     """A table.
 
     Attributes:
@@ -55,7 +55,7 @@ class Picture(NamedTuple):
     seen: str
     caption: str
     draw: "Callable[[], Figure]"
-    numbers: Cells
+    numbers: PageTable
 
 
 class Answer(NamedTuple):
@@ -90,8 +90,8 @@ class Answer(NamedTuple):
         """
         first, _, last = self.finding.sentence.rpartition(". ")
         between, _, level = self.interval.removesuffix(")").partition(" (")
-        before, found, after = last.partition(f"{self.number} ({between})")
-        return (f"{first}.", before, f" ({between}){after}", level) if first and found else None
+        before, number_part, after = last.partition(f"{self.number} ({between})")
+        return (f"{first}.", before, f" ({between}){after}", level) if first and number_part else None
 
 
 class Repeat(NamedTuple):
@@ -99,15 +99,15 @@ class Repeat(NamedTuple):
 
     command: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
-    data: Cells
-    versions: Cells
-    options: Cells
+    data: PageTable
+    versions: PageTable
+    options: PageTable
 
 
-NO_REPEAT = Repeat((), (), *[Cells("", (), ())] * 3)
+NO_REPEAT = Repeat((), (), *[PageTable("", (), ())] * 3)
 
 
-class Part(NamedTuple):
+class RunContent(NamedTuple):
     """The content of one run; its name, the command, how to repeat it and mostly its charts are added by `part_of`.
 
     Attributes:
@@ -126,7 +126,7 @@ class Part(NamedTuple):
     question: str
     intro: str
     answers: tuple[Answer, ...]
-    tables: tuple[Cells, ...]
+    tables: tuple[PageTable, ...]
     legend: tuple[str, ...]
     terms: tuple[Term, ...]
     errors: tuple[str, ...] = ()
@@ -144,50 +144,53 @@ class Part(NamedTuple):
         If a failed check decides no verdict, it is shown as in the first answer.
         """
         aside: dict[tuple[str, str], Checked] = {}
-        said = [
-            (answer, [aside.setdefault((each.name, each.affects), each) if each.affects else each for each in checks])
+        checks_of_answers = [
+            (
+                answer,
+                [aside.setdefault((check.name, check.affects), check) if check.affects else check for check in checks],
+            )
             for answer, checks in ((answer, answer.finding.checks) for answer in self.answers)
         ]
-        shared = ((each, _of(whose, self.answers)) for each, whose in _shared(said))
-        return in_order(msgspec.structs.replace(each, name=each.name + whose) for each, whose in shared)
+        shared = ((check, _of(owners, self.answers)) for check, owners in _shared(checks_of_answers))
+        return in_order(msgspec.structs.replace(check, name=check.name + owners) for check, owners in shared)
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """The limitations of the answers, each once: those of all answers first."""
         shared = _shared((answer, answer.finding.caveats) for answer in self.answers)
-        return tuple(each for each, whose in sorted(shared, key=lambda pair: -len(pair[1])))
+        return tuple(caveat for caveat, owners in sorted(shared, key=lambda pair: -len(pair[1])))
 
     @property
     def would_change(self) -> tuple[str, ...]:
         """What would change the answers, each once."""
-        return tuple(dict.fromkeys(each for answer in self.answers for each in answer.finding.would_change))
+        return tuple(dict.fromkeys(advice for answer in self.answers for advice in answer.finding.would_change))
 
     @property
     def confidences(self) -> tuple[tuple[str, Confidence, str], ...]:
         """How far to trust the answers, each statement once: its label, and the names of the answers, if not all."""
         shared = _shared((answer, answer.confidences) for answer in self.answers)
-        return tuple((what, each, _of(whose, self.answers)) for (what, each), whose in shared)
+        return tuple((title, confidence, _of(owners, self.answers)) for (title, confidence), owners in shared)
 
 
 class Page(NamedTuple):
     """The whole page: a part for each run, a table and charts that compare them, terms, and papers in full."""
 
     title: str
-    parts: tuple[Part, ...]
-    together: Cells | None
+    parts: tuple[RunContent, ...]
+    together: PageTable | None
     pictures: tuple[Picture, ...]
     terms: tuple[Term, ...]
     papers: tuple[str, ...]
 
 
-def _shared(said: Iterable[tuple[Answer, Sequence[Item]]]) -> list[tuple[Item, list[Answer]]]:
+def _shared(pairs: Iterable[tuple[Answer, Sequence[Item]]]) -> list[tuple[Item, list[Answer]]]:
     """Each distinct statement about the answers once, with the answers that it concerns."""
-    found: dict[Item, list[Answer]] = {}
-    for answer, each in said:
-        for one in each:
-            found.setdefault(one, []).append(answer)
-    return list(found.items())
+    answers_of_value: dict[Item, list[Answer]] = {}
+    for answer, values in pairs:
+        for one in values:
+            answers_of_value.setdefault(one, []).append(answer)
+    return list(answers_of_value.items())
 
 
-def _of(whose: Sequence[Answer], answers: Sequence[Answer]) -> str:
-    return "" if len(whose) == len(answers) else f" ({', '.join(answer.about for answer in whose)})"
+def _of(owners: Sequence[Answer], answers: Sequence[Answer]) -> str:
+    return "" if len(owners) == len(answers) else f" ({', '.join(answer.about for answer in owners)})"

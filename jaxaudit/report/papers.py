@@ -31,13 +31,13 @@ class Entry(NamedTuple):
 def bibliography() -> tuple[Entry, ...]:
     """Every entry of `papers.bib`, in its order."""
     text = (files("jaxaudit.report") / "papers.bib").read_text(encoding="utf-8")
-    found = []
+    entries = []
     for entry in re.findall(r"^@.*?^\}$", text, re.MULTILINE | re.DOTALL):
         fields = {name: re.sub(r"[{}]", "", value) for name, value in _FIELD.findall(entry)}
         venue = fields.get("booktitle") or fields.get("journal") or f"arXiv:{fields['eprint']}"
         key = entry[entry.index("{") + 1 : entry.index(",")]
-        found.append(Entry(key, fields["cited"], fields["title"], venue, _OWN.sub("", entry)))
-    return tuple(found)
+        entries.append(Entry(key, fields["cited"], fields["title"], venue, _OWN.sub("", entry)))
+    return tuple(entries)
 
 
 def cited(sources: Iterable[str]) -> list[Paper]:
@@ -49,14 +49,14 @@ def cited(sources: Iterable[str]) -> list[Paper]:
     >>> [paper.key for paper in cited(["Efron 1979; Holm 1979", "Carlini et al. 2022, code", "Efron 1979"])]
     ['efron1979bootstrap', 'holm1979multiple', 'carlini2022membership']
     """
-    found: dict[str, Paper] = {}
-    for words in (each.strip() for source in sources for each in source.split(";")):
-        named = [entry for entry in bibliography() if entry.source in words]
-        for entry in named:
-            found.setdefault(entry.source, Paper(entry.source, entry.key, entry.bibtex))
-        if words and not named and words != "jaxaudit":
-            found.setdefault(words, Paper(words))
-    return list(found.values())
+    papers_by_source: dict[str, Paper] = {}
+    for words in (source_words.strip() for source in sources for source_words in source.split(";")):
+        entries = [entry for entry in bibliography() if entry.source in words]
+        for entry in entries:
+            papers_by_source.setdefault(entry.source, Paper(entry.source, entry.key, entry.bibtex))
+        if words and not entries and words != "jaxaudit":
+            papers_by_source.setdefault(words, Paper(words))
+    return list(papers_by_source.values())
 
 
 def in_full(source: str) -> str | None:
@@ -65,7 +65,9 @@ def in_full(source: str) -> str | None:
     >>> in_full("Efron 1979")
     'Efron 1979: Bootstrap Methods: Another Look at the Jackknife. Annals of Statistics.'
     """
-    return next((f"{source}: {each.title}. {each.venue}." for each in bibliography() if each.source == source), None)
+    return next(
+        (f"{source}: {entry.title}. {entry.venue}." for entry in bibliography() if entry.source == source), None
+    )
 
 
 def as_bibtex(papers: Iterable[Paper], version: str) -> str:

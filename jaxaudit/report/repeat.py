@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.errors import visible
 from jaxaudit.report.numbers import text
-from jaxaudit.report.page import Cells, Repeat
+from jaxaudit.report.page import PageTable, Repeat
 from jaxaudit.report.record import Provenance
 
 
@@ -33,9 +33,9 @@ def repeat(provenance: Provenance) -> Repeat:
     return Repeat(
         tuple(_pieces(provenance.command)),
         tuple(facts),
-        Cells("Data", ("part", "what", "value"), tuple(_data(provenance))),
-        Cells("Library versions", ("library", "version"), versions, folded=True),
-        Cells("All options of the run", ("option", "value"), options, folded=True),
+        PageTable("Data", ("part", "what", "value"), tuple(_data(provenance))),
+        PageTable("Library versions", ("library", "version"), versions, folded=True),
+        PageTable("All options of the run", ("option", "value"), options, folded=True),
     )
 
 
@@ -56,10 +56,10 @@ def _pieces(words: Sequence[str]) -> list[str]:
 def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
     """One row per fact of each data set; the command's facts may concern one set, or several by role."""
     rows = []
-    sets = {role: each for role, each in provenance.data.items() if each is not None}
-    if all(isinstance(each, dict | list) for each in sets.values()):
-        for role, each in sets.items():
-            for part in each if isinstance(each, list) else [each]:
+    sets = {role: one_set for role, one_set in provenance.data.items() if one_set is not None}
+    if all(isinstance(one_set, dict | list) for one_set in sets.values()):
+        for role, one_set in sets.items():
+            for part in one_set if isinstance(one_set, list) else [one_set]:
                 rows += _facts(role, part)
     else:
         rows += _facts("table", sets)

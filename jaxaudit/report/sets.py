@@ -64,10 +64,10 @@ def sets_of(data: Mapping[str, Any]) -> ComparedSets:
         read("scores", UsedScores, "table"),
         read("shadows", UsedBank, "bank"),
     )
-    others = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
-    needed = ["calibration"] if others["members"] is None else ["holdout", "members"]
-    for role in () if scores or shadows or others["calibration"] else needed:
-        demand(others[role] is not None, f"it has no {role} set")
+    sets_by_role = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
+    needed = ["calibration"] if sets_by_role["members"] is None else ["holdout", "members"]
+    for role in () if scores or shadows or sets_by_role["calibration"] else needed:
+        demand(sets_by_role[role] is not None, f"it has no {role} set")
     if query is None:
         raise ValueError("it has no query set")
-    return ComparedSets(query=query, scores=scores, shadows=shadows, **others)
+    return ComparedSets(query=query, scores=scores, shadows=shadows, **sets_by_role)

@@ -8,13 +8,13 @@ from rich.text import Text
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.errors import visible
-from jaxaudit.report.page import Answer, Cells, Part
+from jaxaudit.report.page import Answer, PageTable, RunContent
 
 STYLE: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "open": "bold yellow"}
 STATE = {"failed": "FAILED", "warning": "warning"}
 
 
-def as_terminal(part: Part, hint: str = "") -> RenderableType:
+def as_terminal(part: RunContent, hint: str = "") -> RenderableType:
     """Question, verdicts, tables, checks and limitations, in this order.
 
     Args:
@@ -27,15 +27,19 @@ def as_terminal(part: Part, hint: str = "") -> RenderableType:
     tables = [_table(cells) for cells in part.tables if cells.on in where and cells.rows]
     # Why there is no verdict stands in the answer's sentence alone.
     tabled = part.tabled and not details and len(part.answers) > 1
-    spoken = [each for each in part.answers if not tabled or each.finding.tone == "open"]
+    spoken = [answer for answer in part.answers if not tabled or answer.finding.tone == "open"]
     unsure = ("weak",) if not details else ("weak", "fair", "strong")
     return Group(
         Text(visible(part.question), "bold"),
         *map(_answer, spoken),
         Text(),
-        *(each for table in tables for each in (*table, Text())),
+        *(line for table in tables for line in (*table, Text())),
         *(_line(text, "dim") for text in (*part.legend, *(part.details if details else ()))),
-        *(_line(f"{what}: {each.word}{of}. {each.why}") for what, each, of in part.confidences if each.word in unsure),
+        *(
+            _line(f"{title}: {confidence.word}{of}. {confidence.why}")
+            for title, confidence, of in part.confidences
+            if confidence.word in unsure
+        ),
         *_checks(part, hint),
         *(_line(f"limitation: {text}", "dim") for text in part.caveats),
         *(_line(f"to do: {text}") for text in part.would_change),
@@ -49,7 +53,7 @@ def _answer(answer: Answer) -> RenderableType:
     return Padding(words, (0, 0, 0, 2))
 
 
-def _table(cells: Cells) -> tuple[RenderableType, ...]:
+def _table(cells: PageTable) -> tuple[RenderableType, ...]:
     # No blanks at the edges, and none but the box's between columns: eight columns are to fit 80 characters.
     table = Table(
         box=SIMPLE,
@@ -68,7 +72,7 @@ def _table(cells: Cells) -> tuple[RenderableType, ...]:
     return (*((Text(visible(cells.title), "italic"),) if cells.title else ()), table)
 
 
-def _checks(part: Part, hint: str) -> list[RenderableType]:
+def _checks(part: RunContent, hint: str) -> list[RenderableType]:
     """The checks that failed in full; how many passed, or their names.
 
     With a hint how to see the rest, a failed check that no verdict rests on is counted only.

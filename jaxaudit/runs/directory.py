@@ -56,9 +56,9 @@ def refuse_taken(directory: Path) -> None:
         if taken and not directory.is_dir():
             raise InputError(f"`directory` {directory} is a file; name a directory that does not exist yet.")
         if taken and not _is_free(directory):
-            what = "another run" if (directory / RESULT).exists() else "other files"
+            content_words = "another run" if (directory / RESULT).exists() else "other files"
             raise InputError(
-                f"`directory` {directory} already contains {what}; name a new directory (nothing was changed)."
+                f"`directory` {directory} already contains {content_words}; name a new directory (nothing was changed)."
             )
         # Who owns a directory may replace what is in it.
         if taken and hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
@@ -111,10 +111,10 @@ def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", o
         InputError: the directory is taken, or cannot be written; or as raised by a writer.
     """
     refuse_taken(directory)
-    directory, given = Path(os.path.realpath(directory)), directory
+    directory, stated_directory = Path(os.path.realpath(directory)), directory
     work, last = directory / NAME, list(files)[-1]
-    with writing(f"`directory` {given}", f"free space there{advice}."):
-        made = make_directories(work)
+    with writing(f"`directory` {stated_directory}", f"free space there{advice}."):
+        folders_made = make_directories(work)
         keep_private(directory)
         folders = tuple({(directory / name).parent for name in files} - {directory})
         try:
@@ -127,7 +127,7 @@ def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", o
             # The last file marks the others as complete.
             for name in () if (directory / last).exists() else files:
                 (directory / name).unlink(missing_ok=True)
-            remove_empty((*folders, *made))
+            remove_empty((*folders, *folders_made))
             raise
     shutil.rmtree(work, ignore_errors=True)
 
@@ -136,18 +136,18 @@ def _write_text(text: str, file: IO[bytes]) -> None:
     file.write(text.encode())
 
 
-def arrays(named: Mapping[str, np.ndarray]) -> Writer:
+def arrays(arrays_by_name: Mapping[str, np.ndarray]) -> Writer:
     """Writes arrays as a compressed .npz."""
-    return lambda file: np.savez_compressed(file, allow_pickle=False, **named)
+    return lambda file: np.savez_compressed(file, allow_pickle=False, **arrays_by_name)
 
 
 def _is_free(directory: Path) -> bool:
     """Whether it is empty or holds only unfinished work, or other files of a run killed at its very end."""
     names = {path.name for path in directory.iterdir()}
-    others = names - {NAME}
+    further_names = names - {NAME}
     left = all(
         (name in OTHERS or name.endswith(WEIGHTS)) and stat.S_ISREG((directory / name).lstat().st_mode)
-        for name in others
+        for name in further_names
     )
     return not names or (left and NAME in names and is_unfinished(directory / NAME))
 
@@ -160,8 +160,8 @@ def claim_report(path: Path, out: Path | None = None) -> None:
     with writing(f"the report {path}", "name another file."):
         if path.is_dir() and not path.is_symlink():
             raise InputError(f"the report {path} is a directory; name a file, such as {path / 'report.html'}.")
-        there = os.path.lexists(path)
-        if there:
+        exists = os.path.lexists(path)
+        if exists:
             refuse_irregular(os.lstat(path), path)
             with open_regular(path, links=False) as file:
                 first = file.read(len(FIRST_LINES))
@@ -174,7 +174,7 @@ def claim_report(path: Path, out: Path | None = None) -> None:
             return
         if not folder.is_dir():
             raise InputError(f"the report {path} cannot be written: there is no directory {folder}; create it first.")
-        writable = path if there else folder
+        writable = path if exists else folder
         if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
             raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another file.")
 

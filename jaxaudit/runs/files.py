@@ -70,8 +70,8 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
         if os.fstat(file.fileno()).st_size > LARGEST_ARRAYS:
             raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
     archive = NpzArrays(path, LARGEST_ARRAYS)
-    there = set(archive.names)
-    return {name: archive.read(name) for name in names if name in there}
+    names_present = set(archive.names)
+    return {name: archive.read(name) for name in names if name in names_present}
 
 
 def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarray]:
@@ -114,7 +114,7 @@ def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarra
     return columns
 
 
-def read_table(path: Path) -> str:
+def read_printed_table(path: Path) -> str:
     """A table as it was printed.
 
     Raises:
@@ -161,7 +161,7 @@ def _is_shallow(value: Any) -> bool:
     """Whether it is nested no deeper than results are."""
     level = [value]
     for _ in range(DEEPEST):
-        children = [list(each.values() if isinstance(each, dict) else each) for each in level]
+        children = [list(node.values() if isinstance(node, dict) else node) for node in level]
         level = [value for values in children for value in values if isinstance(value, dict | list)]
         if not level:
             return True

@@ -28,20 +28,20 @@ class InUseError(InputError):
 
 
 @contextmanager
-def writing(what: object, advice: str) -> Iterator[None]:
-    """Within this context an `OSError` becomes an `InputError`: `what` cannot be written."""
+def writing(subject: object, advice: str) -> Iterator[None]:
+    """Within this context an `OSError` becomes an `InputError`: `subject` cannot be written."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{what} cannot be written ({error.strerror or error}); {advice}") from error
+        raise InputError(f"{subject} cannot be written ({error.strerror or error}); {advice}") from error
 
 
-def hold(directory: Path, named: str = "") -> BaseFileLock | None:
+def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
     """The lock of `directory`, held until `release`; None on a file system, or a system, without locks.
 
     Args:
         directory: the folder.
-        named: its name in messages; by default the option that names its parent folder.
+        subject: its name in messages; by default the option that names its parent folder.
 
     Raises:
         InUseError: another process holds the lock; the message names the process.
@@ -59,7 +59,7 @@ def hold(directory: Path, named: str = "") -> BaseFileLock | None:
     try:
         lock.acquire(poll_interval=PATIENCE / 10)
     except Timeout:
-        raise InUseError(_in_use(directory, named or f"`directory` {directory.parent}")) from None
+        raise InUseError(_in_use(directory, subject or f"`directory` {directory.parent}")) from None
     except NotImplementedError:
         return None
     except OSError as error:
@@ -110,11 +110,11 @@ def working_in(directory: Path) -> Iterator[None]:
             lock.release()
 
 
-def _in_use(directory: Path, named: str) -> str:
+def _in_use(directory: Path, subject: str) -> str:
     try:
         with open_regular(directory / OWNER, links=False) as file:
             owner = file.read(20).decode("ascii", "replace").strip()
     except OSError:
         owner = ""
     who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
-    return f"{named} is in use by {who}; wait for it to end, or name another directory."
+    return f"{subject} is in use by {who}; wait for it to end, or name another directory."

@@ -78,26 +78,26 @@ def describe_examples(examples: Examples) -> dict[str, Any]:
 
 def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int, content_hash: str) -> dict[str, Any]:
     """Facts of each set of a bank by role, and of its shadow models."""
-    said = bank.description
+    description = bank.description
     sets = {
         role: {
             "name": names.get(role, f"{role} of {path.resolve().name}"),
             "records": count,
-            "classes": said.classes,
-            "content_hash": getattr(said.hashes, role) or "unknown",
+            "classes": description.classes,
+            "content_hash": getattr(description.hashes, role) or "unknown",
         }
-        for role, count in said.sizes._asdict().items()
+        for role, count in description.sizes._asdict().items()
         if count
     }
     shadows = {
         "name": without_folders(str(path)),
         "models": models,
         "planned": len(bank),
-        "outputs": said.outputs,
+        "outputs": description.outputs,
         "dropped": int(bank.dropped.sum()),
-        "recipe": said.recipe,
-        "designs": ", ".join(said.designs),
-        "seed": "not dealt by jaxaudit" if said.seed is None else said.seed,
+        "recipe": description.recipe,
+        "designs": ", ".join(description.designs),
+        "seed": "not dealt by jaxaudit" if description.seed is None else description.seed,
         "content_hash": content_hash,
     }
     return {**sets, "shadows": shadows}
@@ -105,9 +105,9 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
 
 def describe_scores(table: ScoreTable) -> dict[str, Any]:
     """A table of scores by its sets, its models and its content hash."""
-    sets = {each: len(table.rows(each)) for each in SETS}
+    sets = {set_name: len(table.rows(set_name)) for set_name in SETS}
     return {
-        **{each: {"name": table.name, "records": count} for each, count in sets.items() if count},
+        **{role: {"name": table.name, "records": count} for role, count in sets.items() if count},
         "scores": {
             "name": table.name,
             "models": dict(Counter(model.role for model in table.models)),

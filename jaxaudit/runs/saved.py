@@ -11,10 +11,10 @@ import msgspec
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.kinds import NAMES, Kind, kind_of
+from jaxaudit.report.kinds import NAMES, RunKind, run_kind
 from jaxaudit.report.record import VERSION, Run
 from jaxaudit.runs.directory import RESULT, TABLE
-from jaxaudit.runs.files import read_archive, read_columns, read_result, read_table
+from jaxaudit.runs.files import read_archive, read_columns, read_printed_table, read_result
 from jaxaudit.runs.unfinished import NAME as UNFINISHED
 from jaxaudit.version import __version__
 
@@ -38,8 +38,10 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
         record = from_builtins(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
         provenance = result.get("provenance")
-        named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
-        writer = f"jaxaudit {_short(named)}" if isinstance(named, str) else "a version that it does not name"
+        version_named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
+        writer = (
+            f"jaxaudit {_short(version_named)}" if isinstance(version_named, str) else "a version that it does not name"
+        )
         raise InputError(
             f"{shown}: its result does not have the format of this version, jaxaudit {__version__} "
             f"({visible(str(error))[:200]}). It was written by {writer}: make the run again, or show it with the "
@@ -72,7 +74,7 @@ def read_printed(path: Path) -> str:
     if not path.is_dir():
         raise InputError(f"{shown} is a file, but the table is only in the directory of the run; give the directory.")
     try:
-        text = read_table(path / TABLE)
+        text = read_printed_table(path / TABLE)
     except FileNotFoundError as error:
         raise InputError(
             f"{shown} has no {TABLE}, which older versions did not write; leave out `text` for a page of the run."
@@ -108,7 +110,7 @@ def _short(name: object) -> str:
     return text if len(text) <= 120 else f"{text[:58]}...{text[-58:]}"
 
 
-def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
+def _kind_of(result: Mapping[str, Any], path: str) -> RunKind:
     schema = result.get("schema")
     if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
         raise InputError(f"{path}: its result was not written by jaxaudit; give the directory that an audit wrote.")
@@ -123,4 +125,4 @@ def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
             f"{path}: this version cannot show a {visible(schema[:60])!r} result; it shows {', '.join(NAMES)}, "
             f"version {VERSION}. Is a newer jaxaudit needed?"
         )
-    return kind_of(name)
+    return run_kind(name)

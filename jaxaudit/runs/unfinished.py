@@ -57,11 +57,11 @@ def run_identity(
     return json.loads(json.dumps(identity, default=str))
 
 
-def differences(there: Mapping[str, Any], here: Identity) -> str | None:
-    """The differences between the identity `there`, from a file, and `here`, in words; None if there are none."""
-    found = []
+def identity_differences(kept_identity: Mapping[str, Any], identity: Identity) -> str | None:
+    """The differences between an identity from a file and `identity`, in words; None if there are none."""
+    differences_found = []
     for section, words in SECTIONS.items():
-        old, new = there.get(section), here[section]
+        old, new = kept_identity.get(section), identity[section]
         old = old if isinstance(old, dict) else {}
         facts = [
             f"{name}: {_short(old.get(name))} there, {_short(new.get(name))} here"
@@ -70,8 +70,8 @@ def differences(there: Mapping[str, Any], here: Identity) -> str | None:
         ]
         if facts:
             more = [f"{len(facts) - SHOWN} more"] if len(facts) > SHOWN else []
-            found.append(f"{words} ({'; '.join([*facts[:SHOWN], *more])})")
-    return " and ".join(found) or None
+            differences_found.append(f"{words} ({'; '.join([*facts[:SHOWN], *more])})")
+    return " and ".join(differences_found) or None
 
 
 def identity_hash(identity: Identity) -> str:
@@ -117,12 +117,12 @@ class Unfinished:
     """A folder of unfinished work, locked for this process until `keep` or `remove`.
 
     Attributes:
-        made: the folders that were created for it, innermost first.
+        created: the folders that were created for it, innermost first.
         lock: None on a file system without locks.
     """
 
     directory: Path
-    made: tuple[Path, ...]
+    created: tuple[Path, ...]
     lock: BaseFileLock | None
 
     @property
@@ -138,13 +138,13 @@ class Unfinished:
     def remove(self) -> None:
         """Removes the work, and the folders that were created for it if they are empty."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        remove_empty(self.made)
+        remove_empty(self.created)
         self.keep()
         if os.name == "nt":  # where a file that is open stays
             with suppress(OSError):
                 (self.directory / LOCK).unlink()
                 self.directory.rmdir()
-                remove_empty(self.made)
+                remove_empty(self.created)
 
 
 def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
@@ -155,16 +155,16 @@ def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
         InputError: it belongs to another run; the message names the differences.
         OSError: it cannot be written.
     """
-    made = make_directories(directory)
+    folders_made = make_directories(directory)
     try:
-        work = Unfinished(directory, made, _held(directory))
+        work = Unfinished(directory, folders_made, _held(directory))
         try:
             _take(work, identity)
         except BaseException:
             work.keep()
             raise
     except BaseException:
-        remove_empty(made)
+        remove_empty(folders_made)
         raise
     return work
 
@@ -239,24 +239,24 @@ def _take(work: Unfinished, identity: Identity) -> None:
     path = work.directory / IDENTITY
     try:
         with open_regular(path, links=False) as file:
-            there = json.loads(file.read(LARGEST_IDENTITY))
+            kept_identity = json.loads(file.read(LARGEST_IDENTITY))
     except FileNotFoundError:
         shutil.rmtree(work.checkpoints, ignore_errors=True)
         with whole_file(path) as file:
             file.write(f"{json.dumps(identity, indent=1)}\n".encode())
-        there = identity
+        kept_identity = identity
     except (ValueError, RecursionError):
-        there = None
-    if not isinstance(there, dict):
+        kept_identity = None
+    if not isinstance(kept_identity, dict):
         raise InputError(
             f"`directory` {work.directory.parent} contains an unfinished run with a damaged {IDENTITY}; delete "
             "the directory to start again."
         )
-    found = differences(there, identity)
-    if found is not None:
+    difference = identity_differences(kept_identity, identity)
+    if difference is not None:
         raise InputError(
-            f"`directory` {work.directory.parent} contains an unfinished run with {found}; repeat its own command to "
-            "continue it, name another directory, or delete it to start again (nothing was changed)."
+            f"`directory` {work.directory.parent} contains an unfinished run with {difference}; repeat its own "
+            "command to continue it, name another directory, or delete it to start again (nothing was changed)."
         )
     if work.lock is not None:
         sign(work.directory)

@@ -49,7 +49,7 @@ def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " ste
     Array([3.], dtype=float32)
     """
     chosen = jnp.asarray(touched, jnp.float32)
-    return jax.tree.map(lambda now, each: now - jnp.tensordot(chosen, each, 1).astype(now.dtype), params, updates)
+    return jax.tree.map(lambda now, update: now - jnp.tensordot(chosen, update, 1).astype(now.dtype), params, updates)
 
 
 @cites("Graves, Nagisetty & Ganesh 2021; Becker & Liebig 2022")

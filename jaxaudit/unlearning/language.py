@@ -91,7 +91,9 @@ def gradient_difference(
         InputError: a number is out of range.
     """
     recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
-    return _moved(lambda own, original, tokens: own, recipe, key, log_probs, params, inputs, labels, forget)
+    return _moved(
+        lambda likelihoods, original, tokens: likelihoods, recipe, key, log_probs, params, inputs, labels, forget
+    )
 
 
 @cites("Zhang, Lin, Bai & Mei 2024")
@@ -127,8 +129,8 @@ def npo(
     """
     _check_beta(beta)
 
-    def of_forgotten(own: Array, original: Array, tokens: Array) -> Array:
-        return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (own - original))
+    def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
+        return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (likelihoods - original))
 
     recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
     return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
@@ -167,8 +169,8 @@ def sim_npo(
     """
     _check_beta(beta)
 
-    def of_forgotten(own: Array, original: Array, tokens: Array) -> Array:
-        return -2 / beta * jax.nn.log_sigmoid(-beta * (own + delta))
+    def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
+        return -2 / beta * jax.nn.log_sigmoid(-beta * (likelihoods + delta))
 
     recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
     return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
@@ -217,11 +219,11 @@ def rmu(
     direction = jax.random.uniform(stream(key, "direction"), (width,))
     target = coefficient * direction / jnp.linalg.norm(direction)
 
-    def away(said: Any, wanted: Any, minibatch: Minibatch) -> Float[Array, ""]:
+    def away(activations: Any, directions: Any, minibatch: Minibatch) -> Float[Array, ""]:
         counts = inputs[minibatch.records] >= 0
-        of_token = jnp.mean((said - wanted) ** 2, axis=-1)
-        each = jnp.sum(jnp.where(counts, of_token, 0), axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1)
-        return passes.weighted_mean(each, minibatch)
+        of_token = jnp.mean((activations - directions) ** 2, axis=-1)
+        of_record = jnp.sum(jnp.where(counts, of_token, 0), axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1)
+        return passes.weighted_mean(of_record, minibatch)
 
     def aim(now: Any, forgotten: Minibatch, remaining: Minibatch, begun: Any) -> Float[Array, ""]:
         moved = away(hidden(now, inputs[forgotten.records]), target, forgotten)
@@ -253,8 +255,8 @@ def _moved(
     def aim(now: Any, forgotten: Minibatch, remaining: Minibatch, begun: Any) -> Float[Array, ""]:
         records = forgotten.records
         original = lax.stop_gradient(likelihood(params, records))
-        each = of_forgotten(likelihood(now, records), original, number[records])
-        return recipe.gamma * passes.weighted_mean(each, forgotten) + recipe.alpha * retained(now, remaining)
+        of_record = of_forgotten(likelihood(now, records), original, number[records])
+        return recipe.gamma * passes.weighted_mean(of_record, forgotten) + recipe.alpha * retained(now, remaining)
 
     return _descend(key, aim, params, forget, recipe)
 
@@ -271,7 +273,7 @@ def _descend(
     Each step also has a minibatch of remaining records: the first ones of a pass over these, which every epoch begins.
     `begun` is whether a step was taken before.
     """
-    passes.check_recipe(recipe.epochs, recipe.learning_rate, recipe.batch_size)
+    passes.check_numbers(recipe.epochs, recipe.learning_rate, recipe.batch_size)
     if not (0 <= recipe.gamma < float("inf") and 0 <= recipe.alpha < float("inf")):
         raise InputError(
             f"`gamma` and `alpha` are weights of losses, at least 0; got {recipe.gamma:g} and {recipe.alpha:g}."

@@ -58,15 +58,15 @@ def cites(source: str) -> Callable[[Method], Method]:
     return mark
 
 
-def source_of(method: Any) -> str:
+def papers_of(method: Any) -> str:
     """The papers behind a method and its settings, as `cites` recorded them; empty if none were recorded.
 
-    >>> source_of(partial(cites("Efron 1979")(lambda: None), noise=cites("Holm 1979")(lambda: None)))
+    >>> papers_of(partial(cites("Efron 1979")(lambda: None), noise=cites("Holm 1979")(lambda: None)))
     'Efron 1979; Holm 1979'
     """
     if not isinstance(method, partial):
         return str(getattr(method, "source", ""))
-    every = (source_of(each) for each in (method.func, *method.args, *method.keywords.values()))
+    every = (papers_of(part) for part in (method.func, *method.args, *method.keywords.values()))
     return "; ".join(filter(None, every))
 
 

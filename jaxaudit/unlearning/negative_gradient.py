@@ -114,7 +114,7 @@ def negative_gradient(
     Raises:
         InputError: `beta` or a number of the recipe is out of range.
     """
-    passes.check_recipe(epochs, learning_rate, batch_size)
+    passes.check_numbers(epochs, learning_rate, batch_size)
     if not 0 <= beta <= 1:
         raise InputError(f"beta is the share of the loss that is of the remaining records: 0 to 1, got {beta:g}.")
     loss = passes.cross_entropy(log_probs, inputs, labels)
@@ -146,7 +146,7 @@ def _trained_on(
     batch_size: int,
 ) -> Any:
     """Parameters after some epochs over the chosen records; sign 1 minimises their loss, -1 maximises it."""
-    passes.check_recipe(epochs, learning_rate, batch_size)
+    passes.check_numbers(epochs, learning_rate, batch_size)
     gradient = jax.grad(passes.cross_entropy(log_probs, inputs, labels))
 
     def step(place: Any, minibatch: passes.Minibatch, params: Any) -> Any:

@@ -47,7 +47,7 @@ class Pass(NamedTuple):
     def __getitem__(self, step: Any) -> Minibatch:
         """The minibatch of this step; steps after the last one start again from the first."""
         place = step % jnp.maximum(self.steps, 1)
-        return Minibatch(*(each[place] for each in self.minibatches))
+        return Minibatch(*(array[place] for array in self.minibatches))
 
 
 def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Bool[Array, " n"], batch_size: int) -> Pass:
@@ -89,10 +89,10 @@ def weighted_mean(values: Float[Array, " batch"], minibatch: Minibatch) -> Float
 
 def descended(params: Any, gradient: Any, learning_rate: float | Float[Array, ""]) -> Any:
     """The parameters after a step of plain gradient descent."""
-    return jax.tree.map(lambda leaf, each: leaf - (learning_rate * each).astype(leaf.dtype), params, gradient)
+    return jax.tree.map(lambda leaf, slope: leaf - (learning_rate * slope).astype(leaf.dtype), params, gradient)
 
 
-def check_recipe(epochs: int, learning_rate: float, batch_size: int) -> None:
+def check_numbers(epochs: int, learning_rate: float, batch_size: int) -> None:
     """Refuses a recipe with numbers that are out of range."""
     if epochs < 1 or batch_size < 1 or not 0 < learning_rate < float("inf"):
         raise InputError(

@@ -66,7 +66,7 @@ def scrub(
     Raises:
         InputError: a number of the recipe is out of range, or records have no classes.
     """
-    passes.check_recipe(epochs, learning_rate, batch_size)
+    passes.check_numbers(epochs, learning_rate, batch_size)
     refuse_without_classes("SCRUB", jax.eval_shape(log_probs, params, inputs))
     loss, adam = passes.cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
 
@@ -74,9 +74,9 @@ def scrub(
         return jax.nn.log_softmax(log_probs(params, inputs[minibatch.records]) / temperature)
 
     def distance(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
-        teacher, own = lax.stop_gradient(cooled(params, minibatch)), cooled(student, minibatch)
-        each = jnp.sum(jnp.exp(teacher) * (teacher - own), axis=1)
-        return temperature**2 * passes.weighted_mean(each, minibatch)
+        teacher, student_log_probs = lax.stop_gradient(cooled(params, minibatch)), cooled(student, minibatch)
+        of_record = jnp.sum(jnp.exp(teacher) * (teacher - student_log_probs), axis=1)
+        return temperature**2 * passes.weighted_mean(of_record, minibatch)
 
     def obeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
         return alpha * distance(student, minibatch) + gamma * loss(student, minibatch)

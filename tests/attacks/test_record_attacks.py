@@ -27,7 +27,14 @@ from jaxaudit.attacks.records import (
     ShadowScores,
     Stacked,
 )
-from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, left_out, unused_records
+from jaxaudit.attacks.records.attack import (
+    FixedDesign,
+    check_shadow_scores,
+    counts,
+    fixed_design,
+    left_out,
+    unused_records,
+)
 from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS
@@ -41,7 +48,7 @@ def test_an_attack_is_its_formula(name: str, paired: bool, views: int):
     """Each model attacked by the others, and targets that are none of them."""
     attack, twin = TWINS[name]
     shadowed = world(views=views)
-    shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
+    shadowed = shadowed._replace(design=planned_for(shadowed) if paired else None)
     # The authors' code leaves out the model alone.
     slow = in_turn(shadowed, twin, not isinstance(attack, LiRACode))
     np.testing.assert_allclose(attack.scores(shadowed), slow, rtol=1e-11, atol=1e-12)
@@ -145,7 +152,7 @@ def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, model
     """
     rows = dealt_rows(how, planned, 2000)
     shadowed = world(7, models=models, records=2000, memory=0.0)
-    shadowed = shadowed._replace(membership=rows[:models], dealt=deal_of(rows))
+    shadowed = shadowed._replace(membership=rows[:models], design=fixed_design(rows))
     if saturated:
         shadowed.models[:, :, ::2] = 20.0
     assert shadowed.references == models - 1 - (how == "fixed")
@@ -168,22 +175,22 @@ def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, model
 @pytest.mark.parametrize("missing", [0, 20])
 def test_how_records_were_dealt_is_told_from_their_rows(missing: int):
     """Of a fixed deal to 40 models, all rows or half: the size is within 3 of 40 (ten standard errors)."""
-    found = deal_of(dealt_rows("fixed", 40, 20_000)[: 40 - missing])
+    found = fixed_design(dealt_rows("fixed", 40, 20_000)[: 40 - missing])
     assert np.ptp(found.inside) == np.ptp(found.outside) == 0
     assert found.inside[0] + found.outside[0] == pytest.approx(40, abs=3 if missing else 1e-9)
     for how in ("coins", "turns"):
-        assert np.isinf(deal_of(dealt_rows(how, 40, 20_000))[:2]).all()
+        assert np.isinf(fixed_design(dealt_rows(how, 40, 20_000))[:2]).all()
 
 
 def test_sets_that_were_dealt_in_two_ways_leave_out_what_each_would_alone():
     """Of a fixed number of models a record a partner is left out, of coins none; the sets do not mix."""
     sets = [dealt_rows(how, 12, 400) for how in ("fixed", "coins")]
-    deals = [deal_of(rows) for rows in sets]
+    deals = [fixed_design(rows) for rows in sets]
     assert [bool(np.isfinite(each.inside).all()) for each in deals] == [True, False]
     none = np.zeros((12, 1, 400))
-    apart = [left_out(ShadowScores(none, rows, dealt=deal)) for rows, deal in zip(sets, deals, strict=True)]
-    both = Dealt(*(np.concatenate(each) for each in zip(*deals, strict=True)))
-    whole = ShadowScores(np.zeros((12, 1, 800)), np.concatenate(sets, axis=1), dealt=both)
+    apart = [left_out(ShadowScores(none, rows, design=deal)) for rows, deal in zip(sets, deals, strict=True)]
+    both = FixedDesign(*(np.concatenate(each) for each in zip(*deals, strict=True)))
+    whole = ShadowScores(np.zeros((12, 1, 800)), np.concatenate(sets, axis=1), design=both)
     for found, parts in zip(left_out(whole), zip(*apart, strict=True), strict=True):
         np.testing.assert_array_equal(found, np.concatenate(parts, axis=1))
 
@@ -193,7 +200,7 @@ def test_too_few_models_give_no_score():
     shadowed.membership[:, 0] = True
     shadowed.membership[0, 1] = True
     shadowed.membership[:3, 2] = True
-    fixed = shadowed._replace(dealt=Dealt(np.full(4, 1.0), np.full(4, 1.0), np.zeros(4)))
+    fixed = shadowed._replace(design=FixedDesign(np.full(4, 1.0), np.full(4, 1.0), np.zeros(4)))
     for each, outer in ((shadowed, [0, 4, 2, 4]), (fixed, [0, 3, 1, 4])):
         inside, outside = counts(each)
         assert (inside[0].tolist(), outside[0].tolist()) == ([4, 0, 2, 0], outer)
@@ -217,13 +224,13 @@ def test_too_few_models_give_no_score():
 )
 def test_arrays_that_disagree_are_refused(change: dict, numbers: list[str]):
     with pytest.raises(InputError) as refused:
-        check(world()._replace(**change))
+        check_shadow_scores(world()._replace(**change))
     assert all(each in str(refused.value) for each in numbers)
 
 
 def test_one_model_and_numbers_out_of_range_are_refused():
     with pytest.raises(InputError, match="1 shadow models"):
-        check(ShadowScores(np.ones((1, 1, 3)), np.ones((1, 3), bool)))
+        check_shadow_scores(ShadowScores(np.ones((1, 1, 3)), np.ones((1, 3), bool)))
     for gamma, scale in ((0.0, 0.3), (float("nan"), 0.3), (2.0, 1.5)):
         with pytest.raises(InputError):
             RMIA(gamma=gamma, scale=scale)

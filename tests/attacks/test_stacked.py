@@ -5,7 +5,7 @@ import pytest
 from support.record_attacks import MODELS, RECORDS, base, bavaria, dealt_rows, in_turn, partner_of, planned_for, world
 
 from jaxaudit.attacks.records import BASE, BaVarIAt, ShadowScores, Stacked
-from jaxaudit.attacks.records.attack import deal_of, left_out
+from jaxaudit.attacks.records.attack import fixed_design, left_out
 from jaxaudit.attacks.records.stacked import FEW, FOLDS
 from jaxaudit.kernels.ranking import auc
 from jaxaudit.metrics.profile import PRIOR_MODELS, Profile
@@ -20,7 +20,7 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
     weights of all.
     """
     shadowed = world(views=2)
-    shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
+    shadowed = shadowed._replace(design=planned_for(shadowed) if paired else None)
     models, membership = shadowed.models.mean(axis=1), shadowed.membership
     evidence, found = slow_evidence_of_each(shadowed), Stacked().scores(shadowed)
     # Every other fold: the twin is slow.
@@ -47,7 +47,7 @@ def test_among_few_models_evidence_is_by_as_many_as_the_weights_saw(references: 
     """The mean over which shadow model is not asked; each model's weights are those of a bank without it."""
     count = references + 1 + paired
     shadowed = first(count)
-    shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
+    shadowed = shadowed._replace(design=planned_for(shadowed) if paired else None)
     assert shadowed.references == references
 
     def without(number: int) -> ShadowScores:
@@ -141,6 +141,6 @@ def test_weights_that_fit_few_records_too_well_tell_nothing():
     areas = []
     for seed in range(60):
         rows = dealt_rows("fixed", 8, 200, seed)
-        shadowed = world(seed, models=8, records=200, memory=0.0)._replace(membership=rows, dealt=deal_of(rows))
+        shadowed = world(seed, models=8, records=200, memory=0.0)._replace(membership=rows, design=fixed_design(rows))
         areas.append(np.mean([auc(*pair) for pair in zip(Stacked().scores(shadowed), rows, strict=True)]))
     assert abs(np.mean(areas) - 0.5) < 4 * np.std(areas, ddof=1) / np.sqrt(len(areas))

@@ -14,7 +14,7 @@ from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.plan import draw, groups_of, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.sections import Splits
+from jaxaudit.audits.attack.sections import SplitAttacks
 from jaxaudit.audits.attack.train_splits import SplitModels, draw_pairs, pair_outputs, train_splits
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
@@ -50,7 +50,7 @@ def audit() -> AttackAudit:
     return found
 
 
-def splits_of(audit: AttackAudit) -> Splits:
+def splits_of(audit: AttackAudit) -> SplitAttacks:
     assert audit.result.splits is not None
     return audit.result.splits
 

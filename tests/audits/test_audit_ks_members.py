@@ -30,7 +30,7 @@ MEMBERS = examples(7, 0.0, "members")
 HELD = HoldoutTest(mixed=20)
 POOL = make_pool(QUERY, CALIBRATION, (), HOLDOUT, members=MEMBERS)
 SETS = (QUERY, HOLDOUT, MEMBERS)
-WORLD = provider(np.random.default_rng(1), len(POOL.asked), 5.0)
+WORLD = provider(np.random.default_rng(1), len(POOL.compared), 5.0)
 """What models say that were never trained: they remember each record by up to 5 nats."""
 
 
@@ -60,7 +60,7 @@ def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]
     return audit.targets
 
 
-OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.asked))) - 9
+OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.compared))) - 9
 SWAPPED = UNUSED._replace(on_members=with_log_odds(OTHER[-len(MEMBERS) :], MEMBERS, "members"))
 """Outputs on members that look less used than the holdout."""
 OVER = UNUSED._replace(outputs=with_log_odds(OTHER[: len(QUERY)], QUERY, "over.csv"))

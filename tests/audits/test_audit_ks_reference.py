@@ -181,7 +181,7 @@ def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
     pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=REFERENCE)
     assert (pool.holdout, pool.calibration, pool.reference) == (slice(200, 400), slice(400, 600), slice(600, 750))
     np.testing.assert_array_equal(pool.examples.inputs[pool.reference], REFERENCE.inputs)
-    assert pool.asked.tolist() == [*range(400), *range(600, 750)]
+    assert pool.compared.tolist() == [*range(400), *range(600, 750)]
     assert np.arange(750)[pool.training_order].tolist() == [
         *range(200),
         *range(400, 600),

@@ -15,7 +15,7 @@ from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.evaluate import costs, unlearning
 from jaxaudit.audits.unlearn.models import traced, unlearned
-from jaxaudit.audits.unlearn.result import COMPARED, Spread, UnlearnAudit
+from jaxaudit.audits.unlearn.result import COMPARED, ScoreSpread, UnlearnAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
 from jaxaudit.ensemble.execution import WHOLE
@@ -67,7 +67,7 @@ def model(audit: UnlearnAudit, name: str, index: int, seed: int) -> NetworkParam
     return jax.tree.map(lambda leaf: leaf[where], audit.models[name].params)
 
 
-def values(spread: Spread | None) -> np.ndarray:
+def values(spread: ScoreSpread | None) -> np.ndarray:
     assert spread is not None
     return np.array(spread.values)
 

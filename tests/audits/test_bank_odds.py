@@ -23,7 +23,7 @@ from support.banks import (
 )
 from support.memory import at_most
 
-from jaxaudit.audits.bank_odds import model_outputs, said
+from jaxaudit.audits.bank_odds import as_model_outputs, model_outputs
 from jaxaudit.audits.ks.available import Available, available_tests
 from jaxaudit.audits.ks.bank.row_check import first_models, match_row
 from jaxaudit.audits.open_bank import kinds_of, open_bank, pool_of, target_outputs
@@ -159,7 +159,7 @@ def test_a_target_of_the_banks_own_form_has_the_log_odds_of_a_model(tmp_path: Pa
     file = tmp_path / "file.npy"
     np.save(file, values.reshape((RECORDS, *bank.description.shape[1:]))[bank.query])
     target = target_outputs(file, bank, bank.query)
-    wanted = said(bank, values.astype(np.float32))
+    wanted = as_model_outputs(bank, values.astype(np.float32))
     own = target.columns(bank.labels[bank.query])
     found = log_odds(target.logits, own)
     np.testing.assert_allclose(found, np.clip(wanted.log_odds, -20, 20)[bank.query], atol=1e-5)
@@ -201,7 +201,7 @@ def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, h
     assert (right.other, right.shown) == (None, True)
     found = match_row(bank, 9, odds, known)
     assert found is not None
-    assert (found.other, found.shown, found.fit > 5 > found.own) == (7, False, True)
+    assert (found.other, found.shown, found.fit > 5 > found.own_fit) == (7, False, True)
     # Nothing is known of rows that somebody else dealt.
     stranger = load_bank(write_bank(tmp_path / "stranger"))
     assert match_row(stranger, 4, model_outputs(stranger, 1).log_odds, {}) is None

@@ -27,7 +27,7 @@ KEY = jax.random.key(5)
 TESTS: tuple[KSTest, ...] = (HoldoutTest(), ReferenceTest(), ShadowTest())
 POOL = make_pool(QUERY, CALIBRATION, (), HOLDOUT)
 POOL = POOL._replace(reference=POOL.calibration)
-RECORDS = len(POOL.asked)
+RECORDS = len(POOL.compared)
 WORLD = provider(np.random.default_rng(1), RECORDS, 4.0)
 
 
@@ -55,7 +55,7 @@ def target(
 
     query, holdout, calibration = np.split(odds, [len(QUERY), len(QUERY) + len(HOLDOUT)])
     bank = bank or whole()
-    held = bank.dealt.stop > len(QUERY)
+    held = bank.dealt_records.stop > len(QUERY)
     on_query, on_holdout, on_calibration = (
         with_log_odds(each, of, name) for each, of in ((query, QUERY), (holdout, HOLDOUT), (calibration, CALIBRATION))
     )

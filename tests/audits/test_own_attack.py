@@ -22,7 +22,7 @@ from jaxaudit.ensemble import Execution, Progress
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import kind_of
+from jaxaudit.report.kinds import run_kind
 from jaxaudit.report.record import to_json
 from jaxaudit.runs.saved import read_run
 
@@ -98,7 +98,7 @@ def test_it_runs_beside_the_others_and_every_output_says_so(audit: AttackAudit, 
         assert [record.accuracy[name] for record in audit.result.splits.records] == right
     run = attack_run(audit=audit)
     value = to_json(run.result)
-    assert str(from_builtins(kind_of("attack").record, value)) == str(run.result)
+    assert str(from_builtins(run_kind("attack").record, value)) == str(run.result)
     assert [attack["name"] for attack in value["attacks"]] == ["sure", "distance", "blind"]
     assert value["attacks"][0]["meaning"] == Sure.meaning
     text, page = said(run), Parsed(report_html([run])).text

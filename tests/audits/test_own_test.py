@@ -73,11 +73,11 @@ class LossTest:
         return {self.role: shadow_rows(key, pool, self.role, nothing, 0, self.models)}
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n = evidence.queries
-        own = float(said.log_odds[:n].mean())
-        others = said.at_resolution(evidence.log_odds(self.role))[:, :n].mean(axis=1)
+        own = float(outputs.log_odds[:n].mean())
+        others = outputs.at_resolution(evidence.log_odds(self.role))[:, :n].mean(axis=1)
         used = own > others.max()
         check = Check("models of the loss test", len(others) >= 3, len(others), 3, True, f"there are {len(others)}")
         finding = Finding(

@@ -11,8 +11,8 @@ from support.record_attacks import target_of
 
 from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, LiRA
-from jaxaudit.audits.attack.records import memory_of, open_for_attacks, shadow_scores
-from jaxaudit.audits.attack.targets import compared
+from jaxaudit.audits.attack.records import attack_memory, open_for_attacks, shadow_scores
+from jaxaudit.audits.attack.targets import compare_targets
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.audits.resolution import detail_of
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
@@ -48,7 +48,7 @@ def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     same = target_of(tmp_path / "same.npy", probabilities(odds).astype(dtype), bank)
     targets = [same, target_of(tmp_path / "logits.npy", logits(odds), bank), same._replace(name="bare", stored=None)]
     known = open_for_attacks(bank, 1)
-    assert all(each.shadowed.models is known.views for each in compared(targets, known, shadow_scores(known), 1))
+    assert all(each.shadowed.models is known.views for each in compare_targets(targets, known, shadow_scores(known), 1))
     found = attack(bank, targets, attacks=[LiRA()])
     one, other, bare = found.result.targets
     assert [each.finding.verdict for each in (found, one, other)] == ["attack succeeds"] * 3
@@ -116,7 +116,9 @@ def test_copies_of_the_shadow_models_are_counted(tmp_path: Path, monkeypatch: py
         **{each: FORMS[each](probabilities(odds)) for each in ("four decimals", "float16")},
     }
     targets = [target_of(tmp_path / f"{name}.npy", values, bank) for name, values in forms.items()]
-    monkeypatch.setattr("jaxaudit.audits.attack.targets.MAX_BYTES", memory_of(MODELS, 1, RECORDS, attacks=1, others=1))
+    monkeypatch.setattr(
+        "jaxaudit.audits.attack.targets.MAX_BYTES", attack_memory(MODELS, 1, RECORDS, attacks=1, further_targets=1)
+    )
     assert len(attack(bank, [*targets[:2], targets[0]], attacks=[BASE()]).result.targets) == 3
     with pytest.raises(InputError, match=r"2 other resolutions.*attack targets of one kind"):
         attack(bank, targets, attacks=[BASE()])

@@ -9,7 +9,7 @@ import pytest
 from support.cli_runs import content, jaxaudit, process
 
 from jaxaudit.cli.doctor import installed
-from jaxaudit.cli.doctor.installed import measured
+from jaxaudit.cli.doctor.installed import folder_size
 from jaxaudit.version import __version__
 
 
@@ -88,6 +88,6 @@ def test_folders_are_measured_without_following_links(tmp_path: Path):
         (tmp_path / "a" / "b" / f"{number}").write_bytes(bytes(10))
     os.symlink(tmp_path, tmp_path / "a" / "around")
     os.symlink(tmp_path / "a" / "b" / "0", tmp_path / "a" / "linked")
-    assert measured(tmp_path) == (30, 3, True)
-    assert measured(tmp_path, most=2) == (20, 2, False)
-    assert measured(tmp_path / "gone") == (0, 0, True)
+    assert folder_size(tmp_path) == (30, 3, True)
+    assert folder_size(tmp_path, most=2) == (20, 2, False)
+    assert folder_size(tmp_path / "gone") == (0, 0, True)

@@ -24,14 +24,14 @@ from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
 from jaxaudit.cli.options import (
     REFUSALS,
-    Field,
-    Source,
+    ModelSource,
+    OptionField,
     command_line,
     fields_of,
     identity_of,
-    plain,
+    json_options,
+    models_source,
     refuse_without_effect,
-    source_of,
 )
 from jaxaudit.cli.shadows.command import PLAN, TRAIN
 from jaxaudit.errors import InputError
@@ -67,7 +67,7 @@ def parser() -> Any:
     return get_command(app)
 
 
-def values_of(field: Field) -> st.SearchStrategy[Any]:
+def values_of(field: OptionField) -> st.SearchStrategy[Any]:
     """What can be said for this option on a command line."""
     kind, declared = field.kind, field.declared
     if typing.get_origin(kind) is tuple:
@@ -80,7 +80,7 @@ def values_of(field: Field) -> st.SearchStrategy[Any]:
     return st.none() | said if field.value is None and not declared.choices else said
 
 
-def one_of(kind: Any, field: Field) -> st.SearchStrategy[Any]:
+def one_of(kind: Any, field: OptionField) -> st.SearchStrategy[Any]:
     declared = field.declared
     if declared.choices:
         return st.sampled_from(declared.choices)
@@ -102,7 +102,7 @@ def some_of(command: Command) -> st.SearchStrategy[tuple[Command, dict[str, Any]
 def with_effect(command: Command, values: dict[str, Any]) -> Any:
     """The options with these values, but for those that mean nothing with the source of models."""
     options = options_of(command.options, **values)
-    used = {field.name for field in fields_of(options) if source_of(options) in field.of}
+    used = {field.name for field in fields_of(options) if models_source(options) in field.of}
     return options_of(command.options, **{name: value for name, value in values.items() if name in used})
 
 
@@ -125,7 +125,7 @@ def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Co
     found = list(fields_of(command.options()))
     flags = [flag for field in found for each in field.flags for flag in each.split("/")]
     names = [field.name for field in found]
-    for each in (flags, names, list(plain(command.options()))):
+    for each in (flags, names, list(json_options(command.options()))):
         assert len(set(each)) == len(each)
     for field in found:
         assert field.declared.help.endswith((".", "]")), field.name
@@ -168,23 +168,23 @@ def test_what_an_option_is_declared_not_to_be_is_refused(command: Command, monke
 
 SOURCES = {
     "ks": {
-        Source.TRAINING: {},
-        Source.BANK: {"shadows": Path("bank")},
-        Source.MEMBERS: {"members": "m.npz"},
-        Source.SCORES: {"scores": Path("s.csv")},
+        ModelSource.TRAINING: {},
+        ModelSource.BANK: {"shadows": Path("bank")},
+        ModelSource.MEMBERS: {"members": "m.npz"},
+        ModelSource.SCORES: {"scores": Path("s.csv")},
     },
-    "attack": {Source.TRAINING: {}, Source.BANK: {"shadows": Path("bank")}},
+    "attack": {ModelSource.TRAINING: {}, ModelSource.BANK: {"shadows": Path("bank")}},
     "power": {
-        Source.TRAINING: {},
-        Source.BANK: {"shadows": Path("bank")},
-        Source.SCORES: {"scores": Path("s.csv")},
+        ModelSource.TRAINING: {},
+        ModelSource.BANK: {"shadows": Path("bank")},
+        ModelSource.SCORES: {"scores": Path("s.csv")},
     },
-    "shadows train": {Source.TRAINING: {}, Source.LEARNER: {"learner": "mine:learner"}},
+    "shadows train": {ModelSource.TRAINING: {}, ModelSource.LEARNER: {"learner": "mine:learner"}},
 }
 """The commands with several sources of models, and the option that names each."""
 
 
-def other(field: Field) -> Any:
+def other(field: OptionField) -> Any:
     """A value that is not the option's default."""
     kind, declared = field.kind, field.declared
     if declared.choices:
@@ -201,44 +201,56 @@ def other(field: Field) -> Any:
 def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Command):
     """By its flag; and what has no effect is neither in the command nor among the options of a run without training."""
     for source, named in SOURCES[command.name].items():
-        assert source_of(options_of(command.options, **named)) is source
+        assert models_source(options_of(command.options, **named)) is source
         for field in fields_of(options_of(command.options, **named)):
             options = options_of(command.options, **{**named, field.name: other(field)})
-            if field.name in named or source_of(options) is not source:
+            if field.name in named or models_source(options) is not source:
                 continue
             if source in field.of:
                 refuse_without_effect(options)
             else:
-                why = "needs --scores, a table of scores." if field.of is Source.SCORES else REFUSALS[source]
+                why = "needs --scores, a table of scores." if field.of is ModelSource.SCORES else REFUSALS[source]
                 with pytest.raises(InputError, match=rf"^{field.flag}: {re.escape(why)}$"):
                     refuse_without_effect(options)
-            known = field.declared.decides and (source in field.of or source is Source.TRAINING)
-            assert (field.flag.removeprefix("--").replace("-", "_") in plain(options)) is known
-            assert source in field.of or source is Source.TRAINING or field.flag not in command_line("", options)
+            known = field.declared.decides and (source in field.of or source is ModelSource.TRAINING)
+            assert (field.flag.removeprefix("--").replace("-", "_") in json_options(options)) is known
+            assert source in field.of or source is ModelSource.TRAINING or field.flag not in command_line("", options)
 
 
 WITH_EFFECT = {
-    ("ks", Source.BANK): """shadows query holdout calibration data_dir label drop field_strength target holdout_target
+    (
+        "ks",
+        ModelSource.BANK,
+    ): """shadows query holdout calibration data_dir label drop field_strength target holdout_target
     calibration_target before holdout_before target_kind allow_unrelated_target tests members members_target
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     (
         "ks",
-        Source.MEMBERS,
+        ModelSource.MEMBERS,
     ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
     challenge tests question stated_share level seed as_json details out report fail_on""",
-    ("ks", Source.SCORES): """scores column lower higher show_words question stated_share level seed as_json details out
+    (
+        "ks",
+        ModelSource.SCORES,
+    ): """scores column lower higher show_words question stated_share level seed as_json details out
     report fail_on""",
-    ("power", Source.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
-    ("power", Source.SCORES): """scores query_size holdout_size members_size fraction seed as_json details out report
+    ("power", ModelSource.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
+    (
+        "power",
+        ModelSource.SCORES,
+    ): """scores query_size holdout_size members_size fraction seed as_json details out report
     fail_on""",
-    ("attack", Source.BANK): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
+    (
+        "attack",
+        ModelSource.BANK,
+    ): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
     as_json details out report fail_on""",
 }
 
 
 @pytest.mark.parametrize(("command", "source"), WITH_EFFECT)
-def test_what_has_an_effect_without_training(command: str, source: Source):
+def test_what_has_an_effect_without_training(command: str, source: ModelSource):
     """Written out: an option that is added says where it means something, and stands here, too."""
     (options,) = (each.options for each in COMMANDS if each.name == command)
     found = {field.name for field in fields_of(options()) if source in field.of}
@@ -260,20 +272,20 @@ def test_a_place_is_no_part_of_a_run():
         )
         for folder in ("here", "there")
     )
-    assert plain(here) != plain(there)
+    assert json_options(here) != json_options(there)
     assert identity_of(here) == identity_of(there)
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
     places = """query calibration holdout groups holdout_groups data_dir target holdout_target calibration_target
     reference reference_target members members_groups members_target before holdout_before target_data shadows challenge
     field_strength scores"""
-    assert set(plain(here)) - set(identity_of(here)) == set(places.split())
+    assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 
 def test_what_is_only_printed_is_no_part_of_a_run():
     quiet, printed = KSOptions(), {"as_json": True, "out": Path("run"), "fail_on": ("forgotten",), "dry_run": True}
     loud = options_of(KSOptions, **printed)
-    assert plain(quiet) == plain(loud)
+    assert json_options(quiet) == json_options(loud)
     assert command_line("ks", quiet) == command_line("ks", loud)
 
 
@@ -288,7 +300,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         model="/elsewhere/secret/net.py:Net",
         hidden="512,256",
     )
-    said = plain(options)
+    said = json_options(options)
     wanted = {
         "query": "data/q.npz@train[:10]",
         "target": ["a.csv", "b.csv"],
@@ -307,7 +319,7 @@ def test_an_argument_is_a_word_without_a_flag():
     options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
     words = command_line("deal", options)
     assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--seed", "7"]
-    assert plain(options)["data"] == "a.npz@train"
+    assert json_options(options)["data"] == "a.npz@train"
     assert "data" not in identity_of(options)
 
 

@@ -40,7 +40,7 @@ for words in json.loads(sys.argv[1]):
 
 def problems(kind: type[Any], **options: Any) -> list[str]:
     try:
-        preflight.check(options_of(kind, **options))
+        preflight.refuse_bad_options(options_of(kind, **options))
     except InputErrors as errors:
         return list(errors.problems)
     except InputError as error:

@@ -12,10 +12,10 @@ import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, refused
 
 from jaxaudit.cli import own_model
-from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.groups import Network, RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import COSTS, designs_beside, mean_cost
-from jaxaudit.cli.options import plain
+from jaxaudit.cli.options import json_options
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import NAMES, parse_model, parse_sized
 from jaxaudit.cli.recipe import make_factory, make_optimizer
@@ -51,7 +51,7 @@ def own(sets: Path) -> Iterator[Path]:
 # The rules of PyTorch's optimizers, written out.
 
 
-def steps(recipe: Recipe, gradients: np.ndarray, start: np.ndarray) -> np.ndarray:
+def steps(recipe: RecipeFlags, gradients: np.ndarray, start: np.ndarray) -> np.ndarray:
     """The parameters after these gradients, an epoch each, by the formulas of PyTorch's documentation."""
     theta, first, second, buffer = start.astype(np.float64), 0.0, 0.0, 0.0
     decay, beta = recipe.weight_decay, {"adam": 0.5, "adamw": 0.9}.get(recipe.optimizer, 0.0)
@@ -92,7 +92,7 @@ RULES: list[dict[str, Any]] = [
 def test_optimizers_by_their_formulas(rule: dict[str, Any]):
     random = np.random.default_rng(3)
     start, gradients = random.normal(size=6), random.normal(size=(8, 6))
-    recipe = Recipe(**rule, learning_rate=0.05, epochs=len(gradients))
+    recipe = RecipeFlags(**rule, learning_rate=0.05, epochs=len(gradients))
     made = make_optimizer(recipe)
     params = jnp.asarray(start, jnp.float32)
     state = made.init(params)
@@ -105,7 +105,7 @@ def test_optimizers_by_their_formulas(rule: dict[str, Any]):
 
 
 def test_a_warm_up_fits_into_what_a_plan_left_of_the_epochs():
-    made = make_optimizer(Recipe(epochs=3, optimizer="sgd", learning_rate=1.0, warmup=5))
+    made = make_optimizer(RecipeFlags(epochs=3, optimizer="sgd", learning_rate=1.0, warmup=5))
     found = [made.update(jnp.ones(1), made.init(jnp.ones(1)), None, epoch=jnp.int32(epoch))[0][0] for epoch in range(3)]
     np.testing.assert_allclose(found, [-1 / 3, -2 / 3, -1], rtol=1e-6)
 
@@ -178,7 +178,9 @@ def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
     options = options_of(KSOptions, model="mlp", optimizer="mine.py:lion", augment=("flip", "mine.py:jitter"))
     before = source_hashes(options)
     assert before.keys() == {"optimizer", "augment 1"}
-    assert plain(replace(options, recipe=replace(options.recipe, optimizer=f"{own}/mine.py:lion"))) == plain(options)
+    assert json_options(
+        replace(options, recipe=replace(options.recipe, optimizer=f"{own}/mine.py:lion"))
+    ) == json_options(options)
     (own / "mine.py").write_text(OWN + "\n")
     assert all(digest != before[role] for role, digest in source_hashes(options).items())
     assert source_hashes(options_of(KSOptions, model="mlp")) == {}
@@ -195,7 +197,7 @@ def test_other_commands_have_the_same_recipe(command: str, function: str, monkey
     done = jaxaudit(command, *data, *recipe, "--label-smoothing", "0.1", "--epochs", "2", "--models-per-batch", "2")
     assert done.err.endswith("Error: enough\n")
     learner = asked["learner"]
-    wanted = make_optimizer(Recipe(optimizer="sgd", learning_rate=0.1, momentum=0.9, schedule="step", epochs=2))
+    wanted = make_optimizer(RecipeFlags(optimizer="sgd", learning_rate=0.1, momentum=0.9, schedule="step", epochs=2))
     assert (learner.label_smoothing, learner.epochs) == (0.1, 2)
     np.testing.assert_array_equal(learned_by(learner.optimizer), learned_by(wanted))
 
@@ -220,7 +222,7 @@ def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
     options = classifiers.ClassifierOptions(hidden="16")
     rules: list[tuple[str, float | None]] = [("sgd", None), ("sgd", 0.9), ("adam", None), ("adamw", None)]
     for optimizer, momentum in rules:
-        recipe = Recipe(optimizer=optimizer, momentum=momentum, epochs=1)
+        recipe = RecipeFlags(optimizer=optimizer, momentum=momentum, epochs=1)
         classifiers.make_classifier(options, recipe, table)
     copies = [round(2 * size / asked[0]) for size in asked]
     assert copies == [2, 3, 4, 4]

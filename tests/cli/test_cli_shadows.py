@@ -18,7 +18,7 @@ from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records, refused
 
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.options import Source, fields_of
+from jaxaudit.cli.options import ModelSource, fields_of
 from jaxaudit.data import load
 from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import load_bank
@@ -557,7 +557,7 @@ def test_what_is_said_where_a_bank_judges_names_no_option_without_effect(folder:
     words = ("ks", "--shadows", "bank", "--target", "on_q.npy", "--holdout-target", "on_h.npy")
     done = jaxaudit(*words, "--json")
     (target,), provenance = done.result["targets"], done.result["provenance"]
-    useful = {field.flag for field in fields_of(KSOptions()) if Source.BANK in field.of}
+    useful = {field.flag for field in fields_of(KSOptions()) if ModelSource.BANK in field.of}
     assert set(provenance["options"]) <= {flag[2:].replace("-", "_") for flag in useful}
     assert set(FLAG.findall(" ".join(provenance["command"]))) <= useful
     assert "under 90%" in json.dumps(target)

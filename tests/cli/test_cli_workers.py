@@ -16,7 +16,7 @@ from support.cli_runs import QUICK, Done, content, jaxaudit, process
 
 from jaxaudit.cli import trial
 from jaxaudit.cli.attack.command import AttackOptions
-from jaxaudit.cli.groups import Machines, Recipe
+from jaxaudit.cli.groups import Machines, RecipeFlags
 from jaxaudit.cli.options import identity_of
 from jaxaudit.cli.parsers import parse_cluster
 from jaxaudit.cli.workers import crew
@@ -165,15 +165,15 @@ def test_a_command_with_workers_uses_one_gpu_itself(words: tuple[str, ...], seen
 
 
 def test_a_run_of_mixed_devices_is_another_run():
-    recipes = (Recipe(cluster="ray"), Recipe(workers=2), Recipe(cluster="ray", mixed_devices=True))
+    recipes = (RecipeFlags(cluster="ray"), RecipeFlags(workers=2), RecipeFlags(cluster="ray", mixed_devices=True))
     ray, two, mixed = (identity_of(AttackOptions(recipe=each)) for each in recipes)
     assert ray == two != mixed
 
 
 def test_options_that_do_not_go_together():
     with pytest.raises(InputError, match="--cluster"):
-        Recipe(mixed_devices=True).check()
-    Recipe(mixed_devices=True, cluster="ray").check()
+        RecipeFlags(mixed_devices=True).check()
+    RecipeFlags(mixed_devices=True, cluster="ray").check()
     for text in ("dask", "ray://head", "ray:/head:1", "ray://a b:1"):
         with pytest.raises(InputError, match="ray://HOST:PORT"):
             parse_cluster(text)

@@ -264,7 +264,7 @@ def test_groups_on_two_sides_are_refused_and_known_members_have_their_own() -> N
     groups = as_groups(np.array([7, 7]), np.array([8]), np.array(["9", "11", "9"]))
     assert [each.tolist() for each in groups] == [[0, 0], [1], [2, 3, 2]]
     assert groups.counts == (1, 1, 2)
-    assert groups.dealt.tolist() == [0, 0, 1]
+    assert groups.dealt_sets.tolist() == [0, 0, 1]
     without = as_groups(np.array([7, 7]), np.array([8]))
     assert groups.content_hash != without.content_hash
     taken = groups.take(np.array([0]), np.array([0]), np.array([1]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data import records as module
-from jaxaudit.data.records import LARGEST_WHOLE, Records, must_be_opened, open_records, unpacked
+from jaxaudit.data.records import LARGEST_WHOLE, Records, must_be_opened, open_records, unpack_records
 from jaxaudit.errors import InputError
 
 RANDOM = np.random.default_rng(1)
@@ -39,7 +39,7 @@ def test_a_slice_is_all_arrays_side_by_side(source: str):
     np.testing.assert_array_equal(found.labels, TARGETS)
     parts = {field.name: field for field in found.fields or ()}
     assert (parts["ids"].shape, parts["ids"].whole, parts["ages"].whole) == ((2, 3), True, False)
-    apart = unpacked(found.fields or (), found.inputs[2:5], lambda part: part.astype(int))
+    apart = unpack_records(found.fields or (), found.inputs[2:5], lambda part: part.astype(int))
     np.testing.assert_array_equal(apart["ids"], IDS[2:5])
     np.testing.assert_array_equal(apart["ages"], AGES[2:5].astype(np.float32))
     assert found.content_hash == opened("stored.npz").content_hash

@@ -13,7 +13,7 @@ from support.small_sets import TABLES, write_mnist
 import jaxaudit.data.resolve as resolve_module
 import jaxaudit.data.tfds.prepare as prepare_module
 from jaxaudit.data import Examples, digits, load, load_tfds
-from jaxaudit.data.selection import Part, choose_parts, parse_split, split_name
+from jaxaudit.data.selection import SplitSlice, choose_parts, parse_split, split_name
 from jaxaudit.data.sets.embedded import wine
 from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.errors import InputError
@@ -154,7 +154,7 @@ def test_an_unknown_name_lists_near_ones(data):
 
 
 def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
-    monkeypatch.setattr(resolve_module, "prepare", lambda *_: pytest.fail("prepared"))
+    monkeypatch.setattr(resolve_module, "prepare_array_record", lambda *_: pytest.fail("prepared"))
     for name, message in (
         ("mnist@train[5]", r"`train\[5\]` is not a split"),
         ("x" * 300 + "@train", r"x' is no"),
@@ -183,7 +183,7 @@ bounds = st.none() | st.integers(-40, 40)
 
 @given(start=bounds, stop=bounds, records=st.integers(1, 30))
 def test_a_slice_selects_what_python_selects_or_is_refused(start, stop, records):
-    part = Part("train", *("" if each is None else str(each) for each in (start, stop)))
+    part = SplitSlice("train", *("" if each is None else str(each) for each in (start, stop)))
     (parsed,) = parse_split(str(part))
     assert parsed == part
     expected = range(records)[start:stop]
@@ -209,16 +209,16 @@ def test_percentages_partition_a_split(records, cuts):
 
 
 def test_a_percentage_rounds_to_the_closest_record_and_counts_from_the_end_as_written():
-    assert Part("s", "", "10%").span(255, "set") == range(26)
-    assert Part("s", "-10%").span(255, "set") == range(229, 255)
+    assert SplitSlice("s", "", "10%").span(255, "set") == range(26)
+    assert SplitSlice("s", "-10%").span(255, "set") == range(229, 255)
     # One percent of 25 records is none of them: the last none, not (as 0 would have it) all.
     with pytest.raises(InputError, match="selects none of the 25 records"):
-        Part("s", "-1%").span(25, "set")
+        SplitSlice("s", "-1%").span(25, "set")
 
 
 def test_spaces_do_not_matter_and_parts_keep_their_order():
     parts = parse_split(" test [ : 5 ] + train[10%:] ")
-    assert parts == (Part("test", "", "5"), Part("train", "10%"))
+    assert parts == (SplitSlice("test", "", "5"), SplitSlice("train", "10%"))
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,12 @@ def test_what_is_no_split_is_refused(text):
 
 
 def test_which_splits_are_meant():
-    assert choose_parts(None, ("only",), "set") == (Part("only"),)
-    assert choose_parts(None, ("test", "train"), "set") == (Part("train"),)
+    assert choose_parts(None, ("only",), "set") == (SplitSlice("only"),)
+    assert choose_parts(None, ("test", "train"), "set") == (SplitSlice("train"),)
     with pytest.raises(InputError, match="set: has several splits and none is train; name one of a, b"):
         choose_parts(None, ("a", "b"), "set")
-    assert choose_parts("all", ("train", "test"), "set") == (Part("train"), Part("test"))
-    assert choose_parts("all[:3]", ("train", "all"), "set") == (Part("all", "", "3"),)
+    assert choose_parts("all", ("train", "test"), "set") == (SplitSlice("train"), SplitSlice("test"))
+    assert choose_parts("all[:3]", ("train", "all"), "set") == (SplitSlice("all", "", "3"),)
     with pytest.raises(InputError, match="mnist has no split 'tset'; it has: train, test"):
         choose_parts("train+tset", ("train", "test"), "mnist")
 

@@ -24,7 +24,7 @@ import jaxaudit.data.tfds.prepare as prepare_module
 from jaxaudit.data import load
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
-from jaxaudit.data.tfds.prepare import CONNECT_SECONDS, prepare, unreachable_hosts
+from jaxaudit.data.tfds.prepare import CONNECT_SECONDS, prepare_array_record, unreachable_hosts
 from jaxaudit.data.tfds.read import read_prepared
 from jaxaudit.data.tfds.tfds import SetName, find_prepared
 from jaxaudit.errors import InputError
@@ -371,4 +371,4 @@ def test_a_child_that_dies_is_a_failure_not_the_users_fault(tmp_path, monkeypatc
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(prepare_module.sys, "executable", str(tmp_path / "python"))
     with pytest.raises(RuntimeError, match="preparing mnist ended with status 9"):
-        prepare("mnist", "mnist", (tmp_path,), None)
+        prepare_array_record("mnist", "mnist", (tmp_path,), None)

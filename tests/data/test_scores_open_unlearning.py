@@ -11,7 +11,7 @@ import pytest
 from support.evaluation_logs import ATTACKS, SECRET, first_log, muse_log, summary_of, tofu_log, write_log
 
 from jaxaudit.data.scores import open_unlearning
-from jaxaudit.data.scores.joined_logs import Joined, joined, model_names
+from jaxaudit.data.scores.joined_logs import Joined, model_names, table_of_logs
 from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
 from jaxaudit.data.scores.table import score_table
@@ -28,7 +28,7 @@ def table_of(folder: Path, logs: dict[Role, list[Log]], block: int | None = None
     read: dict[Role, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()
     }
-    made = joined(read, block)
+    made = table_of_logs(read, block)
     assert [model.name for model in score_table(made.columns).of("target")] == list(read["target"])
     return made
 
@@ -268,10 +268,10 @@ def test_a_copy_of_a_log_is_no_other_model(tmp_path: Path):
     logs = {
         name: read_log(write_log(tmp_path / name, tofu_log(seed))) for name, seed in {"a": 1, "b": 1, "c": 2}.items()
     }
-    found = joined({"target": {"a": logs["a"]}, "before": {"c": logs["c"]}, "used": {"c": logs["c"]}})
+    found = table_of_logs({"target": {"a": logs["a"]}, "before": {"c": logs["c"]}, "used": {"c": logs["c"]}})
     assert len(score_table(found.columns).models) == 3
     for role in ("before", "baseline", "unused", "used"):
-        copied = joined({"target": {"a": logs["a"]}, role: {"b": logs["b"]}})
+        copied = table_of_logs({"target": {"a": logs["a"]}, role: {"b": logs["b"]}})
         with pytest.raises(InputError, match=rf"target\.a\.\w+ and {role}\.b\."):
             score_table(copied.columns)
 

@@ -17,7 +17,7 @@ from jaxaudit.ensemble import Execution, concurrency, fit_many, measure_models_p
 from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.ensemble.pull import STARTS, Pulling, WorkerEnded
 from jaxaudit.errors import InputError
-from jaxaudit.membership import everyone, leave_one_out, only
+from jaxaudit.membership import everyone, leave_one_out_masks, only
 
 WEIGHTS = st.lists(st.one_of(st.just(0), st.integers(1, 1000), st.floats(1e-3, 1e6)), min_size=1, max_size=8).filter(
     lambda weights: sum(weights) > 0
@@ -222,7 +222,7 @@ def test_a_failure_ends_the_others_and_is_raised(where, error):
             while True:
                 stop.check()
                 time.sleep(0.001)
-        except concurrency.Interrupted:
+        except concurrency.NeighbourFailed:
             ended.append(task)
             raise
 
@@ -237,7 +237,7 @@ def test_a_failure_ends_the_others_and_is_raised(where, error):
 def test_models_do_not_depend_on_what_trains_beside_them(monkeypatch):
     inputs, labels = records(41, 4)
     keys = jax.numpy.repeat(jax.random.key(3)[None], 12)
-    call = keys, leave_one_out(np.arange(12), 41), inputs, labels, learner(small_mlp)
+    call = keys, leave_one_out_masks(np.arange(12), 41), inputs, labels, learner(small_mlp)
     monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
     alone = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
     monkeypatch.setattr(train, "concurrent_chunks", lambda: 4)

@@ -28,9 +28,9 @@ from support.tiny_learners import (
 )
 
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
-from jaxaudit.ensemble.plan import plan
+from jaxaudit.ensemble.plan import plan_groups
 from jaxaudit.errors import InputError
-from jaxaudit.membership import AllBut, everyone, leave_one_out, only
+from jaxaudit.membership import AllBut, everyone, leave_one_out_masks, only
 
 EXAMPLES = 41
 INPUTS, LABELS = records(EXAMPLES, 4)
@@ -44,11 +44,11 @@ def drawn(seed: int, size: int) -> np.ndarray:
 
 
 # In turn: own walks of 8 and 7 steps, which share a group, of 3, and of none; pool walks, one of them twice.
-WITHOUT_8 = leave_one_out(np.array([8]), EXAMPLES)
+WITHOUT_8 = leave_one_out_masks(np.array([8]), EXAMPLES)
 EMPTY = only(np.array([], int), EXAMPLES)
 ROWS = np.concatenate(
     [
-        *(drawn(1, 30), everyone(EXAMPLES), drawn(2, 9), leave_one_out(np.array([3]), EXAMPLES), WITHOUT_8),
+        *(drawn(1, 30), everyone(EXAMPLES), drawn(2, 9), leave_one_out_masks(np.array([3]), EXAMPLES), WITHOUT_8),
         *(drawn(3, 27), EMPTY, WITHOUT_8, drawn(5, 29)),
     ]
 )
@@ -173,7 +173,7 @@ def regression(params: Any, model: int) -> np.ndarray:
 @pytest.mark.parametrize(("optimizer", "batch_size"), [("momentum", 8), ("adam", 1)])
 def test_leave_one_out_is_a_plain_loop_less_one_record(optimizer, batch_size):
     one = learner(softmax_regression, optimizer=optimizer, batch_size=batch_size)
-    rows = np.concatenate([leave_one_out(np.array([3, 8, 40]), EXAMPLES), everyone(EXAMPLES)])
+    rows = np.concatenate([leave_one_out_masks(np.array([3, 8, 40]), EXAMPLES), everyone(EXAMPLES)])
     params = fit_many(ONE_KEY[:4], rows, INPUTS, LABELS, one, execution=Execution(4))
     ours = np.stack([regression(params, model) for model in range(4)])
     layer = nnx.to_pure_dict(jax.jit(one.init)(jax.random.fold_in(ONE_KEY[0], 0)).params)["layers"][0]
@@ -198,7 +198,7 @@ def test_rows_without_a_matrix_are_the_same_rows(module):
     """A pool order, and an order of their own; `AllBut` and its matrix give the same bits."""
     left = np.array([3, 8, 40, 8])
     dense = fit_many(
-        ONE_KEY[:4], leave_one_out(left, EXAMPLES), INPUTS, LABELS, learner(module), execution=Execution(2)
+        ONE_KEY[:4], leave_one_out_masks(left, EXAMPLES), INPUTS, LABELS, learner(module), execution=Execution(2)
     )
     lazy = fit_many(ONE_KEY[:4], AllBut(left, EXAMPLES), INPUTS, LABELS, learner(module), execution=Execution(2))
     np.testing.assert_array_equal(flat_rows(dense, 4), flat_rows(lazy, 4))
@@ -209,7 +209,7 @@ def test_a_hundred_thousand_models_of_all_records_but_one_are_planned_without_a_
     count = 100_000
     rows, words = AllBut(np.arange(count), count), np.zeros((count, 2), np.uint32)
     tracemalloc.start()
-    (group,) = plan(words, rows, learner(small_mlp))
+    (group,) = plan_groups(words, rows, learner(small_mlp))
     chunks = group.chunks(32)
     cut = rows[chunks[-1].rows]
     _, peak = tracemalloc.get_traced_memory()

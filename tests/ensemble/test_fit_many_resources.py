@@ -34,7 +34,7 @@ from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.program import LEAST_WORDS
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.membership import everyone, leave_one_out
+from jaxaudit.membership import everyone, leave_one_out_masks
 from jaxaudit.models import MLP
 
 EXAMPLES, MODELS = 41, 11
@@ -42,7 +42,9 @@ INPUTS, LABELS = records(EXAMPLES, 4)
 KEYS = jax.random.split(jax.random.key(1), MODELS)
 RANDOM = np.random.default_rng(1)
 # Own walks of 20 members each, then pool walks: two groups, in chunks of three that are filled up.
-ROWS = np.concatenate([[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out(np.arange(6), EXAMPLES)])
+ROWS = np.concatenate(
+    [[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out_masks(np.arange(6), EXAMPLES)]
+)
 CHUNKS = 4
 NETWORK, CENTROIDS = learner(small_mlp), NearestCentroid()
 LEARNERS = pytest.mark.parametrize("one", [NETWORK, CENTROIDS])
@@ -286,7 +288,7 @@ def on_eight_devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, di
 
 
 def device_rows() -> np.ndarray:
-    return np.concatenate([half_rows(3), leave_one_out(np.array([3, 9]), EXAMPLES), everyone(EXAMPLES)])
+    return np.concatenate([half_rows(3), leave_one_out_masks(np.array([3, 9]), EXAMPLES), everyone(EXAMPLES)])
 
 
 def device_keys() -> Any:
@@ -324,7 +326,7 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
     one: Any = learner(module, (5, 5, 1), optimizer)
     assert steps_from_host(one)
     # 21 records in batches of 4: the last holds one, which leaving it out empties.
-    rows = np.concatenate([leave_one_out(np.arange(4), 21), np.random.default_rng(2).random((2, 21)) < 0.5])
+    rows = np.concatenate([leave_one_out_masks(np.arange(4), 21), np.random.default_rng(2).random((2, 21)) < 0.5])
     keys = jax.random.split(jax.random.key(3), 6)
     shared = keys[jnp.array([0, 0, 0, 0, 4, 5])]
     calls = []

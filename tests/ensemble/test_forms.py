@@ -49,12 +49,12 @@ def test_patches_that_do_not_fit_are_not_tried(monkeypatch):
 
 def test_nothing_is_decided_on_a_cpu_or_of_a_network_without_convolutions_or_with_a_form(monkeypatch):
     mlp = network(MLP, (4,), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=4)
-    assert forms.settled(_cnn()).form is None
+    assert forms.with_decided_form(_cnn()).form is None
     monkeypatch.setattr(forms, "accelerated", lambda: True)
     monkeypatch.setattr(forms, "fastest_letters", lambda convolution: "ptg")
-    assert forms.settled(_cnn()).form == "ptg"
-    assert forms.settled(_cnn().in_form("ggg")).form == "ggg"
-    assert forms.settled(mlp) is mlp
+    assert forms.with_decided_form(_cnn()).form == "ptg"
+    assert forms.with_decided_form(_cnn().in_form("ggg")).form == "ggg"
+    assert forms.with_decided_form(mlp) is mlp
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, 
 from jaxaudit.ensemble.training_state import KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, by_epoch, network, schedule
-from jaxaudit.membership import leave_one_out
+from jaxaudit.membership import leave_one_out_masks
 from jaxaudit.unlearning import Recording
 
 EXAMPLES, MODELS, EPOCHS = 41, 3, 5
-ROWS = leave_one_out(np.arange(MODELS), EXAMPLES)
+ROWS = leave_one_out_masks(np.arange(MODELS), EXAMPLES)
 KEYS = jax.random.split(jax.random.key(1), MODELS)
 
 

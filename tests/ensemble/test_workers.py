@@ -28,12 +28,14 @@ from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
 from jaxaudit.ensemble.parts import LARGE, drop_left, shared
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
-from jaxaudit.membership import everyone, leave_one_out
+from jaxaudit.membership import everyone, leave_one_out_masks
 
 EXAMPLES, MODELS = 41, 11
 KEYS = jax.random.split(jax.random.key(1), MODELS)
 RANDOM = np.random.default_rng(1)
-ROWS = np.concatenate([[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out(np.arange(6), EXAMPLES)])
+ROWS = np.concatenate(
+    [[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out_masks(np.arange(6), EXAMPLES)]
+)
 POOL = records(EXAMPLES, 4)
 LEARNERS = {
     "dropout": learner(Dropped),

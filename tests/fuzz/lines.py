@@ -17,7 +17,7 @@ from fuzz import names
 from fuzz.commands import command, swept
 from fuzz.places import Link, Special, Tree
 from fuzz.readers import SECRET, Reader
-from jaxaudit.cli.options import Field, fields_of
+from jaxaudit.cli.options import OptionField, fields_of
 
 SUFFIX = ".words"
 """Of the file that holds a command's words: nothing else is changed."""
@@ -102,7 +102,7 @@ def options_of(words: list[str]) -> list[Any]:
     return found.params
 
 
-def fields_called(words: list[str]) -> list[Field]:
+def fields_called(words: list[str]) -> list[OptionField]:
     from jaxaudit.cli.app import COMMANDS
     from jaxaudit.cli.deal.command import DEAL
     from jaxaudit.cli.scores.command import SCORES

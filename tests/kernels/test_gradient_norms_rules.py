@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.kernels.gradient_norms.factors import Factors, Rows, is_made, is_thin, joined, made, squared_norm
+from jaxaudit.kernels.gradient_norms.factors import (
+    Factors,
+    Rows,
+    gradient_array,
+    is_made,
+    is_thin,
+    join_factors,
+    squared_norm,
+)
 from jaxaudit.kernels.gradient_norms.program import Operation, evaluate
 from jaxaudit.kernels.gradient_norms.rules import by_derivative, matching_rule
 from jaxaudit.kernels.gradient_norms.tracing import trace
@@ -40,7 +48,7 @@ def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.nd
             operands = [values[place] for place in operation.inputs]
             found = matched[0](operation, position, operands, cotangent)
             (expected,) = by_derivative(operation, [position], operands, [cotangent])
-            return made(found), squared_norm(found), expected
+            return gradient_array(found), squared_norm(found), expected
 
         cotangent = random.normal(size=program.types[operation.outputs[0]].shape)
         whole, norm, expected = map(np.asarray, both(array, other, cotangent))
@@ -182,7 +190,7 @@ def test_every_form_of_the_norm_is_that_of_the_product(positions: int, rows: int
     with jax.enable_x64(True):
         factors = Factors(jnp.asarray(left), jnp.asarray(right), lambda gradient: gradient)
         assert (is_thin(factors), is_made(factors)) == (positions == 1, positions == 7)
-        norm, twice = jax.jit(lambda: (squared_norm(factors), made(joined([factors, factors]))))()
+        norm, twice = jax.jit(lambda: (squared_norm(factors), gradient_array(join_factors([factors, factors]))))()
         np.testing.assert_allclose(norm, np.square(product).sum(), rtol=1e-10)
         np.testing.assert_allclose(twice, 2 * product, rtol=1e-10)
 
@@ -196,7 +204,9 @@ def test_what_is_added_to_one_row_is_summed_without_the_table(positions: int, he
         table[index] += value
     with jax.enable_x64(True):
         rows = Rows(jnp.asarray(indices), jnp.asarray(values), height, lambda table: table)
-        norm, whole, summed = jax.jit(lambda: (squared_norm(rows), made(rows.summed()), rows.summed().values))()
+        norm, whole, summed = jax.jit(
+            lambda: (squared_norm(rows), gradient_array(rows.summed()), rows.summed().values)
+        )()
         np.testing.assert_allclose(norm, np.square(table).sum(), rtol=1e-10)
         np.testing.assert_allclose(whole, table, rtol=1e-10)
         assert np.count_nonzero(np.any(summed, axis=1)) == len(set(indices))

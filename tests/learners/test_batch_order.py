@@ -14,7 +14,7 @@ from support.tiny_learners import Normed, learner, small_mlp
 
 from jaxaudit.ensemble import batches, program
 from jaxaudit.ensemble.batches import Tables
-from jaxaudit.ensemble.plan import chunk_places, plan
+from jaxaudit.ensemble.plan import chunk_places, plan_groups
 from jaxaudit.learners.batch_order import epoch_bits, own_batches, pool_batches, takes_pool_order, traced_batches
 
 EXAMPLES = 30
@@ -41,7 +41,7 @@ def memberships(draw):
 @given(memberships(), st.integers(1, 40), st.booleans(), st.integers(1, 7))
 def test_every_row_is_in_one_group_that_fits_it(drawn, batch_size, coupled, width):
     membership, words = drawn
-    groups = plan(words, membership, like(batch_size, coupled))
+    groups = plan_groups(words, membership, like(batch_size, coupled))
     assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(len(membership)))
     for group in groups:
         members = membership[group.rows].sum(axis=1)
@@ -53,7 +53,7 @@ def test_every_row_is_in_one_group_that_fits_it(drawn, batch_size, coupled, widt
         # Longest first, so that the rows of a chunk are of like lengths.
         assert (np.diff(group.steps_of_rows) <= 0).all()
         assert all(chunk.steps == max(chunk.steps_of_rows) for chunk in group.chunks(width))
-    assert not any(group.pool for group in plan(words, membership, like(batch_size, coupled), members_only=True))
+    assert not any(group.pool for group in plan_groups(words, membership, like(batch_size, coupled), members_only=True))
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
@@ -92,7 +92,7 @@ def test_an_epoch_visits_every_member_once_and_no_one_else(drawn, batch_size, co
     keys = KEYS[: len(membership)] if words.any() else SAME[: len(membership)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "TABLE_ENTRIES", entries)  # small tables: an epoch of many blocks
-        for group in plan(np.asarray(jax.random.key_data(keys)), membership, like(batch_size, coupled)):
+        for group in plan_groups(np.asarray(jax.random.key_data(keys)), membership, like(batch_size, coupled)):
             if group.steps == 0:
                 assert not membership[group.rows].any()
                 continue

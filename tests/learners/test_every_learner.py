@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.cli.classifiers import FAMILIES, Classifier, ClassifierOptions, make_classifier
-from jaxaudit.cli.groups import Recipe
+from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.data import Column, Table
 from jaxaudit.errors import InputError
 from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, SteppedLearner
@@ -16,7 +16,7 @@ from jaxaudit.learners.left_out import check_left_out
 
 RECORDS, CLASSES = 24, 3
 KEY = jax.random.key(5)
-RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=0.05, optimizer="sgd")
+RECIPE = RecipeFlags(epochs=4, batch_size=8, learning_rate=0.05, optimizer="sgd")
 ROWS = np.concatenate([np.ones((1, RECORDS)), 1 - np.eye(RECORDS)]).astype(np.float32)
 """All records, and all but each."""
 EACH = pytest.mark.parametrize("family", FAMILIES)

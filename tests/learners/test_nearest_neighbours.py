@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
-from jaxaudit.learners.nearest_neighbours import BLOCK, FAR, nearest, squared_distances, unit_of
+from jaxaudit.learners.nearest_neighbours import BLOCK, FAR, nearest_indices, squared_distances, unit_of
 
 KEY = jax.random.key(6)
 CLASSES, RECORDS = 3, 12
@@ -98,7 +98,7 @@ def test_opposite_corners_are_the_farthest_that_int32_holds(columns):
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (BLOCK * 33, 3), (BLOCK * 33 + 1, 1), (5000, 2), (400, 399)])
 def test_the_nearest_come_in_the_order_of_distance_then_index(size, count):
     random = np.random.default_rng(size)
-    find = jax.jit(nearest, static_argnums=1)
+    find = jax.jit(nearest_indices, static_argnums=1)
     for values in (2, 50, FAR, *[size // 2 + 1] * 20):
         distances = random.integers(0, values, size).astype(np.int32)
         distances[random.random(size) < 0.3] = FAR

@@ -12,7 +12,7 @@ from support.network_twins import resnet, torch_ops, vit, wide_resnet
 from support.references import batches_by_loop
 from support.tiny_learners import CLASSES, records
 
-from jaxaudit.cli.groups import Recipe
+from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.recipe import make_learner
 from jaxaudit.learners.batch_order import init_key
 from jaxaudit.learners.stepped import train_by_steps
@@ -52,7 +52,7 @@ def as_torch(tree: Any) -> Any:
     return torch.tensor(np.array(tree), requires_grad=True)
 
 
-def torch_optimizer(recipe: Recipe, params: list[Any]) -> tuple[Any, Any]:
+def torch_optimizer(recipe: RecipeFlags, params: list[Any]) -> tuple[Any, Any]:
     rate, decay = recipe.learning_rate, recipe.weight_decay
     if recipe.optimizer == "sgd":
         made = torch.optim.SGD(params, rate, momentum=recipe.momentum or 0.0, weight_decay=decay or 0.0)
@@ -74,7 +74,9 @@ def torch_optimizer(recipe: Recipe, params: list[Any]) -> tuple[Any, Any]:
     return made, schedulers.SequentialLR(made, [rise, then()], [warmup])
 
 
-def by_torch(recipe: Recipe, network: str, start: Any, inputs: Any, labels: Any, coupled: bool) -> list[np.ndarray]:
+def by_torch(
+    recipe: RecipeFlags, network: str, start: Any, inputs: Any, labels: Any, coupled: bool
+) -> list[np.ndarray]:
     """All parameters after a PyTorch loop as people write it."""
     _, twin, norm = NETWORKS[network]
     params, ops = as_torch(start), torch_ops(torch, norm)
@@ -93,7 +95,7 @@ def by_torch(recipe: Recipe, network: str, start: Any, inputs: Any, labels: Any,
     return [each.detach().numpy() for each in leaves(params)]
 
 
-def compared(recipe: Recipe, network: str = "mlp", count: int = RECORDS) -> tuple[np.ndarray, np.ndarray, float]:
+def compared(recipe: RecipeFlags, network: str = "mlp", count: int = RECORDS) -> tuple[np.ndarray, np.ndarray, float]:
     """All parameters here and there, and the largest move of one from its start."""
     inputs, labels = records(count, *SHAPE)
     one = make_learner(NETWORKS[network][0], recipe, SHAPE, CLASSES, count)
@@ -137,7 +139,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_pytorchs(name: str):
-    ours, theirs, moved = compared(Recipe(**{**FIRST, **RECIPES[name]}))
+    ours, theirs, moved = compared(RecipeFlags(**{**FIRST, **RECIPES[name]}))
     assert moved > 0.01
     # 18 steps in float32. Adam divides by gradients, which magnifies rounding where they are small.
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=moved * (5e-3 if "adam" in name else 2e-4))
@@ -145,7 +147,7 @@ def test_a_recipe_is_pytorchs(name: str):
 
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "mlp"])
 def test_a_network_trains_as_pytorchs(name: str):
-    recipe = Recipe(**{**FIRST, **RECIPES["everything"], "learning_rate": 0.02})
+    recipe = RecipeFlags(**{**FIRST, **RECIPES["everything"], "learning_rate": 0.02})
     # Batch normalisation sees what fills up a short minibatch: here there is none.
     ours, theirs, moved = compared(recipe, name, 24 if name == "resnet-bn" else RECORDS)
     assert moved > 0.01
@@ -155,7 +157,7 @@ def test_a_network_trains_as_pytorchs(name: str):
 def test_mixed_precision_is_pytorchs_within_its_rounding():
     """The first gradient, of which bfloat16 keeps 8 bits."""
     inputs, labels = records(RECORDS, *SHAPE)
-    recipe = Recipe(**{**FIRST, "optimizer": "sgd", "precision": "bfloat16"})
+    recipe = RecipeFlags(**{**FIRST, "optimizer": "sgd", "precision": "bfloat16"})
     one = make_learner(NETWORKS["mlp"][0], recipe, SHAPE, CLASSES, RECORDS)
     state = one.init(init_key(KEY))
     gradient = jax.jit(one.gradient)(state, inputs, labels, np.ones(RECORDS, np.float32))[0]

@@ -12,7 +12,7 @@ from scipy import stats
 
 import jaxaudit as ja
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal_members, joined
+from jaxaudit.metrics.deal import deal_members, merge_groups
 
 SURE = 1e-4
 
@@ -101,5 +101,5 @@ def test_groups_with_a_common_copy_are_one(pairs: list[tuple[int, int]]) -> None
                 slow[values == value] = slow[values == value].min()
         if (slow == before).all():
             break
-    found = joined(groups, copies)
+    found = merge_groups(groups, copies)
     np.testing.assert_array_equal(found[:, None] == found, slow[:, None] == slow)

@@ -11,7 +11,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import _one_value, _sampling_variance, differences, effect_of, holdout_test
+from jaxaudit.metrics.holdout import _one_value, _sampling_variance, effect_of, holdout_test, mean_differences
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
 
@@ -251,7 +251,7 @@ def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> Non
     rows = np.tile(members, (len(scores), 1))
     found = np.mean([_sampling_variance(each, members, None) for each in scores])
     # Of 4,000 normal differences the variance is off by sqrt(2 / 4,000) = 2%: 4 standard errors.
-    assert abs(found / differences(scores, rows).var() - 1) < 0.09
+    assert abs(found / mean_differences(scores, rows).var() - 1) < 0.09
     assert abs(found / (9 / 20 + 1 / 40) - 1) < 0.09
     one, other = (_sampling_variance(scores[0], members, groups) for groups in (np.arange(60), None))
     np.testing.assert_allclose(one, other)

@@ -19,7 +19,7 @@ from jaxaudit.metrics.members import (
     Sides,
     limits_by_members,
     members_test,
-    sides,
+    set_means,
 )
 from jaxaudit.metrics.usage import UNKNOWN
 
@@ -58,7 +58,7 @@ class World:
     def sides(self, *, grouped: bool = False) -> Sides:
         cuts = np.cumsum(self.sizes)[:2]
         query, holdout, members = np.split(residual_scores(self.odds, self.predictors), cuts)
-        return sides(query, holdout, members, tuple(np.split(self.groups, cuts)) if grouped else (None, None, None))
+        return set_means(query, holdout, members, tuple(np.split(self.groups, cuts)) if grouped else (None, None, None))
 
 
 def most(rate: float, trials: int = TRIALS) -> float:

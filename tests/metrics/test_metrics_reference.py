@@ -8,7 +8,7 @@ from support.simulated_shadows import provider
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.reference import ReferenceAnswer, reference_test
-from jaxaudit.metrics.shares import own_scatter, shares, spread
+from jaxaudit.metrics.shares import own_scatter, spread, used_shares
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
@@ -92,7 +92,7 @@ def test_accuracies_are_of_records_that_were_not_used() -> None:
 def test_shares_are_those_of_a_loop() -> None:
     generator, level, _, shadows, membership = world(9)
     target = level + generator.normal(size=len(level))
-    found = shares(target, shadows, membership, QUERY)
+    found = used_shares(target, shadows, membership, QUERY)
     for model in (0, NEVER, len(shadows) - 1):
         others = np.arange(len(shadows)) != model
         known = profile(shadows[others], membership[others])

@@ -7,7 +7,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import Profile
-from jaxaudit.metrics.shadow import likeness, mixture_log_likelihood, shadow_test
+from jaxaudit.metrics.shadow import mixture_likeness, mixture_log_likelihood, shadow_test
 from jaxaudit.metrics.usage import Usage
 
 SURE = 1e-4
@@ -42,7 +42,7 @@ def test_p_values_are_uniform_where_the_target_is_one_of_the_shadow_models(fract
 @pytest.mark.outer
 def test_the_preflight_p_value_is_small_no_more_often_than_stated() -> None:
     trials = 50
-    p_values = np.array([likeness(*shadows_and_target(trial, trial % 2, 3.0)) for trial in range(trials)])
+    p_values = np.array([mixture_likeness(*shadows_and_target(trial, trial % 2, 3.0)) for trial in range(trials)])
     assert (p_values <= 0.05).sum() <= stats.binom.ppf(1 - SURE, trials, 0.05)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.plots import ks, pdtp, style
-from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
+from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, with_default_style
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
 
@@ -17,7 +17,7 @@ SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_s
 @settings(max_examples=30)
 def test_the_gap_is_the_kolmogorov_smirnov_distance_where_it_is_attained(first: list[float], second: list[float]):
     a, b = np.array(first), np.array(second)
-    gap = ks.widest_gap(a, b)
+    gap = ks.widest_gap_at(a, b)
     assert gap.distance == pytest.approx(max(abs(np.mean(a <= x) - np.mean(b <= x)) for x in first + second), abs=1e-12)
     shares = sorted([np.mean(a <= gap.confidence), np.mean(b <= gap.confidence)])
     assert (gap.low, gap.high) == pytest.approx(tuple(shares), abs=1e-12)
@@ -40,16 +40,16 @@ def test_a_drawn_curve_is_near_the_empirical_cdf_however_many_records():
 
 
 def test_log_odds():
-    values = ks.log_odds(np.array([0.0, 0.25, 0.5, 0.75, 1.0], np.float32))
+    values = ks.plotted_log_odds(np.array([0.0, 0.25, 0.5, 0.75, 1.0], np.float32))
     assert values.tolist() == pytest.approx([-14, -np.log(3), 0, np.log(3), 14])
 
 
 def rows_without_numbers(axes: Any) -> None:
-    ks.draw_rho(axes, [ks.Row("a $x$ name", np.array([np.nan, 1.0]), np.nan, np.nan, np.nan)])
+    ks.draw_rho(axes, [ks.RhoRow("a $x$ name", np.array([np.nan, 1.0]), np.nan, np.nan, np.nan)])
 
 
 def infinite_risk(axes: Any) -> None:
-    pdtp.draw_risks(axes, [pdtp.Risk("r", np.inf, 0.0, np.inf)], seeded=True)
+    pdtp.draw_risks(axes, [pdtp.RiskMark("r", np.inf, 0.0, np.inf)], seeded=True)
 
 
 def infinite_reduction(axes: Any) -> None:
@@ -59,7 +59,7 @@ def infinite_reduction(axes: Any) -> None:
 
 def largest_risk(axes: Any) -> None:
     """Ticks beyond it are larger than any number."""
-    pdtp.draw_risks(axes, [pdtp.Risk("r", 1.5, 0.0, 1e308)], seeded=True)
+    pdtp.draw_risks(axes, [pdtp.RiskMark("r", 1.5, 0.0, 1e308)], seeded=True)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_numbers_that_are_none_infinite_or_as_large_as_they_come_are_drawn_in_si
         draw(axes)
         return drawn
 
-    assert words in as_svg(settled(figure))
+    assert words in as_svg(with_default_style(figure))
 
 
 def test_exports():
@@ -85,10 +85,10 @@ def test_exports():
         ks.draw_distances(axes, [("<b> & \u65e5", np.array([0.1, 0.2])), ("x", np.zeros(0))])
         return figure
 
-    assert as_png(settled(draw)).startswith(b"\x89PNG")
-    assert as_svg(settled(draw)) == as_svg(settled(draw))
-    inline = as_inline_svg(settled(draw), "key", "a < title", "what is seen")
-    assert inline == as_inline_svg(settled(draw), "key", "a < title", "what is seen")
+    assert as_png(with_default_style(draw)).startswith(b"\x89PNG")
+    assert as_svg(with_default_style(draw)) == as_svg(with_default_style(draw))
+    inline = as_inline_svg(with_default_style(draw), "key", "a < title", "what is seen")
+    assert inline == as_inline_svg(with_default_style(draw), "key", "a < title", "what is seen")
     assert '<title id="key-title">a &lt; title</title>' in inline
     assert "&lt;b&gt; &amp; \u65e5" in inline
     assert "var(--blue)" in inline
@@ -99,7 +99,8 @@ def test_exports():
 def test_used_shares_are_drawn_where_they_are():
     _, axes = style.canvas()
     ks.draw_shares(
-        axes, [ks.Share("t", 0.4, 0.3, 0.5, 0.48, 0.1), ks.Share("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)]
+        axes,
+        [ks.ShareMark("t", 0.4, 0.3, 0.5, 0.48, 0.1), ks.ShareMark("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)],
     )
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]

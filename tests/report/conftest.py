@@ -13,4 +13,4 @@ def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
         return f"<p>{escape(title)} {escape(description)}</p>"
 
     monkeypatch.setattr("jaxaudit.report.html.render.as_inline_svg", words)
-    monkeypatch.setattr("jaxaudit.report.html.render.settled", lambda draw: None)
+    monkeypatch.setattr("jaxaudit.report.html.render.with_default_style", lambda draw: None)

@@ -48,7 +48,7 @@ from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import kind_of, schema_of
+from jaxaudit.report.kinds import run_kind, schema_of
 from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.record import Run, to_json
 
@@ -259,7 +259,7 @@ def test_every_output_says_the_same(kind: str):
 
 
 def said_once(run: Run[Any]) -> None:
-    kind, value = kind_of(run.kind), written(run)
+    kind, value = run_kind(run.kind), written(run)
     # Nothing is decided again where a result is read: what is shown from here on was read.
     run = replace(run, result=from_builtins(kind.record, value))
     assert written(run) == value

@@ -20,15 +20,15 @@ from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests import TESTS
-from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
+from jaxaudit.cli.unlearn.command import METHODS, UnlearnFlags
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
 from jaxaudit.report.glossary import GLOSSARY
-from jaxaudit.report.markdown import plain
+from jaxaudit.report.markdown import escaped_markdown
 from jaxaudit.report.papers import as_bibtex, bibliography, cited, in_full
 from jaxaudit.report.record import Paper
-from jaxaudit.unlearning.method import source_of
+from jaxaudit.unlearning.method import papers_of
 
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack", "tofu")
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
@@ -39,10 +39,10 @@ SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
-    **{f"method {name}": source_of(method) for name, method in make_methods(METHODS, UnlearnAudit(), 8, NET).items()},
+    **{f"method {name}": papers_of(method) for name, method in make_methods(METHODS, UnlearnFlags(), 8, NET).items()},
     "attack of unlearned models": LEARNED,
-    "method retraining": source_of(unlearning.retrain),
-    "method amnesiac": source_of(unlearning.train_and_record),
+    "method retraining": papers_of(unlearning.retrain),
+    "method amnesiac": papers_of(unlearning.train_and_record),
 }
 
 
@@ -141,8 +141,8 @@ class Shuffle:
 def test_a_partial_names_the_papers_of_its_settings():
     scrub: Any = unlearning.scrub
     method = partial(partial(scrub, epochs=3), noise=Shuffle())
-    assert source_of(method) == "Kurmanji et al. 2023; Holm 1979"
-    assert source_of(partial(print)) == ""
+    assert papers_of(method) == "Kurmanji et al. 2023; Holm 1979"
+    assert papers_of(partial(print)) == ""
 
 
 @pytest.mark.parametrize("text", ["@misc{own, title={x}}", "a\n@string{own = {x}}", "own attack (mail@example.org)"])
@@ -153,5 +153,5 @@ def test_a_source_without_an_entry_is_no_entry(text: str):
 
 @pytest.mark.parametrize("text", ["www.example.org", "1. x", "2) x", "- x", "+ x", "---", "===", "-", "-0.5", "#1"])
 def test_a_name_at_the_beginning_of_a_line_is_a_name(text: str):
-    check_markdown(f"# A\n\n{plain(text)}\n\nx\n{plain(text)}\n")
-    check_markdown(f"# A\n\n- {plain(text)}: x\n")
+    check_markdown(f"# A\n\n{escaped_markdown(text)}\n\nx\n{escaped_markdown(text)}\n")
+    check_markdown(f"# A\n\n- {escaped_markdown(text)}: x\n")

@@ -10,7 +10,7 @@ from support.saved_runs import RUNS, as_json
 from support.saved_runs.unlearn import CHALLENGE, unlearn_audit, unlearn_run
 
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.kinds import kind_of, schema_of
+from jaxaudit.report.kinds import run_kind, schema_of
 
 Change = Callable[[dict[str, Any]], Any]
 """Changes what a result is in JSON."""
@@ -30,7 +30,7 @@ def told() -> Any:
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_other_keys_and_types_are_refused(kind: str):
-    value, record = as_json(RUNS[kind]()), kind_of(kind).record
+    value, record = as_json(RUNS[kind]()), run_kind(kind).record
     known_to_the_schema = ({"odd": 1}, {"finding": 1})
     for change in (*known_to_the_schema, {"schema": f"jaxaudit.{kind}/1"}):
         with pytest.raises(msgspec.ValidationError):
@@ -93,7 +93,7 @@ def test_numbers_that_do_not_belong_together_are_refused(kind: str):
         value = as_json(told() if kind == "unlearn" else RUNS[kind]())
         change(value)
         with pytest.raises(ValueError, match=message):
-            kind_of(kind).check(from_builtins(kind_of(kind).record, value), {})
+            run_kind(kind).check(from_builtins(run_kind(kind).record, value), {})
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_other_keys_and_types_within_a_result_are_refused(kind: str, change: dic
     value = as_json(RUNS[kind]())
     changed = merged(value, change)
     with pytest.raises(msgspec.ValidationError):
-        from_builtins(kind_of(kind).record, changed)
+        from_builtins(run_kind(kind).record, changed)
     if kind == "ks":
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(changed, schema_of(kind))

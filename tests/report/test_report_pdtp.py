@@ -15,7 +15,7 @@ from jaxaudit.audits.pdtp import measured
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.report.build import build
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import kind_of
+from jaxaudit.report.kinds import run_kind
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -72,7 +72,7 @@ def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch
     assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
     assert (cut.result.copies, cut.result.lone_members, cut.result.above_1) == (5, 5, 25)
     assert sum(bar.records for bar in cut.result.distribution) == cut.result.records_measured == 50
-    assert kind_of("pdtp").stored(cut.result) == ("records.parquet", ("pdtp",), 50)
+    assert run_kind("pdtp").stored(cut.result) == ("records.parquet", ("pdtp",), 50)
     assert "5 records have exact copies" in said(cut)
     assert said(cut) == said(whole)
     # The list keeps the order of the table.

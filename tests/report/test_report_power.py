@@ -8,7 +8,7 @@ from support.saved_runs.power import KNOWN, power_audit, power_run
 
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
-from jaxaudit.plots.export import as_svg, settled
+from jaxaudit.plots.export import as_svg, with_default_style
 from jaxaudit.report.power.view import POWER
 
 HOPELESS = power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
@@ -43,4 +43,4 @@ def test_its_figure_has_a_line_for_each_size_and_the_same_bytes():
     assert drawn == [[each.probability for each in size.chances] for size in audit.result.sizes]
     assert np.asarray(axes.lines[3].get_ydata()).tolist() == [0.95, 0.95]
     assert np.asarray(axes.lines[4].get_xdata()).tolist() == [0.1, 0.1]
-    assert as_svg(settled(audit.plot)) == as_svg(settled(audit.plot))
+    assert as_svg(with_default_style(audit.plot)) == as_svg(with_default_style(audit.plot))

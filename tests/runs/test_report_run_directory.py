@@ -24,8 +24,8 @@ from jaxaudit.runs import unfinished as identities
 from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
 from jaxaudit.runs.lock import InUseError, refuse_in_use
 from jaxaudit.runs.unfinished import (
-    differences,
     drop_leftovers,
+    identity_differences,
     identity_hash,
     is_unfinished,
     machine_facts,
@@ -390,7 +390,7 @@ def test_leftovers_of_a_month_are_dropped(tmp_path: Path):
 def test_an_identity_is_what_a_file_gives_back():
     made = run_identity("ks", {"shape": (1, 2), "path": Path("a"), "none": None}, {}, {})
     assert made["options"] == {"shape": [1, 2], "path": "a", "none": None}
-    assert differences(made, made) is None
+    assert identity_differences(made, made) is None
     assert identity_hash(made) == identity_hash(json.loads(json.dumps(made)))
     assert identity_hash(made) != identity_hash(SELF)
     assert len(identity_hash(made)) == 32

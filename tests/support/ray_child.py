@@ -19,7 +19,7 @@ import numpy as np
 from jaxaudit.ensemble import Execution, RayWorkers, fit_many
 from jaxaudit.ensemble.parts import LARGE
 from jaxaudit.ensemble.ray_workers import connect
-from jaxaudit.membership import leave_one_out
+from jaxaudit.membership import leave_one_out_masks
 from support.tiny_learners import Dropped, NearestCentroid, flat_rows, learner, records
 
 MODELS = 12
@@ -39,7 +39,7 @@ class Once:
 
 def trained(execution: Execution) -> bytes:
     random = np.random.default_rng(1)
-    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(6)], leave_one_out(np.arange(6), 41)])
+    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(6)], leave_one_out_masks(np.arange(6), 41)])
     keys = jax.random.split(jax.random.key(1), MODELS)
     one = learner(Dropped, epochs=1000)
     return flat_rows(fit_many(keys, rows, *records(41, 4), one, execution=execution), MODELS).tobytes()
@@ -50,7 +50,7 @@ def by_actors() -> dict[str, Any]:
     connect(None)
     with RayWorkers(count=2) as workers:
         count = LARGE // 16 + 1
-        keys, rows = jax.random.split(jax.random.key(1), 4), leave_one_out(np.arange(4), count)
+        keys, rows = jax.random.split(jax.random.key(1), 4), leave_one_out_masks(np.arange(4), count)
         call = keys, rows, *records(count, 4), NearestCentroid()
         by_two = fit_many(*call, execution=Execution(2, executor=workers))
         stored = len(workers._refs)

@@ -18,7 +18,7 @@ from jaxaudit.attacks.records import (
     RecordAttack,
     ShadowScores,
 )
-from jaxaudit.attacks.records.attack import Dealt
+from jaxaudit.attacks.records.attack import FixedDesign
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
 from jaxaudit.audits.attack.target_file import target_log_odds
 from jaxaudit.audits.attack.targets import RecordTarget
@@ -54,16 +54,16 @@ def world(
     return ShadowScores(log_odds, membership)
 
 
-def planned_for(shadowed: ShadowScores, more: int = 4) -> Dealt:
+def planned_for(shadowed: ShadowScores, more: int = 4) -> FixedDesign:
     """As if so many more models had been planned: numbers that are fixed, of which some models are finished."""
     rows, records = shadowed.membership.shape
     inside = np.full(records, (rows + more) // 2)
-    return Dealt(inside * 1.0, (rows + more - inside) * 1.0, np.arange(records) * 0.37 % 1)
+    return FixedDesign(inside * 1.0, (rows + more - inside) * 1.0, np.arange(records) * 0.37 % 1)
 
 
 def partner_of(shadowed: ShadowScores, model: int, record: int) -> int | None:
     """The next model of the other kind, in a circle, if it is this record's turn."""
-    own, dealt = shadowed.membership[:, record], shadowed.dealt
+    own, dealt = shadowed.membership[:, record], shadowed.design
     circle = [*range(model + 1, len(own)), *range(model)]
     others = [other for other in circle if own[other] != own[model]]
     if dealt is None or not others:

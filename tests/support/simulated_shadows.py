@@ -39,9 +39,9 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
     """What models of known membership, those that these tests draw, say of the records of a pool."""
     random = np.random.default_rng(2)
     rows = {kind: own for test in tests for kind, own in test.draw(key, pool).items()}
-    asked = len(pool.asked)
+    asked = len(pool.compared)
     world = Provider(world.level[:asked], world.gap[:asked])
-    odds = [world.outputs(random, own[:, pool.asked]).astype(np.float32) for own in rows.values()]
+    odds = [world.outputs(random, own[:, pool.compared]).astype(np.float32) for own in rows.values()]
     return Evidence(shadow_models(pool, rows, np.concatenate(odds)), 0.9, own_recipe=own_recipe)
 
 
@@ -58,7 +58,7 @@ def shadow_models(
     """Models with these training sets, log-odds on the records that tests ask about, and accuracies."""
     models = len(odds)
     whole = np.full((models, len(pool.examples)), np.nan, np.float32)
-    whole[:, pool.asked] = odds
+    whole[:, pool.compared] = odds
     reached = np.broadcast_to(accuracy, models)
     return ShadowModels(
         pool=pool,

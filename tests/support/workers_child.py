@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many
-from jaxaudit.membership import leave_one_out
+from jaxaudit.membership import leave_one_out_masks
 from support.tiny_learners import Dropped, flat_rows, learner, records
 
 EPOCHS = 250
@@ -18,7 +18,7 @@ EPOCHS = 250
 
 def main(folder: Path) -> None:
     random = np.random.default_rng(1)
-    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(5)], leave_one_out(np.arange(6), 41)])
+    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(5)], leave_one_out_masks(np.arange(6), 41)])
     keys = jax.random.split(jax.random.key(1), 11)
     with LocalWorkers(2) as workers:
         print(*workers.everyone(os.getpid, 60), flush=True)

@@ -16,8 +16,8 @@ SPREAD = (0.7548776662466927, 0.5698402909980532)
 """Multiples of these, modulo 1, cover the unit square evenly (1 / g and 1 / g^2, where g^3 = g + 1)."""
 
 
-class Dealt(NamedTuple):
-    """In how many training sets each record is, if the random design fixed that number; see `deal_of`.
+class FixedDesign(NamedTuple):
+    """In how many training sets each record is, if the random design fixed that number; see `fixed_design`.
 
     Attributes:
         inside, outside: numbers of planned models with the record and without it; infinite if coins decided.
@@ -37,7 +37,7 @@ class ShadowScores(NamedTuple):
         models: the shadow models' log-odds.
         membership: the shadow models' membership masks.
         targets: the attacked models' log-odds; None: each shadow model is attacked with the other shadow models.
-        dealt: in how many planned training sets each record is, if the design fixed that number. A partner model is
+        design: in how many planned training sets each record is, if the design fixed that number. A partner model is
             then left out when shadow models attack each other (`left_out`). None: independent coins decided.
         unused: records that neither a shadow model nor a target was trained on, for comparison; None without such
             records. See `unused_records`.
@@ -46,7 +46,7 @@ class ShadowScores(NamedTuple):
     models: Float[np.ndarray, "models views n"]
     membership: Bool[np.ndarray, "models n"]
     targets: Float[np.ndarray, "targets views n"] | None = None
-    dealt: Dealt | None = None
+    design: FixedDesign | None = None
     unused: Bool[np.ndarray, " n"] | None = None
 
     @property
@@ -57,7 +57,7 @@ class ShadowScores(NamedTuple):
     @property
     def references(self) -> int:
         """The least number of shadow models with which a target is attacked."""
-        fixed = self.dealt is not None and bool(np.isfinite(self.dealt.inside).any())
+        fixed = self.design is not None and bool(np.isfinite(self.design.inside).any())
         return len(self.models) - (1 + fixed if self.targets is None else 0)
 
     def blocks(self) -> Iterator[tuple[slice, "ShadowScores"]]:
@@ -67,9 +67,9 @@ class ShadowScores(NamedTuple):
         for start in range(0, records, size):
             part = slice(start, start + size)
             targets = None if self.targets is None else self.targets[:, :, part]
-            dealt = None if self.dealt is None else Dealt(*(each[part] for each in self.dealt))
+            design = None if self.design is None else FixedDesign(*(array[part] for array in self.design))
             unused = None if self.unused is None else self.unused[part]
-            yield part, ShadowScores(self.models[:, :, part], self.membership[:, part], targets, dealt, unused)
+            yield part, ShadowScores(self.models[:, :, part], self.membership[:, part], targets, design, unused)
 
 
 class Least(NamedTuple):
@@ -113,7 +113,7 @@ class RecordAttack(Protocol):
         ...
 
 
-def deal_of(planned: Bool[np.ndarray, "models n"]) -> Dealt:
+def fixed_design(planned: Bool[np.ndarray, "models n"]) -> FixedDesign:
     """Infers from the membership masks of all planned models whether the design fixed the number of models per record.
 
     With a fixed number, records differ less in how many models have them than with independent coins. If it was fixed
@@ -121,7 +121,7 @@ def deal_of(planned: Bool[np.ndarray, "models n"]) -> Dealt:
     `size` can be estimated even if some rows are missing. A variance less than three standard errors below that of
     coins counts as coins.
 
-    >>> deal_of(np.array([[True, False, True], [False, True, False]])).inside
+    >>> fixed_design(np.array([[True, False, True], [False, True, False]])).inside
     array([1., 1., 1.])
     """
     records, share = planned.shape[1], planned.mean(axis=1)
@@ -130,7 +130,7 @@ def deal_of(planned: Bool[np.ndarray, "models n"]) -> Dealt:
     size = (rows - ratio) / (1 - ratio) if ratio <= max(0.0, 1 - 3 * np.sqrt(2 / records)) else np.inf
     inside = float(share[share < 1].sum()) / max(rows, 1) * size
     turn = np.arange(records) * SPREAD[0] % 1
-    return Dealt(np.full(records, inside), np.full(records, size - inside if np.isfinite(size) else np.inf), turn)
+    return FixedDesign(np.full(records, inside), np.full(records, size - inside if np.isfinite(size) else np.inf), turn)
 
 
 def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " n"] | None:
@@ -159,32 +159,32 @@ def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[
     left out and there is one row for all targets.
 
     >>> member = np.array([[True, False], [False, True], [True, False], [False, True]])
-    >>> dealt = deal_of(member)
-    >>> [each.T.tolist() for each in left_out(ShadowScores(np.zeros((4, 1, 2)), member, dealt=dealt))]
+    >>> dealt = fixed_design(member)
+    >>> [each.T.tolist() for each in left_out(ShadowScores(np.zeros((4, 1, 2)), member, design=dealt))]
     [[[0, 2, 2, 0], [1, 1, 3, 3]], [[1, 1, 3, 3], [0, 2, 2, 0]]]
-    >>> [each.T.tolist() for each in left_out(ShadowScores(np.zeros((2, 1, 2)), member[:2], dealt=dealt))]
+    >>> [each.T.tolist() for each in left_out(ShadowScores(np.zeros((2, 1, 2)), member[:2], design=dealt))]
     [[[0, -1], [-1, 1]], [[1, 1], [0, 0]]]
     """
-    own = shadowed.membership
-    models, records = own.shape
+    membership = shadowed.membership
+    models, records = membership.shape
     if shadowed.targets is not None:
         none = np.full((1, records), -1)
         return none, none
     alone, partner = np.arange(models)[:, None], np.full((models, records), -1)
-    if shadowed.dealt is not None and np.isfinite(shadowed.dealt.inside).any():
-        inside, outside, turn = shadowed.dealt
-        with_it = own.sum(axis=0)
+    if shadowed.design is not None and np.isfinite(shadowed.design.inside).any():
+        inside, outside, turn = shadowed.design
+        with_it = membership.sum(axis=0)
         last = np.full((2, records), -1)
         for step in range(2 * models - 1, -1, -1):
-            row = own[step % models]
+            row = membership[step % models]
             if step < models:
                 finished, planned = np.where(row, [models - with_it, outside], [with_it, inside])
                 # Of records that were dealt by coins, beside others that were not, no partner is due.
-                known = np.isfinite(planned)
-                due = known & ((turn + step * SPREAD[1]) % 1 * np.where(known, planned, 0) < finished)
+                finite = np.isfinite(planned)
+                due = finite & ((turn + step * SPREAD[1]) % 1 * np.where(finite, planned, 0) < finished)
                 partner[step] = np.where(due, np.where(row, last[0], last[1]), -1)
             last[0][~row] = last[1][row] = step % models
-    return np.where(own, alone, partner), np.where(own, partner, alone)
+    return np.where(membership, alone, partner), np.where(membership, partner, alone)
 
 
 def counts(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
@@ -204,13 +204,13 @@ def scored(
     shadowed: ShadowScores, least: Least, score: Callable[[ShadowScores], Float[np.ndarray, "targets views n"]]
 ) -> Float[np.ndarray, "targets n"]:
     """The mean over views of what `score` gives a block of records at a time; NaN with too few shadow models."""
-    found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
+    scores = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
     for part, block in shadowed.blocks():
-        found[:, part] = np.where(enough(block, least), score(block).mean(axis=1), np.nan)
-    return found
+        scores[:, part] = np.where(enough(block, least), score(block).mean(axis=1), np.nan)
+    return scores
 
 
-def check(shadowed: ShadowScores) -> None:
+def check_shadow_scores(shadowed: ShadowScores) -> None:
     """Refuses arrays of inconsistent shapes and numbers that are not finite.
 
     Raises:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy import special
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
-from jaxaudit.attacks.records.in_out_statistics import Side, sides
+from jaxaudit.attacks.records.in_out_statistics import SideStatistics, in_out_statistics
 
 MOST_FREEDOM = 1e6
 """The prior's degrees of freedom if all records have the same variance."""
@@ -49,20 +49,20 @@ class BaVarIAt:
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record for each target; NaN with too few shadow models."""
         # Priors are estimated from all records, so all blocks are read before the first score.
-        blocks = [(part, block, *sides(block)) for part, block in shadowed.blocks()]
+        blocks = [(part, block, *in_out_statistics(block)) for part, block in shadowed.blocks()]
         priors = prior_of([inner for _, _, inner, _ in blocks]), prior_of([outer for *_, outer in blocks])
-        found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
-        for part, block, *both in blocks:
-            inner, outer = (predictive(block.attacked, side, prior) for side, prior in zip(both, priors, strict=True))
-            found[:, part] = np.where(enough(block, self.least), (inner - outer).mean(axis=1), np.nan)
-        return found
+        scores = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
+        for part, block, *sides in blocks:
+            inner, outer = (predictive(block.attacked, side, prior) for side, prior in zip(sides, priors, strict=True))
+            scores[:, part] = np.where(enough(block, self.least), (inner - outer).mean(axis=1), np.nan)
+        return scores
 
 
 def predictive(
-    x: Float[np.ndarray, "targets views n"], side: Side, prior: Prior
+    x: Float[np.ndarray, "targets views n"], side: SideStatistics, prior: Prior
 ) -> Float[np.ndarray, "targets views n"]:
     """The predictive log-density of one more model of a side, without the constant that both sides share."""
-    mean, models, shape, scale = (each[:, None, None] for each in prior)
+    mean, models, shape, scale = (parameter[:, None, None] for parameter in prior)
     k = side.count[:, None].astype(float)
     m, squares = np.where(k > 0, side.mean, mean), np.where(k > 0, k * side.variance, 0.0)
     kappa = models + k
@@ -75,13 +75,13 @@ def predictive(
     return constant - np.log(width) / 2 - tail
 
 
-def prior_of(blocks: list[Side]) -> Prior:
+def prior_of(blocks: list[SideStatistics]) -> Prior:
     """The prior of one side from all of its records, by target."""
     count = np.concatenate([side.count for side in blocks], axis=1)
     mean = np.concatenate([side.mean for side in blocks], axis=2)
     variance = np.concatenate([side.variance for side in blocks], axis=2)
-    found = [_prior(*each) for each in zip(count, mean, variance, strict=True)]
-    return Prior(*(np.array(column) for column in zip(*found, strict=True)))
+    priors = [_prior(*moments) for moments in zip(count, mean, variance, strict=True)]
+    return Prior(*(np.array(column) for column in zip(*priors, strict=True)))
 
 
 def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[float, float, float, float]:
@@ -107,8 +107,10 @@ def _shared_variance(sample: np.ndarray, freedom: np.ndarray) -> tuple[float, fl
     excess = float(logs.var() - special.polygamma(1, half).mean())
     if excess <= 0:
         return float(np.exp(logs.mean())), MOST_FREEDOM
-    own = min(2 * _inverse_trigamma(excess), MOST_FREEDOM)
-    return float(np.exp(logs.mean() + special.digamma(own / 2) - np.log(own / 2))), own
+    freedom_of_variance = min(2 * _inverse_trigamma(excess), MOST_FREEDOM)
+    return float(
+        np.exp(logs.mean() + special.digamma(freedom_of_variance / 2) - np.log(freedom_of_variance / 2))
+    ), freedom_of_variance
 
 
 def _inverse_trigamma(value: float) -> float:

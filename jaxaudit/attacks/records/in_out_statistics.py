@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.attacks.records.attack import ShadowScores, left_out
 
 
-class Side(NamedTuple):
+class SideStatistics(NamedTuple):
     """Statistics over the models trained with a record, or over those without it, for each target (or one row for all).
 
     `variance` is the mean squared distance from `mean`. NaN without a model.
@@ -24,21 +24,21 @@ class Side(NamedTuple):
     variance: Float[np.ndarray, "targets views n"]
 
 
-def sides(shadowed: ShadowScores) -> tuple[Side, Side]:
+def in_out_statistics(shadowed: ShadowScores) -> tuple[SideStatistics, SideStatistics]:
     """The statistics of models with each record, and of models without it."""
-    own, (inside, outside) = shadowed.membership, left_out(shadowed)
-    return _side(shadowed.models, own, inside), _side(shadowed.models, ~own, outside)
+    membership, (inside, outside) = shadowed.membership, left_out(shadowed)
+    return _side(shadowed.models, membership, inside), _side(shadowed.models, ~membership, outside)
 
 
 def _side(
     models: Float[np.ndarray, "models views n"],
-    own: Bool[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
     without: Int[np.ndarray, "targets n"],
-) -> Side:
-    """The statistics of the models in `own`, leaving out the model `without` for each target."""
-    held = np.broadcast_to(own[:, None], models.shape)
+) -> SideStatistics:
+    """The statistics of the models in `membership`, leaving out the model `without` for each target."""
+    held = np.broadcast_to(membership[:, None], models.shape)
     ordered = np.sort(np.where(held, models, np.inf), axis=0)
-    whole = own.sum(axis=0)[None]
+    whole = membership.sum(axis=0)[None]
     count = whole - (without >= 0)
     # The log-odds of the models that are left out; infinity if none is.
     index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
@@ -48,7 +48,7 @@ def _side(
     apart = np.where(held, models - np.where(np.isnan(centre), 0.0, centre), 0.0)
     times, none = np.maximum(count, 1)[:, None], (count == 0)[:, None]
     first, second = (sum_without(power, without) / times for power in (apart, apart**2))
-    return Side(
+    return SideStatistics(
         count,
         np.where(none, np.nan, median),
         np.where(none, np.nan, centre + first),
@@ -58,14 +58,14 @@ def _side(
 
 def _median(ordered: np.ndarray, count: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """The median of the `count` sorted numbers that remain without the number `taken` (infinity: none is taken)."""
-    found = []
+    middle_values = []
     for middle in ((count - 1) // 2, count // 2):
-        here = np.broadcast_to(np.clip(middle, 0, len(ordered) - 1), taken.shape)
-        number = np.take_along_axis(ordered, here, axis=0)
-        after = np.take_along_axis(ordered, np.minimum(here + 1, len(ordered) - 1), axis=0)
-        found.append(np.where(number < taken, number, after))
+        places = np.broadcast_to(np.clip(middle, 0, len(ordered) - 1), taken.shape)
+        number = np.take_along_axis(ordered, places, axis=0)
+        after = np.take_along_axis(ordered, np.minimum(places + 1, len(ordered) - 1), axis=0)
+        middle_values.append(np.where(number < taken, number, after))
     with np.errstate(invalid="ignore"):  # infinity minus infinity, if count is 0
-        return np.where(count > 0, (found[0] + found[1]) / 2, np.nan)
+        return np.where(count > 0, (middle_values[0] + middle_values[1]) / 2, np.nan)
 
 
 def sum_without(

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy import special
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, scored
-from jaxaudit.attacks.records.in_out_statistics import sides
+from jaxaudit.attacks.records.in_out_statistics import in_out_statistics
 
 TINY = 1e-30
 """Added to every standard deviation, as in the authors' code."""
@@ -39,21 +39,24 @@ class LiRA:
 
     @property
     def meaning(self) -> str:
-        what = "with and without the record" if self.online else "without the record (one-sided)"
-        return f"Likelihood of the record's log-odds under models {what}{', one width for all' if self.fixed else ''}."
+        which_models = "with and without the record" if self.online else "without the record (one-sided)"
+        return (
+            "Likelihood of the record's log-odds under models "
+            f"{which_models}{', one width for all' if self.fixed else ''}."
+        )
 
     @property
     def least(self) -> Least:
         # One number has no standard deviation, and that of two is often almost 0 by chance.
-        own = 1 if self.fixed else 3
-        return Least(own if self.online else 0, own)
+        fewest = 1 if self.fixed else 3
+        return Least(fewest if self.online else 0, fewest)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record for each target; NaN with too few shadow models."""
         widths = _pooled_widths(shadowed) if self.fixed else None
 
         def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
-            x, (inner, outer) = block.attacked, sides(block)
+            x, (inner, outer) = block.attacked, in_out_statistics(block)
             of_in, of_out = (np.sqrt(side.variance) for side in (inner, outer))
             if widths is not None:
                 of_in, of_out = (width[:, None, None] for width in widths)
@@ -79,13 +82,13 @@ def _pooled_widths(shadowed: ShadowScores) -> tuple[np.ndarray, np.ndarray]:
     squares, freedom = [], []
     views = shadowed.models.shape[1]
     for _, block in shadowed.blocks():
-        both = sides(block)
-        squares.append([np.nansum(side.count[:, None] * side.variance, axis=(1, 2)) for side in both])
-        freedom.append([views * np.maximum(side.count - 1, 0).sum(axis=1) for side in both])
+        sides = in_out_statistics(block)
+        squares.append([np.nansum(side.count[:, None] * side.variance, axis=(1, 2)) for side in sides])
+        freedom.append([views * np.maximum(side.count - 1, 0).sum(axis=1) for side in sides])
     total, count = np.sum(squares, axis=0), np.sum(freedom, axis=0)
     # If no record has two models of one side, the other side's standard deviation is used.
-    both = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
-    inner, outer = np.sqrt(np.where(count > 0, total / np.maximum(count, 1), both))
+    sides = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
+    inner, outer = np.sqrt(np.where(count > 0, total / np.maximum(count, 1), sides))
     return inner, outer
 
 

@@ -43,8 +43,8 @@ class LiRACode:
             return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])
         rows = np.arange(len(shadowed.models))
         # The others are copied for one model at a time.
-        others = ((shadowed.models[rows != row], shadowed.membership[rows != row]) for row in rows)
-        return np.stack([self._of(own, *rest) for own, rest in zip(shadowed.models, others, strict=True)])
+        other_models = ((shadowed.models[rows != row], shadowed.membership[rows != row]) for row in rows)
+        return np.stack([self._of(model, *rest) for model, rest in zip(shadowed.models, other_models, strict=True)])
 
     def _of(
         self,
@@ -64,10 +64,10 @@ class LiRACode:
         return (log_normal(x, np.median(inner, axis=0), of_in) - density).mean(axis=0)
 
 
-def _first(models: np.ndarray, own: np.ndarray) -> Float[np.ndarray, "k views n"]:
-    """The log-odds of the first k models for which `own` is true, per record; k is the smallest number over records."""
-    count = int(own.sum(axis=0).min())
-    order = np.argsort(~own, axis=0, kind="stable")[:count]
+def _first(models: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, "k views n"]:
+    """Per record, the log-odds of the first k models for which `membership` is true; k is the least of any."""
+    count = int(membership.sum(axis=0).min())
+    order = np.argsort(~membership, axis=0, kind="stable")[:count]
     return np.take_along_axis(models, order[:, None], axis=0)
 
 

@@ -27,14 +27,14 @@ class AttackR:
         """The score of each record for each target; NaN with too few shadow models."""
 
         def share(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
-            found, outside = np.empty(block.attacked.shape), ~block.membership[:, None]
+            shares, outside = np.empty(block.attacked.shape), ~block.membership[:, None]
             (_, without), (_, times) = left_out(block), counts(block)
             for row, x in enumerate(block.attacked):
                 of_row = min(row, len(times) - 1)
                 lower = _surer(x, block.models, outside).sum(axis=0)
                 left = np.take_along_axis(block.models, np.maximum(without[of_row], 0)[None, None], axis=0)[0]
-                found[row] = (lower - _surer(x, left, without[of_row] >= 0)) / np.maximum(times[of_row], 1)
-            return found
+                shares[row] = (lower - _surer(x, left, without[of_row] >= 0)) / np.maximum(times[of_row], 1)
+            return shares
 
         return scored(shadowed, self.least, share)
 

@@ -21,10 +21,12 @@ def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targe
     probability are averaged, so that the mean of equal probabilities is exact. Otherwise its rounding would depend on
     which model was left out, and so reveal membership.
     """
-    probability, own = special.expit(shadowed.models), shadowed.membership[:, None]
+    probability, membership = special.expit(shadowed.models), shadowed.membership[:, None]
     least = probability.min(axis=0)
-    both = zip(((probability - least) * own, (probability - least) * ~own), left_out(shadowed), strict=True)
-    of_in, of_out = (sum_without(side, without) for side, without in both)
+    both_sides = zip(
+        ((probability - least) * membership, (probability - least) * ~membership), left_out(shadowed), strict=True
+    )
+    of_in, of_out = (sum_without(side, without) for side, without in both_sides)
     inside, outside = (count[:, None] for count in counts(shadowed))
     with np.errstate(invalid="ignore", divide="ignore"):
         return least + (of_in + of_out) / (inside + outside), least + of_out / outside
@@ -79,31 +81,33 @@ class RMIA:
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
         """The score of each record for each target; NaN with too few shadow models."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
-        found = np.zeros((len(targets), records))
-        ratios, known = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
+        scores = np.zeros((len(targets), records))
+        ratios, judged = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
         for part, block in shadowed.blocks():
             mean, without = mean_probabilities(block)
             if not self.online:
                 mean = ((1 + self.scale) * without + 1 - self.scale) / 2
             ratios[:, :, part] = special.expit(block.attacked) / mean
-            known[:, part] = enough(block, self.least)
-        for own, row, seen in zip(ratios, found, known, strict=True):
-            for each in own:
-                row += share_exceeded(each, each[seen if shadowed.unused is None else shadowed.unused], self.gamma)
-        return np.where(known, found / views, np.nan)
+            judged[:, part] = enough(block, self.least)
+        for record_ratios, row, seen in zip(ratios, scores, judged, strict=True):
+            for of_view in record_ratios:
+                row += share_exceeded(
+                    of_view, of_view[seen if shadowed.unused is None else shadowed.unused], self.gamma
+                )
+        return np.where(judged, scores / views, np.nan)
 
 
 def share_exceeded(
-    ratios: Float[np.ndarray, " n"], others: Float[np.ndarray, " z"], gamma: float
+    ratios: Float[np.ndarray, " n"], population: Float[np.ndarray, " z"], gamma: float
 ) -> Float[np.ndarray, " n"]:
-    """For each ratio, the share of `others` that it exceeds by a factor of more than `gamma`.
+    """For each ratio, the share of `population` that it exceeds by a factor of more than `gamma`.
 
     >>> share_exceeded(np.array([1.0, 2.5]), np.array([0.5, 1.0, 2.0, 4.0]), 2.0)
     array([0. , 0.5])
     """
-    if not len(others):
+    if not len(population):
         return np.full(len(ratios), np.nan)
-    order = np.sort(others)
+    order = np.sort(population)
     below = np.searchsorted(order, ratios / gamma, side="left")
     # ratio / gamma may round differently from ratio / other; correct the counts by the exact comparison.
     for _ in range(2):

@@ -57,37 +57,39 @@ class Stacked:
         among = shadowed._replace(targets=None)
         if shadowed.targets is not None:
             weights = _weights(among)
-            return np.stack([each @ weights for each in _evidence_of_targets(shadowed)])
+            return np.stack([evidence @ weights for evidence in _evidence_of_targets(shadowed)])
         numbers = np.arange(len(shadowed.models))
-        found, evidence = np.empty(shadowed.membership.shape), _evidence_among(shadowed, numbers.tolist())
+        scores, evidence = np.empty(shadowed.membership.shape), _evidence_among(shadowed, numbers.tolist())
         for fold in np.array_split(numbers, min(FOLDS, len(numbers))):
             weights = _weights(_without(shadowed, fold), _no_partner(shadowed, fold))
             for model in fold:
-                found[model] = next(evidence) @ weights
-        return found
+                scores[model] = next(evidence) @ weights
+        return scores
 
 
 def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
     """The scores with few shadow models: weights and targets have evidence from equally many."""
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]
-    found = np.zeros(shadowed.attacked[:, 0].shape)
+    scores = np.zeros(shadowed.attacked[:, 0].shape)
     if shadowed.targets is not None:
         weights = _weights(shadowed._replace(targets=None))
-        for each in less:
-            found += np.stack([evidence @ weights for evidence in _evidence_of_targets(each)])
-        return found / len(less)
-    own = [_weights(each, _no_partner(shadowed, one)) for each, one in zip(less, numbers[:, None], strict=True)]
-    for number, each in enumerate(less):
-        others = np.delete(numbers, number)
-        for model, evidence in zip(others, _evidence_among(each, range(len(others))), strict=True):
-            found[model] += evidence @ own[model]
-    return found / (len(less) - 1)
+        for part in less:
+            scores += np.stack([evidence @ weights for evidence in _evidence_of_targets(part)])
+        return scores / len(less)
+    part_weights = [
+        _weights(part, _no_partner(shadowed, one)) for part, one in zip(less, numbers[:, None], strict=True)
+    ]
+    for number, part in enumerate(less):
+        other_numbers = np.delete(numbers, number)
+        for model, evidence in zip(other_numbers, _evidence_among(part, range(len(other_numbers))), strict=True):
+            scores[model] += evidence @ part_weights[model]
+    return scores / (len(less) - 1)
 
 
 def _without(shadowed: ShadowScores, numbers: Int[np.ndarray, " some"]) -> ShadowScores:
     """The input without these shadow models, as if they were not finished."""
-    models, membership = (np.delete(each, numbers, axis=0) for each in (shadowed.models, shadowed.membership))
+    models, membership = (np.delete(array, numbers, axis=0) for array in (shadowed.models, shadowed.membership))
     return shadowed._replace(models=models, membership=membership)
 
 
@@ -109,8 +111,8 @@ def _weights(among: ShadowScores, seen: Bool[np.ndarray, "models n"] | None = No
 
 def _further(shadowed: ShadowScores) -> Float[np.ndarray, "targets n further"]:
     """The scores of BASE and BaVarIA-t, cut like all evidence; 0 if they are NaN."""
-    found = np.stack([np.nan_to_num(attack.scores(shadowed)) for attack in (BASE(), BaVarIAt())], axis=-1)
-    return np.clip(found, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
+    further_scores = np.stack([np.nan_to_num(attack.scores(shadowed)) for attack in (BASE(), BaVarIAt())], axis=-1)
+    return np.clip(further_scores, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
 
 
 def _joined(
@@ -122,17 +124,19 @@ def _joined(
 def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Float[np.ndarray, "n kinds"]]:
     """The evidence of each target, computed with all shadow models."""
     assert shadowed.targets is not None
-    known = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
+    shadow_profile = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
     targets = zip(cut(shadowed.targets.mean(axis=1)), _further(shadowed), strict=True)
-    return (_joined(membership_evidence(own, known), more) for own, more in targets)
+    return (_joined(membership_evidence(odds, shadow_profile), more) for odds, more in targets)
 
 
 def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Float[np.ndarray, "n kinds"]]:
     """The evidence of the models with these indices, each computed without the models that are left out for it."""
     models, without, further = cut(among.models.mean(axis=1)), left_out(among), _further(among)
     profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))
-    each = zip(places, profiles, strict=True)
-    return (_joined(membership_evidence(models[place], known), further[place]) for place, known in each)
+    pairs = zip(places, profiles, strict=True)
+    return (
+        _joined(membership_evidence(models[place], of_membership), further[place]) for place, of_membership in pairs
+    )
 
 
 ATTACKS = (Stacked(),)

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.attacks import Attack
-from jaxaudit.audits.attack.finding import best_on_halves, find
+from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
 from jaxaudit.audits.attack.plan import ATTACKS, check_attacks
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult
-from jaxaudit.audits.attack.sections import AttackedRecord, Splits, Strongest
+from jaxaudit.audits.attack.sections import AttackedRecord, SplitAttacks, Strongest
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.audits.finding import UNDECIDED
@@ -100,32 +100,34 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
     """
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
-    given = bool(models.pairs), models.pooled is not None
+    has_shadows = bool(models.pairs), models.pooled is not None
     if attacks is None:
-        has = dict(zip(("paired", "pooled"), given, strict=True))
-        attacks = [each for each in ATTACKS if has[each.shadows] and (models.asked.bins or not each.needs_bins)]
-    check_attacks(attacks, models.asked.bins, *given)
+        has = dict(zip(("paired", "pooled"), has_shadows, strict=True))
+        attacks = [
+            attack for attack in ATTACKS if has[attack.shadows] and (models.inputs.bins or not attack.needs_bins)
+        ]
+    check_attacks(attacks, models.inputs.bins, *has_shadows)
     scores = {attack.name: _scores(models, attack) for attack in attacks}
     mean_pdtp = models.measurements.mean(axis=0)
     truth, iterations = models.truth, len(models.truth) // 2
     key, records = stream(models.key, "intervals"), len(models.targets)
-    found, per_record = [], []
+    outcomes, per_record = [], []
     for attack in attacks:
-        said = scores[attack.name]
-        flat = said.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
+        attack_scores = scores[attack.name]
+        flat = attack_scores.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
         per_record.append(metrics.per_target_accuracy(*flat, records))
         answers = metrics.attack_metrics(key, *flat, level=level)
-        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(said, truth, level=level))
+        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(attack_scores, truth, level=level))
         # The two models of a split are not independent; targets are.
         whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
-        found.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
-    splits = Splits(
+        outcomes.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
+    splits = SplitAttacks(
         p_value=better_than_guessing(stream(models.key, "verdict"), np.stack(list(scores.values())) > 0, truth),
         candidates=models.candidates,
         training_records=models.candidates // 2,
         iterations=iterations,
         measured_iterations=len(models.measurements),
-        bins=models.asked.bins,
+        bins=models.inputs.bins,
         train_accuracy=models.train_accuracy,
         test_accuracy=models.test_accuracy,
         guess_accuracy=models.guess_accuracy,
@@ -135,20 +137,20 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
     )
     result = AttackResult(
         finding=UNDECIDED,
-        decided_by=best_on_halves(tuple(found), splits).name,
+        decided_by=best_on_halves(tuple(outcomes), splits).name,
         level=level,
         models=len(truth),
         records=records,
-        attacks=tuple(found),
+        attacks=tuple(outcomes),
         splits=splits,
     )
     return AttackAudit(
-        result=msgspec.structs.replace(result, finding=find(result)),
+        result=msgspec.structs.replace(result, finding=attack_finding(result)),
         scores=scores,
         truth=truth,
         records=models.targets,
         measurements=models.measurements,
-        sources=(*(each.source for each in attacks), metrics.SOURCE, rates.SOURCE),
+        sources=(*(attack.source for attack in attacks), metrics.SOURCE, rates.SOURCE),
         models_per_batch=models.models_per_batch,
         form=models.form,
     )
@@ -158,12 +160,12 @@ def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models ta
     """The score of every target record on every attacked model."""
     if attack.shadows == "pooled":
         assert models.pooled is not None
-        return attack.scores(stream(models.key, attack.name), models.asked, models.pooled, None)
+        return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled, None)
     parts = []
     for index, pairs in enumerate(models.pairs):
         rows = slice(2 * index, 2 * index + 2) if len(models.pairs) > 1 else slice(None)
-        asked = models.asked._replace(outputs=models.asked.outputs[rows])
-        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), asked, pairs, None))
+        inputs = models.inputs._replace(outputs=models.inputs.outputs[rows])
+        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), inputs, pairs, None))
     return np.concatenate(parts)
 
 
@@ -176,13 +178,21 @@ def _by_record(
     """The results of each target record, and of the largest accuracy over attacks."""
     largest, which = metrics.strongest_attack(accuracies)
     risky = mean_pdtp > 1
-    shares = {f"{each:g}": float((largest[risky] > each).mean()) if risky.any() else None for each in ACCURACIES}
+    shares = {
+        f"{accuracy:g}": float((largest[risky] > accuracy).mean()) if risky.any() else None for accuracy in ACCURACIES
+    }
     return {
         "strongest": Strongest(metrics.correlation(largest, mean_pdtp), int(risky.sum()), shares),
         "records": tuple(
             AttackedRecord(
-                int(record), float(value), dict(zip(names, each.tolist(), strict=True)), float(most), names[int(best)]
+                int(record),
+                float(value),
+                dict(zip(names, accuracy_of.tolist(), strict=True)),
+                float(most),
+                names[int(best)],
             )
-            for record, value, each, most, best in zip(targets, mean_pdtp, accuracies.T, largest, which, strict=True)
+            for record, value, accuracy_of, most, best in zip(
+                targets, mean_pdtp, accuracies.T, largest, which, strict=True
+            )
         ),
     }

@@ -9,44 +9,44 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
 
 
-def bound_of_recipe(bank: Bank, own: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
+def bound_of_recipe(bank: Bank, shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
     """A lower bound on epsilon from one attack, where each record was included by an independent fair coin."""
     if bank.groups is not None:
         raise InputError(
             "`delta`: the bank deals whole groups, and a bound on epsilon needs a coin for each record; deal a new "
             "bank with `coins`."
         )
-    refuse_unless_coins(own.membership)
-    found = bound_by_halves(own, attack, delta=delta, level=level)
-    return Epsilon(**msgspec.structs.asdict(found), method=METHOD, attack=attack.name, sentence=_sentence(found))
+    refuse_unless_coins(shadowed.membership)
+    bound = bound_by_halves(shadowed, attack, delta=delta, level=level)
+    return Epsilon(**msgspec.structs.asdict(bound), method=METHOD, attack=attack.name, sentence=_sentence(bound))
 
 
-def bound_by_halves(own: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
+def bound_by_halves(shadowed: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
     """The bound where the first half of the models are references and the second half is audited.
 
     The halves are fixed before any output is read, and the attack is given no membership mask of an audited model
     (`metrics/epsilon.py` says why this is sound). Every entry of the masks must be an independent fair coin.
     """
-    half = len(own.models) // 2
-    references = ShadowScores(own.models[:half], own.membership[:half])
+    half = len(shadowed.models) // 2
+    references = ShadowScores(shadowed.models[:half], shadowed.membership[:half])
     return epsilon_bound(
-        attack.scores(references._replace(targets=own.models[half:])),
-        own.membership[half:],
+        attack.scores(references._replace(targets=shadowed.models[half:])),
+        shadowed.membership[half:],
         attack.scores(references),
-        own.membership[:half],
+        shadowed.membership[:half],
         delta=delta,
         level=level,
     )
 
 
-def _sentence(found: EpsilonBound) -> str:
-    at = f"at delta {found.delta:g}"
-    if found.bound <= 0:
+def _sentence(bound: EpsilonBound) -> str:
+    at = f"at delta {bound.delta:g}"
+    if bound.bound <= 0:
         return (
             f"No claim of differential privacy is refuted {at}, and none is proven: the recipe may be private, or the "
             "attack too weak."
         )
     return (
-        f"The epsilon of this recipe is at least {found.bound:.3g} {at} ({found.level:.0%}): a smaller one that is "
+        f"The epsilon of this recipe is at least {bound.bound:.3g} {at} ({bound.level:.0%}): a smaller one that is "
         "claimed for it is refuted. No claim is proven."
     )

@@ -34,8 +34,8 @@ RISKY, OFTEN = 1.0, 0.5
 
 def rate_named_at(rates: AttackRates) -> float:
     """The false positive rate at which records count as named; NaN if no such rate can be measured, or none holds."""
-    told = sorted(rate.fpr for rate in rates.tpr_at_fpr if rate.resolvable and rate.holds and rate.fpr >= NAMED_AT)
-    return told[0] if told else float("nan")
+    resolved = sorted(rate.fpr for rate in rates.tpr_at_fpr if rate.resolvable and rate.holds and rate.fpr >= NAMED_AT)
+    return resolved[0] if resolved else float("nan")
 
 
 def surely_named(seen: Vulnerability, models: int) -> int:
@@ -46,32 +46,32 @@ def surely_named(seen: Vulnerability, models: int) -> int:
     far in the tail), with Bonferroni's correction over all records.
     """
     pairs = seen.inside * seen.outside
-    known = np.isfinite(seen.named) & (pairs > 0)
-    if not known.any():
+    finite = np.isfinite(seen.named) & (pairs > 0)
+    if not finite.any():
         return 0
-    distance = (seen.separation[known] - 0.5) * np.sqrt(pairs[known] * 12 / (models + 1))
-    sure = special.ndtr(-distance) * np.count_nonzero(known) < SURELY
-    return int((sure & (seen.named[known] >= OFTEN)).sum())
+    distance = (seen.separation[finite] - 0.5) * np.sqrt(pairs[finite] * 12 / (models + 1))
+    sure = special.ndtr(-distance) * np.count_nonzero(finite) < SURELY
+    return int((sure & (seen.named[finite] >= OFTEN)).sum())
 
 
-def exposure_of(shadows: ShadowModels, known: RecordArrays, at_fpr: float) -> Exposure:
+def exposure_of(shadows: ShadowModels, arrays: RecordArrays, at_fpr: float) -> Exposure:
     """The exposure of the records of a bank."""
-    found = known.vulnerability
-    separations, named = found.separation[np.isfinite(found.separation)], found.named[np.isfinite(found.named)]
+    seen = arrays.vulnerability
+    separations, often = seen.separation[np.isfinite(seen.separation)], seen.named[np.isfinite(seen.named)]
     counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
     # The riskiest first: by the share of models that name them, then by separation.
-    judged = np.flatnonzero(np.isfinite(found.named))
-    separation, gap = np.nan_to_num(found.separation[judged]), np.nan_to_num(found.gap_low[judged], nan=-np.inf)
-    order = judged[np.lexsort((-gap, -separation, -found.named[judged]))]
+    judged = np.flatnonzero(np.isfinite(seen.named))
+    separation, gap = np.nan_to_num(seen.separation[judged]), np.nan_to_num(seen.gap_low[judged], nan=-np.inf)
+    order = judged[np.lexsort((-gap, -separation, -seen.named[judged]))]
     return Exposure(
         at_fpr=at_fpr,
-        surely_named=surely_named(found, len(shadows)),
-        exposed=float((named >= OFTEN).mean()) if len(named) else float("nan"),
-        judged=len(named),
-        copies=int((known.copies >= 0).sum()),
+        surely_named=surely_named(seen, len(shadows)),
+        exposed=float((often >= OFTEN).mean()) if len(often) else float("nan"),
+        judged=len(often),
+        copies=int((arrays.copies >= 0).sum()),
         separation_edges=tuple(edges.tolist()),
         separation_counts=tuple(counts.tolist()),
-        riskiest=tuple(_riskiest(shadows, known, at) for at in order[:LISTED].tolist()),
+        riskiest=tuple(_riskiest(shadows, arrays, at) for at in order[:LISTED].tolist()),
     )
 
 
@@ -84,32 +84,32 @@ def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
     raise IndexError(column)
 
 
-def _riskiest(shadows: ShadowModels, known: RecordArrays, at: int) -> Riskiest:
-    found, examples, group = known.vulnerability, shadows.pool.examples, int(known.copies[at])
+def _riskiest(shadows: ShadowModels, arrays: RecordArrays, at: int) -> Riskiest:
+    seen, examples, group = arrays.vulnerability, shadows.pool.examples, int(arrays.copies[at])
     assert shadows.bank is not None
     of, place = place_in_set(shadows.bank, int(shadows.pool.columns[at]))
-    revealing = None if known.revealing is None or known.revealing[at] < 0 else int(known.revealing[at])
+    revealing = None if arrays.revealing is None or arrays.revealing[at] < 0 else int(arrays.revealing[at])
     return Riskiest(
         set=of,
         place=place,
         label=examples.class_names[examples.labels[at]],
-        models=int(found.inside[at]),
-        saturated=float(known.saturated[at]),
+        models=int(seen.inside[at]),
+        saturated=float(arrays.saturated[at]),
         revealing=None if revealing is None else examples.class_names[revealing],
-        **{name: float(getattr(found, name)[at]) for name in NUMBERS},
-        copies=0 if group < 0 else int((known.copies == group).sum()) - 1,
+        **{name: float(getattr(seen, name)[at]) for name in NUMBERS},
+        copies=0 if group < 0 else int((arrays.copies == group).sum()) - 1,
     )
 
 
 def beside_pdtp(
-    pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], separation: Float[np.ndarray, " n"]
+    pdtp: Float[np.ndarray, " n"], named_shares: Float[np.ndarray, " n"], separation: Float[np.ndarray, " n"]
 ) -> BesidePDTP:
     """PDTP of records beside the share of models that name them and their separation; NaN where one is not known."""
-    indices = np.flatnonzero(~np.isnan(pdtp) & np.isfinite(named))
+    indices = np.flatnonzero(~np.isnan(pdtp) & np.isfinite(named_shares))
     listed = np.sort(indices[np.argsort(-pdtp[indices], kind="stable")[:MOST_POINTS]])
-    values, shares, separations = (each[indices] for each in (pdtp, named, separation))
+    values, shares, separations = (column[indices] for column in (pdtp, named_shares, separation))
     by_pdtp, by_attack = values > RISKY, shares >= OFTEN
-    ranks = [mid_ranks(each) for each in (values, shares, np.nan_to_num(separations, nan=0.5))]
+    ranks = [mid_ranks(column) for column in (values, shares, np.nan_to_num(separations, nan=0.5))]
     related = correlation(ranks[0], ranks[1])
     return BesidePDTP(
         rank_correlation=related.coefficient,
@@ -120,7 +120,7 @@ def beside_pdtp(
         attack_alone=int((~by_pdtp & by_attack).sum()),
         neither=int((~by_pdtp & ~by_attack).sum()),
         pdtp=tuple(pdtp[listed].tolist()),
-        named=tuple(named[listed].tolist()),
+        named=tuple(named_shares[listed].tolist()),
     )
 
 
@@ -137,18 +137,18 @@ def revealing_classes(shadows: ShadowModels) -> Int[np.ndarray, " n"] | None:
     if bank.description.outputs not in BY_CLASS or 16 * len(columns) * classes > MAX_BYTES // 4:
         return None
     sums = np.zeros((2, len(columns), classes))
-    for model, own in zip(shadows.numbers.tolist(), inside, strict=True):
+    for model, membership in zip(shadows.numbers.tolist(), inside, strict=True):
         values = bank.outputs(model)
         rows = max(1, BLOCK // (values.shape[1] * classes))
         for start in range(0, len(columns), rows):
             part = slice(start, start + rows)
-            said = values[columns[part]].astype(np.float64)
+            probabilities = values[columns[part]].astype(np.float64)
             if bank.description.outputs == "logits":
-                said = np.exp(said - said.max(axis=2, keepdims=True))
-            said = (said / said.sum(axis=2, keepdims=True)).mean(axis=1)
-            sums[0, part] += np.where(own[part, None], said, 0.0)
-            sums[1, part] += np.where(own[part, None], 0.0, said)
+                probabilities = np.exp(probabilities - probabilities.max(axis=2, keepdims=True))
+            probabilities = (probabilities / probabilities.sum(axis=2, keepdims=True)).mean(axis=1)
+            sums[0, part] += np.where(membership[part, None], probabilities, 0.0)
+            sums[1, part] += np.where(membership[part, None], 0.0, probabilities)
     times = inside.sum(axis=0)
-    both = (times > 0) & (times < len(inside))
+    in_and_out = (times > 0) & (times < len(inside))
     apart = sums[0] / np.maximum(times, 1)[:, None] - sums[1] / np.maximum(len(inside) - times, 1)[:, None]
-    return np.where(both, np.abs(apart).argmax(axis=1), -1)
+    return np.where(in_and_out, np.abs(apart).argmax(axis=1), -1)

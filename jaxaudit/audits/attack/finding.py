@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
-from jaxaudit.audits.attack.sections import Splits
+from jaxaudit.audits.attack.sections import SplitAttacks
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.effect import ALPHA
@@ -33,7 +33,7 @@ TIED = 0.2
 """If more than this share of a model's records have one score, the attack has too few thresholds."""
 
 
-def find(result: AttackResult, usual: bool = True) -> Finding:
+def attack_finding(result: AttackResult, usual: bool = True) -> Finding:
     """The verdict over models of this recipe.
 
     `attack succeeds` if the measurements exclude guessing; `attacks fail` if they exclude that the attacks are right in
@@ -56,7 +56,7 @@ def find(result: AttackResult, usual: bool = True) -> Finding:
     return _by_bank(result, usual) if result.splits is None else _on_halves(result, result.splits)
 
 
-def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: Splits) -> AttackOutcome:
+def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: SplitAttacks) -> AttackOutcome:
     """The attack whose lower limit is furthest above 0.5; if there is none, the one with the largest accuracy."""
 
     def rank(attack: AttackOutcome) -> tuple[float, float]:
@@ -66,14 +66,14 @@ def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: Splits) -> Attack
     return max(attacks, key=rank)
 
 
-def _limits(splits: Splits, attack: str) -> tuple[float, float]:
+def _limits(splits: SplitAttacks, attack: str) -> tuple[float, float]:
     """The one-sided 95% limits of an attack's accuracy, by Student's t over records."""
     rates = np.array([record.accuracy[attack] for record in splits.records])
     reach = special.stdtrit(len(rates) - 1, 1 - ALPHA) * rates.std(ddof=1) / np.sqrt(len(rates))
     return float(rates.mean() - reach), float(rates.mean() + reach)
 
 
-def _on_halves(result: AttackResult, splits: Splits) -> Finding:
+def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     best, p_value, few = result.deciding, splits.p_value, result.records < FEW_TARGETS
     assert best.metrics is not None
     words = f"{best.name} attack, accuracy {_interval(best.metrics.accuracy, result.level)}"
@@ -116,8 +116,8 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
             sure = Confidence("weak", f"Only {result.models} models were attacked.")
         elif strong:
             rate, real = strong[-1]
-            found = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives."
-            sure = Confidence("strong", found)
+            found_sentence = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives."
+            sure = Confidence("strong", found_sentence)
         else:
             sure = Confidence("fair", "Members score higher on average, but few are found with confidence.")
         return Finding("attack succeeds", "bad", sentence, (words,), sure, checks, caveats)
@@ -162,14 +162,14 @@ def _decided(rate: RateAt | Realised, of: int) -> Estimate:
 def _well_above(rate: RateAt, real: Realised, rates: AttackRates) -> bool:
     if not (rate.resolvable and rate.holds):
         return False
-    found, realised = _decided(rate, rates.members), _decided(real, rates.non_members)
-    return found.low > TIMES_CHANCE * max(rate.fpr, realised.high)
+    measured, realised = _decided(rate, rates.members), _decided(real, rates.non_members)
+    return measured.low > TIMES_CHANCE * max(rate.fpr, realised.high)
 
 
 def _fails(area: Estimate, rates: AttackRates) -> bool:
-    told = [rate for rate in rates.tpr_at_fpr if rate.resolvable]
-    calm = (rate.holds and _decided(rate, rates.members).high < TIMES_CHANCE * rate.fpr for rate in told)
-    return area.high < MATTERS and any(rate.fpr <= 0.01 for rate in told) and rates.tied <= TIED and all(calm)
+    resolved = [rate for rate in rates.tpr_at_fpr if rate.resolvable]
+    calm = (rate.holds and _decided(rate, rates.members).high < TIMES_CHANCE * rate.fpr for rate in resolved)
+    return area.high < MATTERS and any(rate.fpr <= 0.01 for rate in resolved) and rates.tied <= TIED and all(calm)
 
 
 def _in_words(attack: AttackOutcome, decides: bool = True) -> str:
@@ -195,11 +195,11 @@ def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...
     """Checks of the deciding attack's rates; whether thresholds hold is checked for every attack."""
     coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
     off: dict[str, list[str]] = {}
-    for each in result.attacks:
-        for rate, real in (deciding if each.name == result.decided_by else each).rates:
+    for attack in result.attacks:
+        for rate, real in (deciding if attack.name == result.decided_by else attack).rates:
             if rate.resolvable and not rate.holds:
                 words = f"{100 * rate.fpr:g}% stated and {100 * real.value:.2g}% realised"
-                off.setdefault(each.name, []).append(words)
+                off.setdefault(attack.name, []).append(words)
     holds = assumed(
         "thresholds hold on other models",
         not off,
@@ -221,7 +221,7 @@ def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...
     )
 
 
-def _of_splits(splits: Splits) -> tuple[Checked, ...]:
+def _of_splits(splits: SplitAttacks) -> tuple[Checked, ...]:
     targets, guess = len(splits.records), splits.guess_accuracy
     reach = (splits.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     accuracies = f"target accuracy: {splits.train_accuracy:.1%} train, {splits.test_accuracy:.1%} held out"
@@ -234,47 +234,49 @@ def _of_splits(splits: Splits) -> tuple[Checked, ...]:
     )
 
 
-def _caveats_on_halves(result: AttackResult, splits: Splits, most: float) -> tuple[str, ...]:
-    found, targets = [], result.records
+def _caveats_on_halves(result: AttackResult, splits: SplitAttacks, most: float) -> tuple[str, ...]:
+    caveats, targets = [], result.records
     if targets < 3:
-        found.append(f"A correlation requires at least 3 targets; there were {targets}.")
+        caveats.append(f"A correlation requires at least 3 targets; there were {targets}.")
     else:
         # Two standard errors of a correlation of independent normal pairs.
         by_chance = min(1.0, 2 / np.sqrt(targets))
-        found.append(
+        caveats.append(
             f"By chance alone, a correlation over {targets} targets lies within {by_chance:.2f} of 0 with 95% "
             "probability" + (", so it is little evidence." if targets < FEW_TARGETS else ".")
         )
-    found.append(
+    caveats.append(
         f"Per-target accuracies are over {result.models} attacks each: guessing lies within "
         f"{1 / np.sqrt(result.models):.2f} of 0.5 on most targets, and the best of several attacks lies above 0.5 even "
         "if all of them guess."
     )
     if not all(math.isfinite(record.pdtp) for record in splits.records):
-        found.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
+        caveats.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
     if most < MATTERS:
-        found.append("Attacks that fail do not prove that a better one would fail.")
-    return tuple(found)
+        caveats.append("Attacks that fail do not prove that a better one would fail.")
+    return tuple(caveats)
 
 
 def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
-    first, *others = result.attacks
-    found = [
+    first, *other_attacks = result.attacks
+    caveats = [
         "The rates hold for models that are trained as the shadow models are, on records drawn as theirs were. A "
         "stronger attack may exist.",
         "Intervals of rates treat records and models as independent; the spread over models is told beside them.",
         "The riskiest of many records look riskier than they are: their intervals hold for a record alone.",
     ]
     better = [
-        _in_words(each, decides=False) for each in others if _decided_area(each).low > max(CLEAR, first.auc.value)
+        _in_words(attack, decides=False)
+        for attack in other_attacks
+        if _decided_area(attack).low > max(CLEAR, first.auc.value)
     ]
     if better:
-        found.append(f"Attacks that do not decide do better: {'; '.join(better)}.")
+        caveats.append(f"Attacks that do not decide do better: {'; '.join(better)}.")
     if first.unjudged > 0:
-        found.append(f"{first.unjudged:.1%} of the records and models have too few shadow models and are not judged.")
+        caveats.append(f"{first.unjudged:.1%} of the records and models have too few shadow models and are not judged.")
     if result.exposure is not None and result.exposure.copies:
-        found.append(
+        caveats.append(
             f"{result.exposure.copies:,} records have the same outputs as another in every model: copies hide what "
             "their removal would change."
         )
-    return tuple(found)
+    return tuple(caveats)

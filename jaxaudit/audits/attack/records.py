@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
-from jaxaudit.attacks.records.attack import Dealt, check, deal_of, enough, unused_records
+from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
 from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.attack.epsilon import bound_of_recipe
 from jaxaudit.audits.attack.exposure import (
@@ -17,14 +17,14 @@ from jaxaudit.audits.attack.exposure import (
     rate_named_at,
     revealing_classes,
 )
-from jaxaudit.audits.attack.finding import find
+from jaxaudit.audits.attack.finding import attack_finding
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
 from jaxaudit.audits.attack.targets import (
     RecordTarget,
     TargetScores,
-    compared,
+    attack_memory,
+    compare_targets,
     judged_targets,
-    memory_of,
     scores_of,
     target_scores,
 )
@@ -40,7 +40,7 @@ from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
 
-USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
+USUAL: tuple[RecordAttack, ...] = tuple(attack for attack in RECORD_ATTACKS if not isinstance(attack, LiRACode))
 LEAST_MODELS = 4
 MOST_UNJUDGED = 0.5
 """An attack without a score for more than this share of records is rejected."""
@@ -60,7 +60,7 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
             f"the bank has {len(models)} finished shadow model{one}, and an attack compares each with others: finish "
             f"at least {LEAST_MODELS}, preferably 32."
         )
-    needed = memory_of(len(models), bank.description.queries, count, attacks)
+    needed = attack_memory(len(models), bank.description.queries, count, attacks)
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {count:,} records need {needed >> 30} GiB of memory for {attacks} "
@@ -86,18 +86,18 @@ def shadow_scores(shadows: ShadowModels) -> ShadowScores:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
     bank, columns, planned = shadows.bank, shadows.pool.columns, shadows.bank.membership
     # How records were dealt to models, set by set, from the masks of all planned models.
-    dealt = Dealt(*(np.full(bank.description.records, np.inf) for _ in Dealt._fields))
+    design = FixedDesign(*(np.full(bank.description.records, np.inf) for _ in FixedDesign._fields))
     for part in (bank.query, bank.holdout, bank.calibration):
         kept = np.flatnonzero(~bank.dropped[part]) + part.start
         if len(kept):
-            for whole, own in zip(dealt, deal_of(np.array(planned[:, kept])), strict=True):
-                whole[kept] = own
-    dealt = Dealt(*(each[columns] for each in dealt))
-    return ShadowScores(odds, membership, dealt=dealt, unused=unused_records(planned[:, columns]))
+            for whole, planned_part in zip(design, fixed_design(np.array(planned[:, kept])), strict=True):
+                whole[kept] = planned_part
+    design = FixedDesign(*(array[columns] for array in design))
+    return ShadowScores(odds, membership, design=design, unused=unused_records(planned[:, columns]))
 
 
 def attack_records(
-    known: ShadowModels,
+    shadows: ShadowModels,
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[RecordAttack] | None = None,
@@ -115,7 +115,7 @@ def attack_records(
     logits or probabilities. The rates over shadow models do not depend on targets.
 
     Args:
-        known: the shadow models, from `open_bank` with `by_view`.
+        shadows: the shadow models, from `open_bank` with `by_view`.
         targets: models to attack, at thresholds set on the shadow models; without any, these alone are attacked.
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
@@ -132,35 +132,37 @@ def attack_records(
             `delta` is given, and the records were not included by independent fair coins or the extra `dp` is not
             installed.
     """
-    named = USUAL if attacks is None else tuple(attacks)
-    if not named or len({each.name for each in named}) < len(named):
+    candidates = USUAL if attacks is None else tuple(attacks)
+    if not candidates or len({attack.name for attack in candidates}) < len(candidates):
         raise InputError(
-            f"attacks are {', '.join(each.name for each in named) or 'none'}: give each once, at least one."
+            f"attacks are {', '.join(attack.name for attack in candidates) or 'none'}: give each once, at least one."
         )
-    own, columns, bank = shadow_scores(known), known.pool.columns, known.bank
+    shadowed, columns, bank = shadow_scores(shadows), shadows.pool.columns, shadows.bank
     assert bank is not None
-    check(own)
-    unlike = [each.name for each in named if known.scale is not None and getattr(each, "of_likelihoods", False)]
+    check_shadow_scores(shadowed)
+    unlike = [
+        attack.name for attack in candidates if shadows.scale is not None and getattr(attack, "of_likelihoods", False)
+    ]
     if unlike and attacks is not None:
         raise InputError(
             f"{' and '.join(unlike)}: compares probabilities of records, and this is a bank of scores; plan one of "
             "log-likelihoods (`outputs`), or name other attacks."
         )
-    named = tuple(each for each in named if each.name not in unlike)
-    chosen, left_out = _possible(named, own, refuse=attacks is not None)
-    groups = compared(targets, known, own, len(chosen))
-    records = known.pool.given
+    candidates = tuple(attack for attack in candidates if attack.name not in unlike)
+    chosen, left_out = _possible(candidates, shadowed, refuse=attacks is not None)
+    groups = compare_targets(targets, shadows, shadowed, len(chosen))
+    records = shadows.pool.given_records
     if pdtp is not None and pdtp.shape != (records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {records:,} records.")
     # Raises before the attacks are run.
-    epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
+    epsilon = None if delta is None else bound_of_recipe(bank, shadowed, chosen[0], delta, level)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
     # Records that all models or none were trained on have no scores: they would only show how masks were drawn.
-    alone = np.asarray(own.membership.all(axis=0) | ~own.membership.any(axis=0))
+    alone = np.asarray(shadowed.membership.all(axis=0) | ~shadowed.membership.any(axis=0))
     for index, attack in enumerate(chosen):
-        scores = scores_of(attack, own, alone)
+        scores = scores_of(attack, shadowed, alone)
         if np.isnan(scores).all():
             if attacks is not None:
                 raise InputError(
@@ -168,11 +170,11 @@ def attack_records(
                 )
             left_out = (*left_out, attack.name)
             continue
-        rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
-        scored = target_scores(attack, groups, own, scores, alone)
+        rates = attack_rates(scores, shadowed.membership, false_positive_rates=false_positive_rates, level=level)
+        scored = target_scores(attack, groups, shadowed, scores, alone)
         of_targets = _of_targets(scored, targets, columns, false_positive_rates, level)
         best = best or (attack, scores, scored)
-        kept[attack.name] = np.stack([each.target_scores for each in scored]) if scored else scores
+        kept[attack.name] = np.stack([of_target.target_scores for of_target in scored]) if scored else scores
         whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
         results.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
         if progress is not None:
@@ -182,14 +184,14 @@ def attack_records(
     deciding, scores, scored = best
     named_at = rate_named_at(results[0])
     judged = ~np.isnan(scores) & np.isfinite(named_at)
-    called = called_at(scores, own.membership, [named_at])[0] if np.isfinite(named_at) else judged
-    odds = own.models.mean(axis=1)
-    seen = vulnerability(odds, own.membership, called, judged, level=level)
+    called = called_at(scores, shadowed.membership, [named_at])[0] if np.isfinite(named_at) else judged
+    odds = shadowed.models.mean(axis=1)
+    seen = vulnerability(odds, shadowed.membership, called, judged, level=level)
     by_record = RecordArrays(
         vulnerability=seen,
-        saturated=(np.abs(own.models) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1)),
-        copies=same_outputs(odds, known.pool.examples.labels),
-        revealing=revealing_classes(known),
+        saturated=(np.abs(shadowed.models) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1)),
+        copies=same_outputs(odds, shadows.pool.examples.labels),
+        revealing=revealing_classes(shadows),
         called=np.zeros((0, len(columns)), bool),
         pdtp=None if pdtp is None else pdtp[columns],
     )
@@ -197,43 +199,43 @@ def attack_records(
         finding=UNDECIDED,
         decided_by=deciding.name,
         level=level,
-        models=len(own.models),
-        references=(groups[0].shadowed if groups else own).references,
+        models=len(shadowed.models),
+        references=(groups[0].shadowed if groups else shadowed).references,
         records=len(columns),
         views=bank.description.queries,
         left_out=left_out,
         attacks=tuple(results),
-        exposure=exposure_of(known, by_record, named_at),
+        exposure=exposure_of(shadows, by_record, named_at),
         epsilon=epsilon,
         beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
-    usual = attacks is None or deciding == _possible(USUAL, own, refuse=False)[0][0]
+    usual = attacks is None or deciding == _possible(USUAL, shadowed, refuse=False)[0][0]
     judgements, calls = judged_targets(targets, scored, result, deciding)
     return AttackAudit(
-        result=msgspec.structs.replace(result, finding=find(result, usual), targets=judgements),
+        result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),
         scores=kept,
-        truth=own.membership,
+        truth=shadowed.membership,
         records=columns,
         by_record=replace(by_record, called=calls),
-        sources=(*(each.source for each in results), SOURCE, *(() if epsilon is None else (OF_EPSILON,))),
+        sources=(*(outcome.source for outcome in results), SOURCE, *(() if epsilon is None else (OF_EPSILON,))),
     )
 
 
 def _possible(
-    attacks: Sequence[RecordAttack], own: ShadowScores, *, refuse: bool
+    attacks: Sequence[RecordAttack], shadowed: ShadowScores, *, refuse: bool
 ) -> tuple[tuple[RecordAttack, ...], tuple[str, ...]]:
     """The attacks that the bank has enough models for, and the names of the others."""
     chosen, left_out = [], []
     for attack in attacks:
-        known, (inside, outside, together) = enough(own, attack.least).mean(), attack.least
-        if known >= 1 - MOST_UNJUDGED:
+        judged, (inside, outside, together) = enough(shadowed, attack.least).mean(), attack.least
+        if judged >= 1 - MOST_UNJUDGED:
             chosen.append(attack)
         elif refuse:
             raise InputError(
                 f"{attack.name} needs, beside the model that is attacked, {together} shadow model"
                 f"{'' if together == 1 else 's'}, {inside} of them trained with a record and {outside} without it; "
-                f"{known:.0%} of the records have them in a bank of {len(own.models)}. Add models, or name another "
-                "attack: base and rmia need fewest."
+                f"{judged:.0%} of the records have them in a bank of {len(shadowed.models)}. Add models, or name "
+                "another attack: base and rmia need fewest."
             )
         else:
             left_out.append(attack.name)
@@ -250,17 +252,17 @@ def _of_targets(
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership; None without such targets."""
-    told = [
-        (each, target.members[columns])
-        for each, target in zip(scored, targets, strict=True)
+    judged = [
+        (of_target, target.members[columns])
+        for of_target, target in zip(scored, targets, strict=True)
         if target.members is not None and 0 < target.members[columns].sum() < len(columns)
     ]
-    if not told:
+    if not judged:
         return None
     return attack_rates(
-        np.stack([each.target_scores for each, _ in told]),
-        np.stack([members for _, members in told]),
+        np.stack([of_target.target_scores for of_target, _ in judged]),
+        np.stack([members for _, members in judged]),
         false_positive_rates=false_positive_rates,
         level=level,
-        thresholds_of=[(each.scores, each.own.membership) for each, _ in told],
+        thresholds_of=[(of_target.scores, of_target.shadow_scores.membership) for of_target, _ in judged],
     )

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.audits.attack.sections import MOST_POINTS, AttackedTarget, BesidePDTP, Epsilon, Exposure, Splits
+from jaxaudit.audits.attack.sections import MOST_POINTS, AttackedTarget, BesidePDTP, Epsilon, Exposure, SplitAttacks
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation
@@ -72,7 +72,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     attacks: tuple[AttackOutcome, ...]
     targets: tuple[AttackedTarget, ...] = ()
     exposure: Exposure | None = None
-    splits: Splits | None = None
+    splits: SplitAttacks | None = None
     epsilon: Epsilon | None = None
     beside_pdtp: BesidePDTP | None = None
 
@@ -144,21 +144,21 @@ class AttackAudit:
 
         result = self.result
         figure, (curves, records) = panels(2)
-        drawn = (result.deciding, *(each for each in result.attacks if each.name != result.decided_by))
-        bands = [plot.Band(each.name, *map(np.array, msgspec.structs.astuple(each.roc))) for each in drawn]
+        drawn = (result.deciding, *(attack for attack in result.attacks if attack.name != result.decided_by))
+        bands = [plot.Band(attack.name, *map(np.array, msgspec.structs.astuple(attack.roc))) for attack in drawn]
         plot.draw_bands(curves, bands)
         if result.splits is not None:
-            asked = result.splits.records
-            names = [each.name for each in result.attacks]
-            accuracies = [(name, np.array([record.accuracy[name] for record in asked])) for name in names]
-            plot.draw_accuracies(records, np.array([record.pdtp for record in asked]), accuracies)
+            attacked = result.splits.records
+            names = [attack.name for attack in result.attacks]
+            accuracies = [(name, np.array([record.accuracy[name] for record in attacked])) for name in names]
+            plot.draw_accuracies(records, np.array([record.pdtp for record in attacked]), accuracies)
         if result.exposure is not None:
             exposure = result.exposure
             plot.draw_separations(records, np.array(exposure.separation_edges), np.array(exposure.separation_counts))
         return figure
 
 
-def check(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:
@@ -196,21 +196,21 @@ def check(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
         compared = beside.both + beside.pdtp_alone + beside.attack_alone + beside.neither
         points = min(compared, MOST_POINTS)
         demand(len(beside.pdtp) == len(beside.named) == points, "PDTP and calls are of other records")
-        demand(all(0 <= each <= 1 for each in beside.named), "a share of models that name a record is none")
+        demand(all(0 <= share <= 1 for share in beside.named), "a share of models that name a record is none")
 
 
 def _check_rates(rates: AttackRates) -> None:
-    stated = [[rate.fpr for rate in each] for each in (rates.tpr_at_fpr, rates.realised_fpr)]
+    stated = [[rate.fpr for rate in curve] for curve in (rates.tpr_at_fpr, rates.realised_fpr)]
     demand(stated[0] == stated[1], "true and false positive rates are not of the same stated ones")
-    demand(all(0 < each < 1 for each in stated[0]), "a stated false positive rate is not between 0 and 1")
+    demand(all(0 < rate_limit < 1 for rate_limit in stated[0]), "a stated false positive rate is not between 0 and 1")
     for rate in rates.tpr_at_fpr:
-        told = rate.resolvable and rate.holds
-        demand(told != bool(np.isnan(rate.value)), "a rate is shown that cannot be told, or the reverse")
+        resolved = rate.resolvable and rate.holds
+        demand(resolved != bool(np.isnan(rate.value)), "a rate is shown that cannot be told, or the reverse")
     shares = {tuple(rate.predictive_value) for rate in rates.tpr_at_fpr}
     demand(len(shares) == 1 and all(map(_is_share, shares.pop())), "its shares of members are no shares")
     points = [rates.roc.fpr, rates.roc.tpr, rates.roc.low, rates.roc.high]
-    demand(len({len(each) for each in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
-    demand(all(0 <= value <= 1 for each in points for value in each), "its ROC curve leaves the unit square")
+    demand(len({len(point) for point in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
+    demand(all(0 <= value <= 1 for point in points for value in point), "its ROC curve leaves the unit square")
 
 
 def _is_share(text: str) -> bool:

@@ -177,7 +177,7 @@ class Strongest(StrictStruct, frozen=True):
     share_above: dict[str, Number]
 
 
-class Splits(StrictStruct, frozen=True):
+class SplitAttacks(StrictStruct, frozen=True):
     """Attacks on models of random halves; see `attack_splits`.
 
     Attributes:

@@ -26,7 +26,7 @@ def prefixes(bank: Bank) -> dict[int, str]:
     # Without a holdout the last two are of one size: the query set.
     return {
         bank.description.records: "all records",
-        sizes.asked: "query set and holdout",
+        sizes.compared: "query set and holdout",
         sizes.query: "query set",
     }
 
@@ -43,31 +43,31 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
         InputError: as `load_outputs`; the file has another number of rows; or the bank has several views and the file
             has one.
     """
-    known, said = prefixes(bank), bank.description
+    sizes_known, description = prefixes(bank), bank.description
     if path.suffix.lower() == ".npy" and exists(path):
         shape = npy_shape(path)
-        if shape[:1] and shape[0] not in known:
-            sizes = ", ".join(f"{count:,} ({what})" for count, what in known.items())
+        if shape[:1] and shape[0] not in sizes_known:
+            sizes = ", ".join(f"{count:,} ({what_records})" for count, what_records in sizes_known.items())
             raise InputError(f"{path.name}: has {shape[0]:,} rows; the bank has {sizes}: give one row per record.")
-        if shape[1:] == said.shape[1:] != (said.classes,) and said.outputs not in SCORED:
+        if shape[1:] == description.shape[1:] != (description.classes,) and description.outputs not in SCORED:
             records = shape[0]
-            values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
-            grid = grid_of(said, values, values.dtype.name, path.name)
-            return log_odds_of(said.outputs, values, _labels(bank, records)), grid
-        known = {shape[0]: known[shape[0]]} if shape else known
-    if said.queries > 1:
+            values = load_into(path, msgspec.structs.replace(description, records=records, counts=None))
+            grid = grid_of(description, values, values.dtype.name, path.name)
+            return log_odds_of(description.outputs, values, _labels(bank, records)), grid
+        sizes_known = {shape[0]: sizes_known[shape[0]]} if shape else sizes_known
+    if description.queries > 1:
         raise InputError(
-            f"{path.name}: the bank has {said.queries} views of each record; give a .npy with them, of shape "
-            f"{said.shape}."
+            f"{path.name}: the bank has {description.queries} views of each record; give a .npy with them, of shape "
+            f"{description.shape}."
         )
     problem: InputError | None = None
     # The number of rows of a file other than .npy is unknown before it is read.
-    for records, what in sorted(known.items(), reverse=True):
+    for records, what_records in sorted(sizes_known.items(), reverse=True):
         try:
-            if said.outputs in SCORED:
-                outputs = score_outputs(path, said, records)
+            if description.outputs in SCORED:
+                outputs = score_outputs(path, description, records)
                 return outputs.values[None, :, 1], outputs
-            outputs = load_outputs(path, said.class_names or said.classes, records, kind, of=what)
+            outputs = load_outputs(path, description.class_names or description.classes, records, kind, of=what_records)
         except InputError as error:
             problem = problem or error
             continue
@@ -79,7 +79,7 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
         of_kind = "probabilities" if outputs.kind == "probabilities" else "logits"
         odds = log_odds_of(of_kind, values[:, None], _labels(bank, records))
         # Cut as the log-odds of the bank's files are: see `log_odds_of`.
-        return (odds if said.outputs == "logits" else cut(odds)), outputs
+        return (odds if description.outputs == "logits" else cut(odds)), outputs
     assert problem is not None
     raise problem
 
@@ -87,10 +87,10 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
 def _with_order(outputs: Outputs, bank: Bank, records: int) -> Outputs:
     """The same outputs, whose reading says if the labels are met far better with their columns in another order."""
     names, kept = bank.description.class_names, ~bank.dropped[:records]
-    found = moved_columns([counted(outputs.probabilities[kept], bank.labels[:records][kept])])
-    if found is None:
+    moved = moved_columns([counted(outputs.probabilities[kept], bank.labels[:records][kept])])
+    if moved is None:
         return outputs
-    better = described(found[1], names or tuple(map(str, range(bank.description.classes))))
+    better = described(moved[1], names or tuple(map(str, range(bank.description.classes))))
     note = f"but the labels are met far better with {better}: are the columns in the order of the classes?"
     return replace(outputs, reading=(*outputs.reading, note))
 
@@ -103,9 +103,9 @@ def read_members(path: Path, records: int) -> Bool[np.ndarray, " records"]:
     """Which records a target was trained on, from a .npy of booleans; anything else is refused."""
     if path.suffix.lower() != ".npy":
         raise InputError(f"{path.name}: which records a target was trained on is read from a .npy of booleans.")
-    found = read_npy(path, records + (1 << 16))
-    if found.shape != (records,) or found.dtype.kind != "b" or found.view(np.uint8).max(initial=0) > 1:
+    row = read_npy(path, records + (1 << 16))
+    if row.shape != (records,) or row.dtype.kind != "b" or row.view(np.uint8).max(initial=0) > 1:
         raise InputError(
-            f"{path.name}: is {found.dtype} of shape {found.shape}; give a boolean for each of {records:,} records."
+            f"{path.name}: is {row.dtype} of shape {row.shape}; give a boolean for each of {records:,} records."
         )
-    return found
+    return row

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
-from jaxaudit.attacks.records.attack import check
+from jaxaudit.attacks.records.attack import check_shadow_scores
 from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import FEW_MODELS, SURELY, checks_of_bank
 from jaxaudit.audits.attack.result import AttackResult
@@ -47,7 +47,7 @@ class RecordTarget(NamedTuple):
         return f"blake2b:{hashlib.blake2b(self.log_odds.astype('<f8').tobytes(), digest_size=16).hexdigest()}"
 
 
-class Group(NamedTuple):
+class ResolutionGroup(NamedTuple):
     """Targets that are compared with the shadow models at one resolution, and their places among all targets."""
 
     shadowed: ShadowScores
@@ -57,47 +57,47 @@ class Group(NamedTuple):
 class TargetScores(NamedTuple):
     """The scores of an attack on one target, and on the shadow models (`own`) at the same resolution."""
 
-    own: ShadowScores
+    shadow_scores: ShadowScores
     target: Float[np.ndarray, "views n"]
     target_scores: Float[np.ndarray, " n"]
     scores: Float[np.ndarray, "models n"]
 
 
-def compared(
-    targets: Sequence[RecordTarget], known: ShadowModels, whole: ShadowScores, attacks: int
-) -> tuple[Group, ...]:
+def compare_targets(
+    targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, attacks: int
+) -> tuple[ResolutionGroup, ...]:
     """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
 
-    `whole` is the input of attacks made of the shadow models `known`; `attacks` the number of attacks, for the estimate
-    of memory.
+    `whole` is the input of attacks made of the shadow models `shadows`; `attacks` the number of attacks, for the
+    estimate of memory.
 
     Raises:
         InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
             shadow models at all of these resolutions.
     """
-    wanted, columns = (whole.models.shape[1], known.pool.given), known.pool.columns
-    own_details, unused = [detail_of(each) for each in known.resolutions], whole.unused
+    shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns
+    own_details, unused = [detail_of(resolution) for resolution in shadows.resolutions], whole.unused
     # The models at each coarser resolution; at their own resolution they are not copied.
     by_coarse: dict[tuple[Detail, ...], Float[np.ndarray, "models views n"]] = {(): whole.models}
-    found: dict[tuple[tuple[Detail, ...], bool], tuple[list[np.ndarray], list[int]]] = {}
+    rows_by_resolution: dict[tuple[tuple[Detail, ...], bool], tuple[list[np.ndarray], list[int]]] = {}
     for index, target in enumerate(targets):
-        if target.log_odds.shape != wanted:
+        if target.log_odds.shape != shape:
             raise InputError(
-                f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
+                f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {shape}: views, "
                 "records."
             )
-        said, details = target.log_odds[:, columns].astype(np.float64), own_details
-        if known.scale is not None:
-            known.scale.refuse_coarse(0.0 if target.stored is None else logit_step(target.stored), target.name)
-            said = known.scale(said)
+        odds, details = target.log_odds[:, columns].astype(np.float64), own_details
+        if shadows.scale is not None:
+            shadows.scale.refuse_coarse(0.0 if target.stored is None else logit_step(target.stored), target.name)
+            odds = shadows.scale(odds)
         elif target.stored is not None:
             details = [detail_of(target.stored)]
         coarse = coarser(own_details, details)
         # Round to the target's own resolution too: its file may store one of two classes more precisely.
-        said = at_resolution(said, (*coarser(details, own_details), *coarse))
+        odds = at_resolution(odds, (*coarser(details, own_details), *coarse))
         if coarse not in by_coarse:
             models, views, count = whole.models.shape
-            needed = memory_of(models, views, count, attacks, len(by_coarse))
+            needed = attack_memory(models, views, count, attacks, len(by_coarse))
             if needed > MAX_BYTES:
                 raise InputError(
                     f"the targets' files are so rounded that the shadow models are needed at {len(by_coarse)} other "
@@ -107,24 +107,24 @@ def compared(
             by_coarse[coarse] = at_resolution(whole.models, coarse)
         # Records that a target is declared to have used cannot serve as known non-members.
         lent = unused is not None and (target.members is None or not (unused & target.members[columns]).any())
-        rows, indices = found.setdefault((coarse, lent), ([], []))
-        rows.append(said)
+        rows, indices = rows_by_resolution.setdefault((coarse, lent), ([], []))
+        rows.append(odds)
         indices.append(index)
     groups = []
-    for (coarse, lent), (rows, indices) in found.items():
+    for (coarse, lent), (rows, indices) in rows_by_resolution.items():
         group = whole._replace(models=by_coarse[coarse], targets=np.stack(rows), unused=unused if lent else None)
-        check(group)
-        groups.append(Group(group, tuple(indices)))
+        check_shadow_scores(group)
+        groups.append(ResolutionGroup(group, tuple(indices)))
     return tuple(groups)
 
 
-def memory_of(models: int, views: int, records: int, attacks: int, others: int = 0) -> int:
+def attack_memory(models: int, views: int, records: int, attacks: int, further_targets: int = 0) -> int:
     """Bytes of memory that attacks on all records take.
 
-    Targets are compared with the models at `others` further resolutions. Each takes the log-odds of all models once
-    more, and the scores of two attacks.
+    Targets are compared with the models at `further_targets` further resolutions. Each takes the log-odds of all models
+    once more, and the scores of two attacks.
     """
-    return 8 * models * records * (views + attacks + 12 + others * (views + 2))
+    return 8 * models * records * (views + attacks + 12 + further_targets * (views + 2))
 
 
 def scores_of(
@@ -138,25 +138,25 @@ def scores_of(
 
 def target_scores(
     attack: RecordAttack,
-    groups: Sequence[Group],
-    own: ShadowScores,
+    groups: Sequence[ResolutionGroup],
+    shadowed: ShadowScores,
     scores: Float[np.ndarray, "models n"],
     alone: Bool[np.ndarray, " n"],
 ) -> list[TargetScores]:
     """The scores of an attack on each target, in the order of the targets.
 
-    `scores` are those of the shadow models at the resolution of their files (`own`); `alone` marks records that all
-    shadow models or none were trained on, for which there are no scores.
+    `scores` are those of the shadow models at the resolution of their files (`shadowed`); `alone` marks records that
+    all shadow models or none were trained on, for which there are no scores.
     """
-    found: dict[int, TargetScores] = {}
+    scores_at: dict[int, TargetScores] = {}
     for group in groups:
         among = group.shadowed._replace(targets=None)
-        same = (among.unused is None) == (own.unused is None) and np.array_equal(among.models, own.models)
+        same = (among.unused is None) == (shadowed.unused is None) and np.array_equal(among.models, shadowed.models)
         of_shadows = scores if same else scores_of(attack, among, alone)
-        said = scores_of(attack, group.shadowed, alone)
-        for index, target, row in zip(group.places, group.shadowed.attacked, said, strict=True):
-            found[index] = TargetScores(among, target, row, of_shadows)
-    return [found[index] for index in sorted(found)]
+        all_scores = scores_of(attack, group.shadowed, alone)
+        for index, target, row in zip(group.places, group.shadowed.attacked, all_scores, strict=True):
+            scores_at[index] = TargetScores(among, target, row, of_shadows)
+    return [scores_at[index] for index in sorted(scores_at)]
 
 
 def judged_targets(
@@ -167,33 +167,39 @@ def judged_targets(
     Also returns which records are called members of each target, at the false positive rate of `rate_named_at`.
     """
     surely = 1 - SURELY / max(len(targets), 1)
-    rates_of = {id(each.scores): each for each in scored}
+    rates_of = {id(of_target.scores): of_target for of_target in scored}
     asks, limits_of = getattr(attack, "relative", None), [rate.fpr for rate in result.deciding.tpr_at_fpr]
     rates = {
-        at: attack_rates(each.scores, each.own.membership, false_positive_rates=limits_of, level=result.level)
-        for at, each in rates_of.items()
+        at: attack_rates(
+            of_target.scores, of_target.shadow_scores.membership, false_positive_rates=limits_of, level=result.level
+        )
+        for at, of_target in rates_of.items()
     }
     judged, calls = [], []
-    for target, each in zip(targets, scored, strict=True):
-        own, here = each.own, rates[id(each.scores)]
-        relative = asks is not None and asks(own)
-        limits = [] if relative else [rate.fpr for rate in here.tpr_at_fpr if rate.resolvable and rate.holds]
-        named_at, records = rate_named_at(here), int((~np.isnan(each.target_scores)).sum())
-        asked = [*limits, named_at] if np.isfinite(named_at) else limits
-        none, thresholds = np.zeros((1, len(each.target_scores)), bool), [(each.scores, own.membership)]
-        called = called_at(each.target_scores[None], none, asked, thresholds)[:, 0]
-        chance = by_chance(each.scores, own.membership, limits)
+    for target, of_target in zip(targets, scored, strict=True):
+        shadowed, rates_here = of_target.shadow_scores, rates[id(of_target.scores)]
+        relative = asks is not None and asks(shadowed)
+        limits = [] if relative else [rate.fpr for rate in rates_here.tpr_at_fpr if rate.resolvable and rate.holds]
+        named_at, records = rate_named_at(rates_here), int((~np.isnan(of_target.target_scores)).sum())
+        rate_limits = [*limits, named_at] if np.isfinite(named_at) else limits
+        none, thresholds = np.zeros((1, len(of_target.target_scores)), bool), [(of_target.scores, shadowed.membership)]
+        called = called_at(of_target.target_scores[None], none, rate_limits, thresholds)[:, 0]
+        chance = by_chance(of_target.scores, shadowed.membership, limits)
         numbers = tuple(
             Named(limit, int(row.sum()), *expected(by_model, records, surely), surely)
             for limit, row, by_model in zip(limits, called, chance, strict=False)
         )
-        like = None
-        if len(own.models) >= 4:
-            like = likeness(each.target.mean(axis=0), own.models.mean(axis=1), own.membership)
+        likeness_found = None
+        if len(shadowed.models) >= 4:
+            likeness_found = likeness(of_target.target.mean(axis=0), shadowed.models.mean(axis=1), shadowed.membership)
         at = next((of_rate for of_rate in numbers if of_rate.fpr == named_at), None)
-        found = find_target(result, here, at, like, records, relative)
-        seen = (None,) * 3 if like is None else map(number, (like.strangeness, like.usual, like.p_value))
-        judged.append(AttackedTarget(target.name, found, numbers, *seen))
+        target_finding = find_target(result, rates_here, at, likeness_found, records, relative)
+        seen = (
+            (None,) * 3
+            if likeness_found is None
+            else map(number, (likeness_found.strangeness, likeness_found.usual, likeness_found.p_value))
+        )
+        judged.append(AttackedTarget(target.name, target_finding, numbers, *seen))
         calls.append(called[-1] if np.isfinite(named_at) else none[0])
     return tuple(judged), np.array(calls, bool).reshape(len(judged), result.records)
 
@@ -220,7 +226,12 @@ def expected(rates: Float[np.ndarray, " models"], records: int, level: float) ->
 
 
 def find_target(
-    result: AttackResult, rates: AttackRates, named: Named | None, like: Likeness | None, records: int, relative: bool
+    result: AttackResult,
+    rates: AttackRates,
+    called_members: Named | None,
+    alikeness: Likeness | None,
+    records: int,
+    relative: bool,
 ) -> Finding:
     """The verdict over one target of unknown membership, by the deciding attack.
 
@@ -228,7 +239,7 @@ def find_target(
     may have used none of them, or the attack may be too weak. A target that is unlike the shadow models is
     `inconclusive`. `rates` are those on the shadow models, at the resolution at which the target is compared.
     """
-    attack, checks = result.decided_by, in_order((_like(like), *checks_of_bank(result, rates)))
+    attack, checks = result.decided_by, in_order((_like(alikeness), *checks_of_bank(result, rates)))
     caveats = (
         "A record that is called a member was not for certain in the training set: see the expected number of false "
         "calls. Thresholds come from the shadow models and hold for targets that are trained as they are.",
@@ -244,28 +255,28 @@ def find_target(
             "records that neither its models nor the target used."
         )
         return undecided("This attack does not tell how many calls are by chance.", why)
-    if named is None:
+    if called_members is None:
         why = (
             "The bank has too few records without their model to set a threshold, or the thresholds of other models do "
             "not hold."
         )
         return undecided(f"No threshold can be set for the deciding attack, {attack}.", why)
     words = (
-        f"{named.count:,} of {records:,} records are called members by {attack}, which decides, at {named.fpr:.0%} "
-        f"false positives; about {named.by_chance:,.0f} would be if none were"
+        f"{called_members.count:,} of {records:,} records are called members by {attack}, which decides, at "
+        f"{called_members.fpr:.0%} false positives; about {called_members.by_chance:,.0f} would be if none were"
     )
-    if like is not None and not like.like:
+    if alikeness is not None and not alikeness.is_like:
         return undecided(
             f"The target's outputs are unlike those of the shadow models, so its thresholds may not hold ({words}).",
             "What is known of the shadow models need not hold for this target.",
             "Train shadow models as the target was trained, and add them to a bank.",
             reasons=(words,),
         )
-    if named.count > named.at_most:
-        weak = result.models < FEW_MODELS or named.count < 1.5 * named.at_most
+    if called_members.count > called_members.at_most:
+        weak = result.models < FEW_MODELS or called_members.count < 1.5 * called_members.at_most
         why = (
-            f"By chance at most {named.at_most:,.0f} would be called, with probability {named.level:.2%}: a bound over "
-            "shadow models, for all targets together."
+            f"By chance at most {called_members.at_most:,.0f} would be called, with probability "
+            f"{called_members.level:.2%}: a bound over shadow models, for all targets together."
         )
         sure = Confidence("weak" if weak else "strong", why)
         return Finding("attack succeeds", "bad", f"Members can be named: {words}.", (words,), sure, checks, caveats)
@@ -285,4 +296,4 @@ def _like(likeness: Likeness | None) -> Checked:
         f"distance of its outputs from the nearer kind of shadow models {likeness.strangeness:.2f}, usual "
         f"{likeness.usual:.2f} (p = {likeness.p_value:.2g})"
     )
-    return Checked(name, "passed" if likeness.like else "failed", words)
+    return Checked(name, "passed" if likeness.is_like else "failed", words)

@@ -25,7 +25,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, k
 from jaxaudit.learners import Learner
 from jaxaudit.membership import WithAndWithout, subsets, with_and_without
 from jaxaudit.metrics.pdtp import BINS, pdtp
-from jaxaudit.randomness import generator_of, joined, several, stream
+from jaxaudit.randomness import generator_of, join_keys, several, stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class SplitModels:
 
     Attributes:
         key: the random key of all draws, those of the attacks included.
-        asked: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
+        inputs: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
         targets: index of each target record among the candidates. `truth`: whether each model was trained on it.
         pairs: shadow models with and without each target, once or for each iteration; may be empty.
         pooled: shadow models of random halves; may be None.
@@ -46,7 +46,7 @@ class SplitModels:
     """
 
     key: Key[Array, ""]
-    asked: AttackInputs
+    inputs: AttackInputs
     targets: Int[np.ndarray, " targets"]
     truth: Bool[np.ndarray, "models targets"]
     pairs: tuple[PairedShadows, ...]
@@ -144,11 +144,11 @@ def train_splits(
     inputs = inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
     pooled = None
     if pooled_shadows:
-        own, say = stream(key, "untargeted"), partial(_say, learner, examples.inputs)
-        drawn_halves = subsets(generator_of(stream(own, "draw")), pooled_shadows, half, len(examples))
-        own_keys = several(stream(own, "train"), pooled_shadows)
-        said = fit_many(own_keys, drawn_halves, *pool, learner, execution=of_pooled, summarize=say)
-        pooled = PooledShadows(said, drawn_halves, inputs, examples.labels)
+        untargeted_key, say = stream(key, "untargeted"), partial(_say, learner, examples.inputs)
+        drawn_halves = subsets(generator_of(stream(untargeted_key, "draw")), pooled_shadows, half, len(examples))
+        own_keys = several(stream(untargeted_key, "train"), pooled_shadows)
+        pooled_outputs = fit_many(own_keys, drawn_halves, *pool, learner, execution=of_pooled, summarize=say)
+        pooled = PooledShadows(pooled_outputs, drawn_halves, inputs, examples.labels)
     pairs = [
         pair_outputs(stream(key, "shadows", index), examples, learner, drawn.targets, half, shadow_pairs, of_draw)
         for index, of_draw in enumerate(of_pairs)
@@ -157,7 +157,7 @@ def train_splits(
     measurements = _measure(keys, examples, learner, drawn, models.left_out, bins, size, of_left_out)
     return SplitModels(
         key=key,
-        asked=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins),
+        inputs=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins),
         targets=drawn.targets,
         truth=drawn.membership[:, drawn.targets],
         pairs=tuple(pairs),
@@ -176,10 +176,10 @@ def _attacked(
     learner: Learner, examples: Examples, drawn: Drawn, params: Any, models: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Outputs of models on the targets, and their accuracy on their own half and on the other half."""
-    said = log_probs_many(learner, params, examples.inputs)
-    hits, own = said.argmax(axis=2) == examples.labels, drawn.membership[models]
-    half = own.sum(axis=1)
-    return said[:, drawn.targets], (hits & own).sum(axis=1) / half, (hits & ~own).sum(axis=1) / half
+    log_probs = log_probs_many(learner, params, examples.inputs)
+    hits, membership = log_probs.argmax(axis=2) == examples.labels, drawn.membership[models]
+    half = membership.sum(axis=1)
+    return log_probs[:, drawn.targets], (hits & membership).sum(axis=1) / half, (hits & ~membership).sum(axis=1) / half
 
 
 def draw_pairs(
@@ -207,17 +207,17 @@ def pair_outputs(
     that their difference comes from the target, not from the seed.
     """
     groups = groups_of(targets, size)
-    keys = joined(several(stream(key, "train", index), shadows) for index in range(len(groups)))
+    keys = join_keys(several(stream(key, "train", index), shadows) for index in range(len(groups)))
     pairs = draw_pairs(key, targets, size, len(examples), shadows)
     with_target, without_target = [], []
     parts = execution.split(*[1.0] * len(keys))
     for index, (one, part, drawn) in enumerate(zip(keys, parts, pairs, strict=True)):
-        asked = examples.inputs[groups[index // shadows]]
+        pair_inputs = examples.inputs[groups[index // shadows]]
         rows = drawn.membership[:, drawn.pool]
         pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
-        same, say = jnp.repeat(one[None], len(rows)), partial(_say, learner, asked)
+        same, say = jnp.repeat(one[None], len(rows)), partial(_say, learner, pair_inputs)
         outputs = fit_many(same, rows, *pool, learner, execution=part, summarize=say)
-        columns = np.arange(len(asked))
+        columns = np.arange(len(pair_inputs))
         with_target.append(outputs[drawn.with_target, columns])
         without_target.append(outputs[drawn.without_target, columns])
 
@@ -229,8 +229,8 @@ def pair_outputs(
     return PairedShadows(in_order(with_target), in_order(without_target))
 
 
-def _say(learner: Learner, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
-    return log_probs_many(learner, params, asked)
+def _say(learner: Learner, records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    return log_probs_many(learner, params, records)
 
 
 def _measure(

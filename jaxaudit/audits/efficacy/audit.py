@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxaudit.audits.efficacy.finding import find
-from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Layer, Weights, exposed
+from jaxaudit.audits.efficacy.finding import efficacy_finding
+from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Layer, WeightsExposure, exposed
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
@@ -42,7 +42,7 @@ class NamedWeights(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The measurements of a set of weights; see `Weights`. `true_norms` are those of `EfficacyAudit`."""
+    """The measurements of a set of weights; see `WeightsExposure`. `true_norms` are those of `EfficacyAudit`."""
 
     name: str
     by_layer: EfficacyByLayer
@@ -102,7 +102,7 @@ def measure_efficacy(
     (True, 4)
     """
     every = [judged, *references]
-    distinct(every)
+    refuse_equal_names(every)
     inputs: Any = np.asarray(examples.inputs, np.float32) if isinstance(examples, Examples) else examples.inputs
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
@@ -120,10 +120,10 @@ def measure_efficacy(
         measured.append(Measured(weights.name, by_layer, *fit, true))
     names, framework = _class_names(examples, likelihood), net.origin.framework
     how = {"framework": framework, "likelihood": likelihood, "draws": net.draws, "notes": notes}
-    return conclude(measured, labels, names, classes, **how)
+    return audit_of_weights(measured, labels, names, classes, **how)
 
 
-def distinct(every: Sequence[NamedWeights]) -> None:
+def refuse_equal_names(every: Sequence[NamedWeights]) -> None:
     """Rejects two sets of weights of one name."""
     names = [weights.name for weights in every]
     if len(set(names)) < len(names):
@@ -131,7 +131,7 @@ def distinct(every: Sequence[NamedWeights]) -> None:
         raise InputError(f"two sets of weights are named {twice!r}; give each its own name.")
 
 
-def conclude(
+def audit_of_weights(
     every: Sequence[Measured],
     labels: np.ndarray,
     class_names: tuple[str, ...],
@@ -142,23 +142,23 @@ def conclude(
     draws: bool = False,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
-    """The audit of these weights, the judged ones first; see `EfficacyResult` and, for `draws`, `find`."""
-    measured = [each.by_layer for each in every]
+    """The audit of these weights, the judged ones first; see `EfficacyResult` and, for `draws`, `efficacy_finding`."""
+    measured = [weights.by_layer for weights in every]
     models = tuple(
-        Weights(
-            each.name,
+        WeightsExposure(
+            weights.name,
             "reference" if place else "judged",
-            *each.by_layer.whole,
-            each.accuracy,
-            number(each.mean_log_probability),
-            tuple(Layer(layer, *found) for layer, found in each.by_layer.layers.items()),
-            each.conversion_error,
-            each.by_layer.mean_gradient_norm,
-            None if each.true_norms is None else float(np.mean(each.true_norms)),
+            *weights.by_layer.whole,
+            weights.accuracy,
+            number(weights.mean_log_probability),
+            tuple(Layer(layer, *numbers) for layer, numbers in weights.by_layer.layers.items()),
+            weights.conversion_error,
+            weights.by_layer.mean_gradient_norm,
+            None if weights.true_norms is None else float(np.mean(weights.true_norms)),
         )
-        for place, each in enumerate(every)
+        for place, weights in enumerate(every)
     )
-    finding = find(models, measured, draws=draws, notes=notes)
+    finding = efficacy_finding(models, measured, draws=draws, notes=notes)
     result = EfficacyResult(
         finding=finding,
         records_measured=len(labels),
@@ -171,10 +171,10 @@ def conclude(
         likelihood=likelihood.name,
         log_likelihood=likelihood.statement,
         conversion_error=max(
-            (each.conversion_error for each in every if each.conversion_error is not None), default=None
+            (weights.conversion_error for weights in every if weights.conversion_error is not None), default=None
         ),
     )
-    true_norms = tuple(each.true_norms for each in every if each.true_norms is not None)
+    true_norms = tuple(weights.true_norms for weights in every if weights.true_norms is not None)
     return EfficacyAudit(result, tuple(measured), labels, class_names, true_norms)
 
 
@@ -215,7 +215,7 @@ def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, nam
     >>> checked_labels(np.array([[0, 1]]), Bernoulli(), 2, "tags").dtype
     dtype('float32')
     """
-    wanted = (len(labels), outputs)
+    shape = (len(labels), outputs)
     if isinstance(likelihood, Categorical):
         if labels.ndim != 1 or (labels != np.floor(labels)).any() or (labels < 0).any():
             raise InputError(
@@ -229,10 +229,10 @@ def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, nam
                 "outputs, which are numbered from 0."
             )
         return labels.astype(np.int32)
-    if labels.shape != wanted and not (outputs == 1 and labels.shape == wanted[:1]):
+    if labels.shape != shape and not (outputs == 1 and labels.shape == shape[:1]):
         raise InputError(
             f"{name}: labels have shape {labels.shape}, and the network has {outputs} outputs; give an array of shape "
-            f"{wanted}, one number for each output."
+            f"{shape}, one number for each output."
         )
     if not np.isfinite(labels).all() or (isinstance(likelihood, Bernoulli) and not np.isin(labels, (0, 1)).all()):
         wrong = "0 or 1" if isinstance(likelihood, Bernoulli) else "finite"
@@ -254,19 +254,19 @@ def _fit(
             right = jnp.mean((logits > 0) == (labels.reshape(logits.shape) > 0), axis=1)
         return right, likelihood.log_prob(logits, labels), logits
 
-    hits, own, farthest, squares = list[np.ndarray](), list[np.ndarray](), 0.0, 0.0
+    hits, own_log_probs, farthest, squares = list[np.ndarray](), list[np.ndarray](), 0.0, 0.0
     probabilities = isinstance(likelihood, Categorical)
     for start in range(0, len(labels), CHUNK):
         some = inputs[start : start + CHUNK]
         seen = look(weights.params, weights.state, jnp.asarray(some), jnp.asarray(labels[start : start + CHUNK]))
-        right, said, logits = (np.asarray(each, np.float64) for each in seen)
+        right, own_log_prob, logits = (np.asarray(part, np.float64) for part in seen)
         hits.append(right)
-        own.append(said)
+        own_log_probs.append(own_log_prob)
         probabilities &= bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-5))
         if net.origin.outputs is not None:
-            theirs = net.origin.outputs(weights.params, weights.state, some).astype(np.float64)
-            farthest = float(np.maximum(farthest, np.linalg.norm(logits - theirs, axis=1).max()))
-            squares += float(np.square(theirs).sum())
+            origin_outputs = net.origin.outputs(weights.params, weights.state, some).astype(np.float64)
+            farthest = float(np.maximum(farthest, np.linalg.norm(logits - origin_outputs, axis=1).max()))
+            squares += float(np.square(origin_outputs).sum())
     if probabilities:
         raise InputError(
             f"{weights.name}: the outputs of the network are probabilities, since they are not negative and sum to one "
@@ -284,4 +284,4 @@ def _fit(
             "changing tensors in place; on a GPU also set JAX_DEFAULT_MATMUL_PRECISION=highest."
         )
     accuracy = None if isinstance(likelihood, Gaussian) else float(np.concatenate(hits).mean())
-    return accuracy, float(np.concatenate(own).mean()), error
+    return accuracy, float(np.concatenate(own_log_probs).mean()), error

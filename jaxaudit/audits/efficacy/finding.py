@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from jaxaudit.audits.efficacy.result import Weights
+from jaxaudit.audits.efficacy.result import WeightsExposure
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.metrics.efficacy import EfficacyByLayer
 
@@ -12,41 +12,51 @@ CONTRACTED = "contracted"
 NAMED = 3
 
 
-def find(
-    models: Sequence[Weights], measured: Sequence[EfficacyByLayer], *, draws: bool = False, notes: Sequence[str] = ()
+def efficacy_finding(
+    models: Sequence[WeightsExposure],
+    measured: Sequence[EfficacyByLayer],
+    *,
+    draws: bool = False,
+    notes: Sequence[str] = (),
 ) -> Finding:
     """The finding `no verdict`: the measurements of the judged weights, compared with those of the references.
 
     `draws`: the network has layers that are random in training, which were switched off. `notes`: further limitations.
     """
     judged, *references = models
-    others = ", ".join(f"{each.name}: {_number(each.efficacy)}" for each in references)
+    reference_numbers = ", ".join(f"{reference.name}: {_number(reference.efficacy)}" for reference in references)
     sentence = (
         f"Efficacy of the judged weights: {_number(judged.efficacy)} (information {_number(judged.information)})"
-        f"{f'; {others}' if others else ''}."
+        f"{f'; {reference_numbers}' if reference_numbers else ''}."
     )
-    checks = _checks(models, any(each.short for each in measured))
+    checks = _checks(models, any(of_weights.short for of_weights in measured))
     caveats = (*_caveats(measured[0].paths, draws), *notes)
     if not references:
         reasons = ("there is no reference to compare with",)
         confidence = Confidence("none", "A single efficacy cannot be interpreted.")
         more = "Compare with the same network untrained, original, or retrained without the records."
     else:
-        reasons = tuple(_compared(judged, each) for each in references)
+        reasons = tuple(_compared(judged, reference) for reference in references)
         confidence = Confidence("weak", "One model per reference: variation between seeds is not shown.")
-        if all(each.efficacy == judged.efficacy for each in references):
+        if all(reference.efficacy == judged.efficacy for reference in references):
             confidence = Confidence("none", "No reference differs from the judged weights.")
         more = "Compare with many retrained models (jaxaudit unlearn)."
     return Finding("no verdict", "open", sentence, reasons, confidence, checks, caveats, (more,))
 
 
-def _compared(judged: Weights, reference: Weights) -> str:
-    mine, theirs = judged.efficacy, reference.efficacy
-    relation = "equal to" if mine == theirs else "below" if mine < theirs else "above"
+def _compared(judged: WeightsExposure, reference: WeightsExposure) -> str:
+    judged_efficacy, reference_efficacy = judged.efficacy, reference.efficacy
+    relation = (
+        "equal to"
+        if judged_efficacy == reference_efficacy
+        else "below"
+        if judged_efficacy < reference_efficacy
+        else "above"
+    )
     return f"efficacy {relation} that of {reference.name}"
 
 
-def _checks(models: Sequence[Weights], short: bool) -> tuple[Checked, ...]:
+def _checks(models: Sequence[WeightsExposure], short: bool) -> tuple[Checked, ...]:
     count = len(models) - 1
     perfect = [model.name for model in models if math.isinf(model.efficacy)]
     compared = f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
@@ -70,14 +80,14 @@ def _checks(models: Sequence[Weights], short: bool) -> tuple[Checked, ...]:
 
 
 def _caveats(paths: Mapping[str, str], draws: bool) -> tuple[str, ...]:
-    found = ["Efficacy is large for every model that fits the records well, whether it was trained on them or not."]
+    caveats = ["Efficacy is large for every model that fits the records well, whether it was trained on them or not."]
     if draws:
-        found.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
+        caveats.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
     slow = [name for name, path in paths.items() if path != CONTRACTED]
     if slow:
         some = ", ".join(slow[:NAMED]) + (f" and {len(slow) - NAMED} more" if len(slow) > NAMED else "")
-        found.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")
-    return tuple(found)
+        caveats.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")
+    return tuple(caveats)
 
 
 def _number(value: float) -> str:

@@ -30,7 +30,7 @@ class Layer(StrictStruct, frozen=True):
     bound: Extended
 
 
-class Weights(StrictStruct, frozen=True):
+class WeightsExposure(StrictStruct, frozen=True):
     """How much one set of weights exposes of the records.
 
     Attributes:
@@ -84,13 +84,13 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
             the judged weights, which fit them best.
         framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
         likelihood: what the outputs mean. `log_likelihood`: its formula, with outputs z and label y.
-        conversion_error: the largest of all weights; see `Weights`.
+        conversion_error: the largest of all weights; see `WeightsExposure`.
     """
 
     finding: Finding
     records_measured: int
     outputs: int
-    models: tuple[Weights, ...]
+    models: tuple[WeightsExposure, ...]
     paths: dict[str, str]
     records: tuple[Exposed, ...]
     caveats: tuple[str, ...]
@@ -99,11 +99,13 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     log_likelihood: str
     conversion_error: float | None
 
-    def drawn(self) -> "list[plot.Method]":
+    def drawn(self) -> "list[plot.MethodMarks]":
         """All weights, as charts take them."""
-        from jaxaudit.plots.unlearn import Method
+        from jaxaudit.plots.unlearn import MethodMarks
 
-        return [Method(each.name, np.array([each.efficacy]), np.array([each.bound]), None) for each in self.models]
+        return [
+            MethodMarks(model.name, np.array([model.efficacy]), np.array([model.bound]), None) for model in self.models
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +136,11 @@ class EfficacyAudit:
     def columns(self) -> dict[str, np.ndarray]:
         """A table with one row for each record."""
         models = list(zip(self.result.models, self.measured, strict=True))
-        informations = {f"information of {each.name}": found.per_example for each, found in models}
+        informations = {f"information of {model.name}": by_layer.per_example for model, by_layer in models}
         similarities = {
-            f"similarity of {each.name}": found.similarity for each, found in models if found.similarity is not None
+            f"similarity of {model.name}": by_layer.similarity
+            for model, by_layer in models
+            if by_layer.similarity is not None
         }
         classes = {"class": np.array(self.class_names)[self.labels]} if self.class_names else {}
         return {"index": np.arange(len(self.labels)), **classes, **informations, **similarities}
@@ -154,25 +158,28 @@ class EfficacyAudit:
 
 
 def exposed(
-    models: Sequence[Weights], measured: Sequence[EfficacyByLayer], labels: np.ndarray, class_names: tuple[str, ...]
+    models: Sequence[WeightsExposure],
+    measured: Sequence[EfficacyByLayer],
+    labels: np.ndarray,
+    class_names: tuple[str, ...],
 ) -> tuple[Exposed, ...]:
     """The records in the form in which a result lists them."""
     shown = np.arange(len(labels))
     if len(shown) > LISTED:
         shown = np.sort(np.argsort(measured[0].per_example, kind="stable")[:LISTED])
-    named = [(each.name, found) for each, found in zip(models, measured, strict=True)]
+    by_name = [(model.name, by_layer) for model, by_layer in zip(models, measured, strict=True)]
     return tuple(
         Exposed(
             index,
             class_names[labels[index]] if class_names else "",
-            {name: float(found.per_example[index]) for name, found in named},
-            {name: number(found.similarity[index]) for name, found in named if found.similarity is not None},
+            {name: float(by_layer.per_example[index]) for name, by_layer in by_name},
+            {name: number(by_layer.similarity[index]) for name, by_layer in by_name if by_layer.similarity is not None},
         )
         for index in shown.tolist()
     )
 
 
-def check(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from jaxaudit.audits.efficacy.audit import Measured, NamedWeights, conclude, distinct
+from jaxaudit.audits.efficacy.audit import Measured, NamedWeights, audit_of_weights, refuse_equal_names
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import examples_at_a_time
@@ -61,7 +61,7 @@ def measure_sequence_efficacy(
     [2.0, 0.5]
     """
     every = [judged, *references]
-    distinct(every)
+    refuse_equal_names(every)
     measured, labels = list[Measured](), np.zeros(len(tokens), np.int32)
 
     def log_prob(params: Any, tokens: Array, labels: Array, *constants: Any) -> Array:
@@ -76,15 +76,15 @@ def measure_sequence_efficacy(
             )
         constants = (weights.state,) if jax.tree.leaves(weights.state) else ()
         size = chunk or examples_at_a_time(log_prob, weights.params, tokens, labels, constants=constants)
-        found = efficacy_by_layer(log_prob, weights.params, tokens, labels, constants=constants, chunk=size)
+        by_layer = efficacy_by_layer(log_prob, weights.params, tokens, labels, constants=constants, chunk=size)
         with jax.default_matmul_precision("highest"):
-            own = [
+            own_log_probs = [
                 np.asarray(values(weights.params, jnp.asarray(tokens[start : start + size]), *constants), np.float64)
                 for start in range(0, len(tokens), size)
             ]
-        measured.append(Measured(weights.name, found, None, float(np.concatenate(own).mean())))
+        measured.append(Measured(weights.name, by_layer, None, float(np.concatenate(own_log_probs).mean())))
     how = {"framework": framework, "likelihood": SEQUENCE, "notes": (SUMS, *notes)}
-    return conclude(measured, labels, (), vocabulary, **how)
+    return audit_of_weights(measured, labels, (), vocabulary, **how)
 
 
 def _form(weights: NamedWeights) -> tuple[Any, list[tuple[int, ...]]]:

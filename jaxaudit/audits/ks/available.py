@@ -52,7 +52,7 @@ def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] 
     no_holdout = "" if pool.holdout.stop > pool.holdout.start else "There is no holdout."
     classless = "The records have no classes." if pool.classless else ""
     few_records = f"There are {referred} {which} records; it needs {LEAST_RECORDS}." if referred < LEAST_RECORDS else ""
-    found = []
+    tests = []
     for test, least, lacks in (
         (HoldoutTest(), OF_HOLDOUT, no_holdout),
         (ReferenceTest(), OF_SHADOW, classless or few_records),
@@ -60,23 +60,25 @@ def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] 
     ):
         usual = {kind: int(getattr(test, kind)) for kind in least}
         # With a separate reference, the models of the reference test have other kinds.
-        there, planned = (dict(zip(least, (each[own] for own in test.kinds(pool)), strict=True)) for each in counts)
-        possible, complete = (
-            not lacks and all(there[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
+        models, planned = (
+            dict(zip(least, (count[kind] for kind in test.kinds(pool)), strict=True)) for count in counts
         )
-        found.append(Available(test.name, test.title, possible, complete, there, planned, least, usual, lacks))
-    return tuple(found)
+        possible, complete = (
+            not lacks and all(models[kind] >= count for kind, count in needed.items()) for needed in (least, usual)
+        )
+        tests.append(Available(test.name, test.title, possible, complete, models, planned, least, usual, lacks))
+    return tuple(tests)
 
 
 def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: int = 1) -> dict[str, KSTest]:
     """The tests of use by name, each with the numbers of models in `shadows`."""
-    here = {each.test: each.finished for each in available_tests(shadows.pool, shadows.kinds)}
+    finished = {test.test: test.finished for test in available_tests(shadows.pool, shadows.kinds)}
     by_rank: dict[str, Any] = {"stated": stated, "targets": targets}
     return {
         MembersTest.name: MembersTest(stated=stated),
-        HoldoutTest.name: HoldoutTest(**here[HoldoutTest.name], stated=stated),
-        ReferenceTest.name: ReferenceTest(**here[ReferenceTest.name], **by_rank),
-        ShadowTest.name: ShadowTest(**here[ShadowTest.name], **by_rank),
+        HoldoutTest.name: HoldoutTest(**finished[HoldoutTest.name], stated=stated),
+        ReferenceTest.name: ReferenceTest(**finished[ReferenceTest.name], **by_rank),
+        ShadowTest.name: ShadowTest(**finished[ShadowTest.name], **by_rank),
     }
 
 
@@ -89,20 +91,20 @@ def possible_tests(
     calibration set. Simulated targets alone do not make the calibration set a reference.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
-    lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}
+    lacking = {test.test: lacks(test, files) for test in available_tests(pool, shadows.kinds)}
     if not files and not pool.reference_apart:
         lacking[ReferenceTest.name] = "no target has outputs on the calibration set"
-    made = made_tests(shadows, stated, len(targets))
+    tests = made_tests(shadows, stated, len(targets))
     members = pool.members.stop > pool.members.start
-    named = (*((MembersTest.name,) if members else ()), HoldoutTest.name, ReferenceTest.name)
-    found = [made[name] for name in named if not lacking.get(name)]
-    if not found and not lacking[ShadowTest.name]:
-        found = [made[ShadowTest.name]]
+    preferred = (*((MembersTest.name,) if members else ()), HoldoutTest.name, ReferenceTest.name)
+    possible = [tests[name] for name in preferred if not lacking.get(name)]
+    if not possible and not lacking[ShadowTest.name]:
+        possible = [tests[ShadowTest.name]]
     if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
-        found.append(RhoTest())
-    if not found:
+        possible.append(RhoTest())
+    if not possible:
         raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
-    return tuple(found)
+    return tuple(possible)
 
 
 def lacks(test: Available, files: Sequence[FileTarget]) -> str:
@@ -116,9 +118,9 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
             if test.finished[kind] < count
         )
         return f"there are {' and '.join(few)}"
-    if test.test == HoldoutTest.name and not all(each.on_holdout for each in files):
+    if test.test == HoldoutTest.name and not all(file.on_holdout for file in files):
         return "it needs the target's outputs on the holdout (`on_holdout`)"
-    if test.test == ReferenceTest.name and not all(each.on_reference for each in files):
+    if test.test == ReferenceTest.name and not all(file.on_reference for file in files):
         return "it needs the target's outputs on the calibration set (`on_reference`)"
     return ""
 

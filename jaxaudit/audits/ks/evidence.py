@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.audits.ks.result import Truth
-from jaxaudit.audits.resolution import Coarsening, as_logits, resolution_of, rounded
+from jaxaudit.audits.resolution import Coarsening, all_logits, resolution_of, rounded
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
 from jaxaudit.metrics.ema import Signals
@@ -132,24 +132,26 @@ class Evidence:
         return BANKED if self.models.content_hash else TRAINED
 
     @property
-    def dealt(self) -> slice:
+    def dealt_records(self) -> slice:
         """Indices of query set and holdout among the compared records (`Pool.asked`)."""
         return slice(0, self.pool.holdout.stop)
 
     @property
     def referred(self) -> slice:
         """Indices of the reference (known non-members) among the compared records."""
-        return slice(self.dealt.stop, self.dealt.stop + self.pool.reference.stop - self.pool.reference.start)
+        return slice(
+            self.dealt_records.stop, self.dealt_records.stop + self.pool.reference.stop - self.pool.reference.start
+        )
 
     @property
     def in_reference(self) -> Bool[np.ndarray, " asked"]:
         """Which of the compared records are in the reference."""
-        return np.isin(np.arange(len(self.pool.asked)), np.r_[self.referred])
+        return np.isin(np.arange(len(self.pool.compared)), np.r_[self.referred])
 
     @property
-    def known(self) -> slice:
+    def known_members(self) -> slice:
         """Indices of the known members among the compared records."""
-        return slice(self.referred.stop, len(self.pool.asked))
+        return slice(self.referred.stop, len(self.pool.compared))
 
     @property
     def design(self) -> Designs:
@@ -163,12 +165,16 @@ class Evidence:
     def members(self, *kinds: str) -> Bool[np.ndarray, "models asked"]:
         """Which of the compared records (`Pool.asked`) the models of these kinds were trained on."""
         indices = self.models.of(*kinds)
-        return self.once(f"members {kinds}", lambda: np.take(self.models.membership[indices], self.pool.asked, axis=1))
+        return self.once(
+            f"members {kinds}", lambda: np.take(self.models.membership[indices], self.pool.compared, axis=1)
+        )
 
     def log_odds(self, *kinds: str) -> Float[np.ndarray, "models asked"]:
         """Log-odds of the models of these kinds, in the same order; NaN for records without outputs."""
         indices = self.models.of(*kinds)
-        return self.once(f"log-odds {kinds}", lambda: np.take(self.models.log_odds[indices], self.pool.asked, axis=1))
+        return self.once(
+            f"log-odds {kinds}", lambda: np.take(self.models.log_odds[indices], self.pool.compared, axis=1)
+        )
 
     def design_of(self, *kinds: str) -> Int[np.ndarray, " models"]:
         """The index of the design of each model of these kinds, in the same order."""
@@ -215,23 +221,30 @@ def of_file(
     """
     if models.scale is not None:
         models.scale.refuse_coarse(max(map(logit_step, files)), files[0].name)
-        odds = models.scale(np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)]))
-        none, own = np.zeros((0, len(labels[0]))), special.expit(odds[None, : len(labels[0])]).astype(np.float32)
-        return odds, lambda odds: odds, Compared(none, none, none, own, own)
-    asked = list(zip(files, labels, strict=True))
-    file, n, own = files[0], len(labels[0]), confidence_of(*asked[0])[None]
+        odds = models.scale(
+            np.concatenate([_log_odds(*file_and_labels) for file_and_labels in zip(files, labels, strict=True)])
+        )
+        none, own_confidence = (
+            np.zeros((0, len(labels[0]))),
+            special.expit(odds[None, : len(labels[0])]).astype(np.float32),
+        )
+        return odds, lambda odds: odds, Compared(none, none, none, own_confidence, own_confidence)
+    pairs = list(zip(files, labels, strict=True))
+    file, n, own_confidence = files[0], len(labels[0]), confidence_of(*pairs[0])[None]
     if file.kind == "logits":
-        query, calibration, controls = (match_logits(each, file) for each in of_rho(models, models.log_odds[:, :n]))
-        compared = Compared(query, calibration, controls, match_logits(_log_odds(*asked[0])[None], file), own)
+        query, calibration, controls = (match_logits(odds, file) for odds in of_rho(models, models.log_odds[:, :n]))
+        compared = Compared(
+            query, calibration, controls, match_logits(_log_odds(*pairs[0])[None], file), own_confidence
+        )
     else:
-        own = match_precision(own, file)
+        own_confidence = match_precision(own_confidence, file)
         query, calibration, controls = (match_precision(x, file) for x in of_rho(models, models.confidences[:, :n]))
-        compared = Compared(query, calibration, controls, own, own)
+        compared = Compared(query, calibration, controls, own_confidence, own_confidence)
     grids = (*files, *models.resolutions)
-    if as_logits(grids):
-        odds = match_logits(np.concatenate([_log_odds(*each) for each in asked]), *grids)
+    if all_logits(grids):
+        odds = match_logits(np.concatenate([_log_odds(*pair) for pair in pairs]), *grids)
     else:
-        odds = rounded(np.concatenate([confidence_of(*each) for each in asked]), grids)
+        odds = rounded(np.concatenate([confidence_of(*pair) for pair in pairs]), grids)
     return odds, resolution_of(grids), compared
 
 

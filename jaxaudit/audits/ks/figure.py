@@ -25,13 +25,13 @@ def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
         if not rows:
             raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
         figure, axes = canvas(row_height(len(rows)) + 0.3)
-        usages = (usage for each in audit.targets for usage in each.usage)
+        usages = (usage for target in audit.targets for usage in target.usage)
         plot.draw_shares(axes, rows, fraction_name(usage.question for usage in usages))
         return figure
     figure, (plain, stretched, ratios) = panels(3)
     which = typical(judged.rho)
     samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
-    gap = plot.widest_gap(samples[0], samples[1])
+    gap = plot.widest_gap_at(samples[0], samples[1])
     distance = judged.ks.target[which]
     for axes in (plain, stretched):
         drawn = gap.distance if distance is None else distance
@@ -48,24 +48,24 @@ def typical(rho: RhoResult) -> int:
     return int(np.nanargmin(np.abs(values - rho.median)))
 
 
-def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> list[plot.Row]:
+def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> list[plot.RhoRow]:
     """rho of the targets that have it, and of the controls; NaN where a number is missing."""
-    named = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
-    named += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]
+    rho_by_name = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
+    rho_by_name += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]
     return [
-        plot.Row(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
-        for name, rho in named
+        plot.RhoRow(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
+        for name, rho in rho_by_name
     ]
 
 
-def share_rows(targets: Sequence[TargetResult]) -> list[plot.Share]:
+def share_rows(targets: Sequence[TargetResult]) -> list[plot.ShareMark]:
     """The used fraction of every target by every test of use; NaN where unknown."""
     several = max(len(target.usage) for target in targets) > 1
     rows = []
     for target in targets:
         for usage in target.usage:
-            known = usage.fraction is not None
-            share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper) if known else (nan,) * 4
+            is_known = usage.fraction is not None
+            share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper) if is_known else (nan,) * 4
             name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
-            rows.append(plot.Share(name, *np.array((*share, usage.detectable), float).tolist()))
+            rows.append(plot.ShareMark(name, *np.array((*share, usage.detectable), float).tolist()))
     return rows

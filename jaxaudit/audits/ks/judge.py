@@ -92,14 +92,14 @@ def judge(
     >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05
     ('not forgotten', True)
     """
-    of_scores = [each for each in tests or () if isinstance(each, ScoresTest)]
+    of_scores = [test for test in tests or () if isinstance(test, ScoresTest)]
     if isinstance(shadows, ScoreTable):
         if targets or len(of_scores) < len(tests or ()):
             raise InputError(
                 "a table of scores has its targets, and is judged by a `ScoresTest` alone; leave others out."
             )
         return judge_scores(key, shadows, test=of_scores[0] if of_scores else None, level=level)
-    tests = None if tests is None else [each for each in tests if not isinstance(each, ScoresTest)]
+    tests = None if tests is None else [test for test in tests if not isinstance(test, ScoresTest)]
     if not targets:
         raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
     if not 0 < level < 1:
@@ -117,16 +117,16 @@ def judge(
         target.says(evidence, kind, with_signals=watching)
         for target, kind in zip(targets, kinds_of_targets(targets), strict=True)
     ]
-    for each in outputs:
+    for target_outputs in outputs:
         # Records that a simulated target was trained on are no known non-members of it.
-        if each.unseen is not None and any(isinstance(test, ReferenceTest) for test in tests):
-            refuse_few(int(each.unseen.sum()))
-    found = judge_outputs(key, evidence, outputs, tests, level=level)
+        if target_outputs.unseen is not None and any(isinstance(test, ReferenceTest) for test in tests):
+            refuse_few(int(target_outputs.unseen.sum()))
+    audit = judge_outputs(key, evidence, outputs, tests, level=level)
     measured = leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else ()
     kinds = dict.fromkeys(kind for test in tests for kind in test.kinds(pool))
     return replace(
-        found,
-        result=msgspec.structs.replace(found.result, rates=measured or None),
+        audit,
+        result=msgspec.structs.replace(audit.result, rates=measured or None),
         models_per_batch=shadows.models_per_batch,
         form=shadows.form,
         shadows=evidence.models.take(evidence.models.of(*kinds)),
@@ -152,7 +152,7 @@ def evidence_for(
     if pool.reference.stop == pool.reference.start and (everywhere or any(isinstance(e, ReferenceTest) for e in tests)):
         pool = pool._replace(reference=pool.calibration)
         shadows = replace(shadows, pool=pool)
-    lacking = {each.test: lacks(each, files) for each in available_tests(pool, shadows.kinds)}
+    lacking = {test.test: lacks(test, files) for test in available_tests(pool, shadows.kinds)}
     for test in tests:
         absent = [kind for kind in test.kinds(pool) if test.name not in lacking and kind not in shadows.kinds]
         why = lacking.get(test.name) or (f"there are no models of the kind {', '.join(absent)}" if absent else "")

@@ -63,27 +63,30 @@ def judge_outputs(
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(
-        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in outputs]
+        [
+            tuple(test.judge(key, target_outputs, evidence, (*common, *target_outputs.checks), level) for test in tests)
+            for target_outputs in outputs
+        ]
     )
     limitations = evidence.limitations
     if evidence.reduced:
         limitations = (sentence(reduced_words(evidence)), *limitations)
     targets = tuple(
-        conclude(
-            said.name,
-            said.truth,
+        target_result(
+            target_outputs.name,
+            target_outputs.truth,
             judgements,
-            (*common, *_not_measured(judgements, common), *said.checks),
+            (*common, *_not_measured(judgements, common), *target_outputs.checks),
             limitations,
-            resembling(evidence, said),
+            resembling(evidence, target_outputs),
         )
-        for said, judgements in zip(outputs, judged, strict=True)
+        for target_outputs, judgements in zip(outputs, judged, strict=True)
     )
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
     floor = None if all(target.rho is None for target in targets) else floor_of(noise_floor(query))
     return KSAudit(
         result=KSResult(level=level, targets=targets, noise_floor=floor),
-        target_confidences=np.concatenate([said.compared.confidences for said in outputs]),
+        target_confidences=np.concatenate([target_outputs.compared.confidences for target_outputs in outputs]),
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,
@@ -91,8 +94,11 @@ def judge_outputs(
         sources=tuple(
             source
             for judgements in judged
-            for test, each in zip(tests, judgements, strict=True)
-            for source in (getattr(test, "source", ""), *(HOLM if each.usage and each.usage.p_never_adjusted else ()))
+            for test, judgement in zip(tests, judgements, strict=True)
+            for source in (
+                getattr(test, "source", ""),
+                *(HOLM if judgement.usage and judgement.usage.p_never_adjusted else ()),
+            )
         ),
     )
 
@@ -111,48 +117,54 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
     """
     if len(judgements) < 2:
         return list(judgements)
-    found = []
+    judgements_by_test = []
     for of_test in zip(*judgements, strict=True):
-        usages = [each.usage for each in of_test if each.usage is not None]
+        usages = [judgement.usage for judgement in of_test if judgement.usage is not None]
         p_values = holm([usage.p_never for usage in usages]) if len(usages) == len(of_test) else ()
         after = []
         for judgement, usage, p_value in zip(of_test, usages, p_values, strict=False):
-            told = usage._replace(p_never_adjusted=p_value)
+            adjusted_usage = usage._replace(p_never_adjusted=p_value)
             # Your own test may have another decision rule.
-            after.append(judgement._replace(usage=told) if judgement.again is None else judgement.again(decided(told)))
-        found.append(after or of_test)
-    return list(zip(*found, strict=True))
+            after.append(
+                judgement._replace(usage=adjusted_usage)
+                if judgement.again is None
+                else judgement.again(decided(adjusted_usage))
+            )
+        judgements_by_test.append(after or of_test)
+    return list(zip(*judgements_by_test, strict=True))
 
 
-def resembling(evidence: Evidence, said: TargetOutputs) -> Resembles | None:
+def resembling(evidence: Evidence, outputs: TargetOutputs) -> Resembles | None:
     """The design of shadow models that a target most resembles, judged on the holdout or on known non-members."""
     mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
     kinds = (Kind.MIXED,) if mixed else OF_QUERY
-    unseen = of_holdout(evidence) if mixed else said.unseen
+    unseen = of_holdout(evidence) if mixed else outputs.unseen
     if unseen is None or not unseen.any() or len(names) < 2 or not evidence.count(*kinds):
         return None
     designs = evidence.design_of(*kinds)
     if np.bincount(designs).min() < LEAST:
         return None
-    found = resemblance(
-        said.log_odds[unseen],
-        said.at_resolution(evidence.log_odds(*kinds)[:, unseen]),
+    resembled = resemblance(
+        outputs.log_odds[unseen],
+        outputs.at_resolution(evidence.log_odds(*kinds)[:, unseen]),
         evidence.members(*kinds)[:, unseen],
         designs,
     )
-    return Resembles(names[found.design], found.recognised)
+    return Resembles(names[resembled.design], resembled.recognised)
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     """The checks that are the same for every target and test, as far as the models allow them."""
     if evidence.pool.classless:
         return ()
-    labels, pool, own = evidence.pool.examples.labels, evidence.pool, evidence.own_accuracy(*OF_RHO[:2])
-    known = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
-    checks = [preflight.shadow_accuracy(own, evidence.min_accuracy)] if len(own) else []
-    if known is not None:
-        accuracy = evidence.models.take(evidence.models.of(known)).query_accuracy
-        checks.append(preflight.calibration_reach(accuracy, labels[pool.query], whose=WITHOUT_QUERY[known]))
+    labels, pool, own_accuracy = evidence.pool.examples.labels, evidence.pool, evidence.own_accuracy(*OF_RHO[:2])
+    kind_without_query = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
+    checks = [preflight.shadow_accuracy(own_accuracy, evidence.min_accuracy)] if len(own_accuracy) else []
+    if kind_without_query is not None:
+        accuracy = evidence.models.take(evidence.models.of(kind_without_query)).query_accuracy
+        checks.append(
+            preflight.calibration_reach(accuracy, labels[pool.query], models_name=WITHOUT_QUERY[kind_without_query])
+        )
     if len(labels[pool.calibration]):
         sets = labels[pool.query], labels[pool.calibration]
         checks.append(preflight.class_coverage(*sets, pool.examples.class_names))
@@ -162,11 +174,11 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
 def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:
     """The shared checks that a verdict depends on and that could not be made."""
     needed = frozenset[str]().union(*(judgement.rests_on for judgement in judgements))
-    made = {check.name for check in common}
-    return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made)
+    made_checks = {check.name for check in common}
+    return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made_checks)
 
 
-def conclude(
+def target_result(
     name: str,
     truth: Truth | None,
     judgements: tuple[Judgement, ...],
@@ -178,19 +190,19 @@ def conclude(
 
     If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
     """
-    rho_first = sorted(judgements, key=lambda each: each.rho is None)
-    every = (*common, *(check for each in rho_first for check in each.checks))
-    first, *others = (
-        each._replace(
-            finding=_with_checks(each, judgements, every),
-            p_confidence=_trusted(each.p_confidence, every, each.p_rests_on),
-            fraction_confidence=_trusted(each.fraction_confidence, every, each.rests_on),
+    rho_first = sorted(judgements, key=lambda judgement: judgement.rho is None)
+    every = (*common, *(check for judgement in rho_first for check in judgement.checks))
+    first, *other_judgements = (
+        judgement._replace(
+            finding=_with_checks(judgement, judgements, every),
+            p_confidence=_trusted(judgement.p_confidence, every, judgement.p_rests_on),
+            fraction_confidence=_trusted(judgement.fraction_confidence, every, judgement.rests_on),
         )
-        for each in judgements
+        for judgement in judgements
     )
-    finding = _beside(first, others)
+    finding = _beside(first, other_judgements)
     finding = msgspec.structs.replace(finding, caveats=(*limitations, *finding.caveats))
-    decided = (first._replace(finding=finding), *others)
+    decided = (first._replace(finding=finding), *other_judgements)
     return TargetResult(
         name=name,
         truth=truth,
@@ -198,17 +210,22 @@ def conclude(
         verdict=msgspec.convert(finding.verdict, Verdict),
         because="; ".join(finding.reasons),
         method=first.test,
-        usage=tuple(_usage(each.usage, each) for each in decided if each.usage is not None),
-        change=next((each.change for each in decided if each.change is not None), None),
-        ema=next(map(_ema, (each.ema for each in decided if each.ema)), None),
+        usage=tuple(_usage(judgement.usage, judgement) for judgement in decided if judgement.usage is not None),
+        change=next((judgement.change for judgement in decided if judgement.change is not None), None),
+        ema=next(map(_ema, (judgement.ema for judgement in decided if judgement.ema)), None),
         tests=tuple(
-            TestResult(each.test, each.title, each.finding, {name: number(own) for name, own in each.numbers.items()})
-            for each in decided
+            TestResult(
+                judgement.test,
+                judgement.title,
+                judgement.finding,
+                {name: number(value) for name, value in judgement.numbers.items()},
+            )
+            for judgement in decided
         ),
         checks=every,
         resembles=resembles,
         **next(
-            (_of_rho(each, each.rho) for each in decided if each.rho is not None),
+            (_of_rho(judgement, judgement.rho) for judgement in decided if judgement.rho is not None),
             dict.fromkeys(("paper_rule", "rho", "rho_verdict", "ks", "controls")),
         ),
     )
@@ -216,13 +233,13 @@ def conclude(
 
 def _of_rho(judgement: Judgement, rho: Rho) -> dict[str, Any]:
     """The results of rho, whichever test decides."""
-    made, *controls = (
-        RhoResult(number(each.median), number(each.low), number(each.high), numbers(each.values))
-        for each in (rho, *judgement.controls)
+    target_rho, *controls = (
+        RhoResult(number(ratio.median), number(ratio.low), number(ratio.high), numbers(ratio.values))
+        for ratio in (rho, *judgement.controls)
     )
     return {
         "paper_rule": paper_rule(rho.median),
-        "rho": made,
+        "rho": target_rho,
         "rho_verdict": judgement.finding.verdict,
         "ks": Distances(numbers(rho.distances), numbers(rho.calibration_distances)),
         "controls": tuple(controls),
@@ -231,17 +248,17 @@ def _of_rho(judgement: Judgement, rho: Rho) -> dict[str, Any]:
 
 def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
     share = used_share(usage)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: getattr(usage, name) for name in UsageResult.__struct_fields__ if hasattr(usage, name)
     }
-    found |= {"fraction_low": number(usage.fraction_low), "fraction_high": number(usage.fraction_high)}
-    found["fraction"] = share and share.value
-    return UsageResult(**found, p_confidence=judgement.p_confidence, fraction_confidence=judgement.fraction_confidence)
+    fields |= {"fraction_low": number(usage.fraction_low), "fraction_high": number(usage.fraction_high)}
+    fields["fraction"] = share and share.value
+    return UsageResult(**fields, p_confidence=judgement.p_confidence, fraction_confidence=judgement.fraction_confidence)
 
 
 def _ema(emas: tuple[EMA, ...]) -> EMAResult:
     p_value, share = medians(emas)
-    p_values, shares = zip(*((number(each.p_value), number(each.member_share)) for each in emas), strict=True)
+    p_values, shares = zip(*((number(ema.p_value), number(ema.member_share)) for ema in emas), strict=True)
     return EMAResult(number(p_value), number(share), p_values, shares, ema_rule(p_value))
 
 
@@ -254,18 +271,22 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
     shown = []
     for check in every:
         rests = check.name in judgement.rests_on
-        others = [
-            each.title
-            for each in judgements
-            if each is not judgement and (check in each.checks or check.name in each.rests_on)
+        titles = [
+            other.title
+            for other in judgements
+            if other is not judgement and (check in other.checks or check.name in other.rests_on)
         ]
         decides = check.decisive and rests and check.name not in judgement.weakened_by
         state: State = "passed" if check.passed else "failed" if decides else "warning"
-        affects = "" if check.passed or rests else ", ".join(others)
+        affects = "" if check.passed or rests else ", ".join(titles)
         shown.append(Checked(check.name, state, check.message, affects))
     failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
     decisive = min(
-        (each for each in failed if each.decisive and each.name not in judgement.weakened_by),
+        (
+            failed_check
+            for failed_check in failed
+            if failed_check.decisive and failed_check.name not in judgement.weakened_by
+        ),
         key=lambda check: check.name not in OF_SETS,
         default=None,
     )
@@ -295,15 +316,19 @@ def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[
     return Confidence("none" if decisive else "weak", why)
 
 
-def _beside(judgement: Judgement, others: Sequence[Judgement]) -> Finding:
+def _beside(judgement: Judgement, other_judgements: Sequence[Judgement]) -> Finding:
     """The deciding finding, with the assumptions of the other tests and any test that gives the opposite verdict."""
     finding = judgement.finding
-    shown = [each for each in others if each.usage is not None or each.ema]
-    caveats = [*finding.caveats, *(caveat for each in shown for caveat in each.finding.caveats)]
+    shown = [judgement for judgement in other_judgements if judgement.usage is not None or judgement.ema]
+    caveats = [*finding.caveats, *(caveat for judgement in shown for caveat in judgement.finding.caveats)]
     opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
-    against = [each for each in others if each.usage is not None and each.finding.verdict == opposite]
+    against = [
+        judgement
+        for judgement in other_judgements
+        if judgement.usage is not None and judgement.finding.verdict == opposite
+    ]
     if against:
-        titles = ", ".join(each.title for each in against)
+        titles = ", ".join(judgement.title for judgement in against)
         caveats.insert(0, f"Tests disagree: {opposite} by the {titles}.")
         why = f"Another test of use gives the opposite verdict: {titles}."
         finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))

@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 from jaxtyping import Int
 
-from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.score_test import ShareLeft, normal_scores, share_left
 
@@ -45,7 +45,7 @@ def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     members, holdout = table.rows("members"), table.rows("holdout")
     ways: dict[str, int] = {}
     for name, values in target.scores.items():
-        if min(len(members), len(holdout)) > 1 and asked(values, np.concatenate([members, holdout])):
+        if min(len(members), len(holdout)) > 1 and is_scored(values, np.concatenate([members, holdout])):
             test = scipy.stats.mannwhitneyu(values[members], values[holdout], alternative="two-sided")
             above = test.statistic > len(members) * len(holdout) / 2
             ways[name] = (1 if above else -1) * int(test.pvalue <= ALPHA / len(target.scores))
@@ -55,24 +55,24 @@ def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
 def _place(
     table: ScoreTable,
     target: ScoredModel,
-    wanted: Sequence[str],
+    names: Sequence[str],
     directions: Sequence[int],
     alpha: float,
     level: float = 0.95,
 ) -> ShareLeft | None:
     """The target's place by these scores, in these directions."""
     unused, used = table.of("unused"), models_that_used(table, target)
-    query, dealt = table.rows("query"), table.rows("query", "holdout")
+    query, dealt_rows = table.rows("query"), table.rows("query", "holdout")
     models = (target, *unused, *used)
 
     def shared(rows: Int[np.ndarray, " some"]) -> dict[str, int]:
         return {
             name: way
-            for name, way in zip(wanted, directions, strict=True)
-            if all(name in model.scores and asked(model.scores[name], rows) for model in models)
+            for name, way in zip(names, directions, strict=True)
+            if all(name in model.scores and is_scored(model.scores[name], rows) for model in models)
         }
 
-    rows = dealt if len(dealt) > len(query) and shared(dealt) else query
+    rows = dealt_rows if len(dealt_rows) > len(query) and shared(dealt_rows) else query
     ways = shared(rows)
     if not ways or not (unused or (used and len(rows) > len(query))):
         return None
@@ -81,7 +81,10 @@ def _place(
         axis=0,
     )
     return share_left(
-        *(scores[0], scores[1 : 1 + len(unused)], scores[1 + len(unused) :], len(query)),
+        scores[0],
+        scores[1 : 1 + len(unused)],
+        scores[1 + len(unused) :],
+        len(query),
         groups=None if table.groups is None else table.groups[rows],
         alpha=alpha,
         level=level,

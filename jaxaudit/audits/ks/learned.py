@@ -29,11 +29,11 @@ def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
     """
     titles: dict[tuple[str, ...], list[str]] = {}
     for test in tests:
-        there = tuple(kind for kind in test.kinds(evidence.pool) if evidence.count(kind))
-        titles.setdefault(there, []).append(test.title)
-    for kinds, named in titles.items():
+        kinds_there = tuple(kind for kind in test.kinds(evidence.pool) if evidence.count(kind))
+        titles.setdefault(kinds_there, []).append(test.title)
+    for kinds, test_titles in titles.items():
         if kinds:
-            evidence = _of_one_test(evidence, " and ".join(named), kinds)
+            evidence = _of_one_test(evidence, " and ".join(test_titles), kinds)
     return evidence
 
 
@@ -50,9 +50,9 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
     kept = [index for index in unlearned if index and index not in left_out]
     names = evidence.models.design_names
 
-    def said(some: Sequence[int]) -> str:
-        found = {index: f"training accuracy {reached[index]:.0%}, guessing {guess:.0%}" for index in some}
-        return ", ".join(f"{names[index]} ({words})" if names else words for index, words in found.items())
+    def reached_by(some: Sequence[int]) -> str:
+        accuracy_words = {index: f"training accuracy {reached[index]:.0%}, guessing {guess:.0%}" for index in some}
+        return ", ".join(f"{names[index]} ({words})" if names else words for index, words in accuracy_words.items())
 
     who, why, inputs = f"{title[:1].upper()}{title[1:]}", "", evidence.pool.examples.inputs
     if inputs.size and not evidence.pool.classless:
@@ -63,13 +63,15 @@ def _of_one_test(evidence: Evidence, title: str, kinds: Sequence[str]) -> Eviden
     sentences = []
     if 0 in unlearned:
         which = "the first design of its shadow models" if len(reached) > 1 else "its shadow models"
-        sentences.append(f"{who}: {which} did not learn: {said([0])}. {weaker}{why}.")
+        sentences.append(f"{who}: {which} did not learn: {reached_by([0])}. {weaker}{why}.")
     if left_out:
-        sentences.append(f"{who}: designs of shadow models that did not learn were left out: {said(left_out)}{why}.")
+        sentences.append(
+            f"{who}: designs of shadow models that did not learn were left out: {reached_by(left_out)}{why}."
+        )
     if kept:
         sentences.append(
             f"{who}: designs of shadow models that did not learn were kept, because the test would have too few models "
-            f"without them: {said(kept)}. {weaker}. To have them left out, {evidence.advice.more_models}{why}."
+            f"without them: {reached_by(kept)}. {weaker}. To have them left out, {evidence.advice.more_models}{why}."
         )
     evidence = replace(evidence, limitations=(*evidence.limitations, *sentences))
     if not left_out:

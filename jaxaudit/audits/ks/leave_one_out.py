@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Array, Key
 from scipy import special
 
-from jaxaudit.audits.ks.evidence import Compared, Evidence, TargetOutputs, as_logits, resolution_of
+from jaxaudit.audits.ks.evidence import Compared, Evidence, TargetOutputs, all_logits, resolution_of
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest
-from jaxaudit.data.group_values import numbered
+from jaxaudit.data.group_values import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike
@@ -56,13 +56,13 @@ def leave_one_out(
     evidence = replace(evidence, models=replace(evidence.models, design_names=()))
     # A shadow model has no known members.
     cases = [(test, list(_cases(key, evidence, test))) for test in tests if not isinstance(test, MembersTest)]
-    total, done, found = sum(len(of_test) for _, of_test in cases), 0, []
+    total, done, rates = sum(len(of_test) for _, of_test in cases), 0, []
     for test, of_test in cases:
         verdicts: dict[float, Counter[str]] = {used: Counter() for used in SHARES}
         sizes: dict[float, list[int]] = {used: [] for used in SHARES}
         for make, used in of_test:
-            judging, said = make()
-            judged = judge_outputs(key, judging, [said], [test], level=level)
+            judging, target_outputs = make()
+            judged = judge_outputs(key, judging, [target_outputs], [test], level=level)
             verdicts[used][judged.targets[0].verdict] += 1
             sizes[used].append(judging.queries)
             done += 1
@@ -71,8 +71,8 @@ def leave_one_out(
         for used, counts in verdicts.items():
             numbers = (counts[name] for name in ("not forgotten", "forgotten", "inconclusive"))
             if counts:
-                found.append(Rates(test.name, used, round(np.mean(sizes[used])), counts.total(), *numbers))
-    return tuple(found)
+                rates.append(Rates(test.name, used, round(np.mean(sizes[used])), counts.total(), *numbers))
+    return tuple(rates)
 
 
 def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
@@ -86,7 +86,7 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
                 f"there are {models}. Train more, or add some to the bank."
             )
     if isinstance(test, ReferenceTest):
-        unseen = int((~evidence.members(*OF_QUERY)[:, evidence.dealt.stop :]).sum(axis=1).min())
+        unseen = int((~evidence.members(*OF_QUERY)[:, evidence.dealt_records.stop :]).sum(axis=1).min())
         if unseen < LEAST_RECORDS:
             raise InputError(
                 f"`rates`: a shadow model was not trained on {unseen} of the calibration records, and as a "
@@ -104,45 +104,47 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
 
 def _as_target(evidence: Evidence, index: int, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
-    models, records = evidence.models, evidence.pool.asked
+    models, records = evidence.models, evidence.pool.compared
     unseen = None
     if isinstance(test, ReferenceTest):
         # Its known non-members are the reference records that it was not trained on.
         unseen = evidence.in_reference & ~models.membership[index, records]
-    said = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(unseen=unseen)
-    return evidence.among(np.arange(len(models)) != index), said
+    target_outputs = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(
+        unseen=unseen
+    )
+    return evidence.among(np.arange(len(models)) != index), target_outputs
 
 
 def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
     """A model as a target, with a query set of which it used this fraction, and a holdout that it did not use."""
-    members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt], evidence.pool.groups
+    members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt_records], evidence.pool.groups
     # The units of randomisation: records, or whole groups.
-    units = np.arange(members.shape[1]) if whole is None else numbered(whole)
+    units = np.arange(members.shape[1]) if whole is None else number_groups(whole)
     rows = members[:, np.unique(units, return_index=True)[1]]
-    own = rows[index]
+    membership = rows[index]
     generator = generator_of(stream(key, "leave one out", index))
-    inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
+    inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (membership, ~membership))
     # In the proportion of query set and holdout, as for the other models.
-    share = (units[: evidence.queries].max() + 1) / len(own)
+    share = (units[: evidence.queries].max() + 1) / len(membership)
     size, held = min(int(share * len(outside)), len(inside)), int((1 - share) * len(outside))
     count = round(used * size)
     sides = np.concatenate([inside[:count], outside[: size - count]]), outside[len(outside) - held :]
-    dealt = rows[:, np.concatenate(sides)].sum(axis=1)
-    alike = (dealt > 0) & (dealt < size + held) & dealt_alike(dealt, size, size + held)
+    times_dealt = rows[:, np.concatenate(sides)].sum(axis=1)
+    alike = (times_dealt > 0) & (times_dealt < size + held) & dealt_alike(times_dealt, size, size + held)
     rest = np.flatnonzero(alike & (np.arange(len(rows)) != index))
     if size < 2 or held < 2 or len(rest) < LEAST - 1:
-        what = "records" if whole is None else "groups"
+        units_word = "records" if whole is None else "groups"
         raise InputError(
-            f"`rates`: model {index} of the holdout test leaves {size} query and {held} holdout {what}, and "
+            f"`rates`: model {index} of the holdout test leaves {size} query and {held} holdout {units_word}, and "
             f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
         )
     order = np.argsort(units, kind="stable")
     places = (np.searchsorted(units[order], [side, side + 1]).T for side in sides)
-    query, held_out = (np.concatenate([order[start:end] for start, end in each]) for each in places)
+    query, held_out = (np.concatenate([order[start:end] for start, end in span]) for span in places)
     models, mixed, pool = evidence.models, evidence.models.of(Kind.MIXED), evidence.pool
     columns, end = np.concatenate([query, held_out]), len(query) + len(held_out)
-    records = pool.asked[columns]
-    groups = None if pool.groups is None else numbered(pool.groups[columns])
+    records = pool.compared[columns]
+    groups = None if pool.groups is None else number_groups(pool.groups[columns])
     small = Pool(pool.examples.take(records), slice(0, len(query)), slice(len(query), end), slice(end, end), groups)
     judged = replace(evidence, models=models.take(mixed[rest], records, small), _known={})
     return judged, _target_outputs(evidence, models.log_odds[mixed[index], records], len(query))
@@ -151,10 +153,10 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float
 def _target_outputs(evidence: Evidence, log_odds: np.ndarray, queries: int) -> TargetOutputs:
     """The outputs of a model as a target, at the resolution of the other models."""
     bring = resolution_of(evidence.models.resolutions)
-    own = bring(log_odds[None])[0]
-    confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)
+    rounded_odds = bring(log_odds[None])[0]
+    confidences = special.expit(rounded_odds[None, :queries].astype(np.float64)).astype(np.float32)
     none = np.zeros((0, queries), np.float32)
     compared = Compared(none, none, none, confidences, confidences)
     return TargetOutputs(
-        "", None, own, bring, not as_logits(evidence.models.resolutions), compared, None, trained_here=True
+        "", None, rounded_odds, bring, not all_logits(evidence.models.resolutions), compared, None, trained_here=True
     )

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.audits.pool import share_row
-from jaxaudit.data.group_values import numbered
+from jaxaudit.data.group_values import number_groups
 from jaxaudit.ensemble import (
     Execution,
     fit_many,
@@ -24,7 +24,7 @@ from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.randomness import generator_of, joined, keys_at, several, stream
+from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 Rows = dict[str, Bool[np.ndarray, "_ examples"]]
@@ -62,33 +62,33 @@ def shadow_rows(
     `groups` numbers the group of each record from 0; then all records of `count` groups are drawn. `with_reference`
     adds the same share of a separate reference, `with_members` the same share of the known members as of these records.
     """
-    known = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
+    members = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
     units = groups.max() + 1 if groups is not None else len(records)
-    found = [np.zeros((0, len(pool.examples)), bool)]
-    for own in generators(key, kind, models):
-        row = only(draw_records(own, records, count, groups), len(pool.examples))
+    rows = [np.zeros((0, len(pool.examples)), bool)]
+    for generator in generators(key, kind, models):
+        row = only(draw_records(generator, records, count, groups), len(pool.examples))
         if pool.calibration.stop > pool.calibration.start:
-            row |= share_row(own, pool, pool.calibration, SHARE)
+            row |= share_row(generator, pool, pool.calibration, SHARE)
         if with_reference and pool.reference_apart:
-            row |= share_row(own, pool, pool.reference, SHARE)
-        if len(known):
-            of_members = None if pool.member_groups is None else numbered(pool.member_groups)
-            size = len(known) if of_members is None else int(of_members.max()) + 1
-            row |= only(draw_records(own, known, round(size * count / units), of_members), row.shape[1])
-        found.append(row)
-    return np.concatenate(found)
+            row |= share_row(generator, pool, pool.reference, SHARE)
+        if len(members):
+            of_members = None if pool.member_groups is None else number_groups(pool.member_groups)
+            size = len(members) if of_members is None else int(of_members.max()) + 1
+            row |= only(draw_records(generator, members, round(size * count / units), of_members), row.shape[1])
+        rows.append(row)
+    return np.concatenate(rows)
 
 
 def draw_records(
-    own: np.random.Generator,
+    generator: np.random.Generator,
     records: Int[np.ndarray, " records"],
     count: int,
     groups: Int[np.ndarray, " records"] | None = None,
 ) -> Int[np.ndarray, " drawn"]:
     """`count` of these records; with the group of each record, numbered from 0, all records of `count` groups."""
     if groups is not None:
-        return records[np.isin(groups, own.choice(groups.max() + 1, count, replace=False))]
-    return records if count == len(records) else own.choice(records, count, replace=False)
+        return records[np.isin(groups, generator.choice(groups.max() + 1, count, replace=False))]
+    return records if count == len(records) else generator.choice(records, count, replace=False)
 
 
 def train_rows(
@@ -110,9 +110,9 @@ def train_rows(
         with_signals: whether to compute EMA's signals.
     """
     membership, order = np.concatenate(list(rows.values())), pool.training_order
-    keys = joined(several(stream(key, kind), len(own)) for kind, own in rows.items() if len(own))
+    keys = join_keys(several(stream(key, kind), len(masks)) for kind, masks in rows.items() if len(masks))
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
-    design = np.concatenate([designs.get(kind, np.zeros(len(own), int)) for kind, own in rows.items()])
+    design = np.concatenate([designs.get(kind, np.zeros(len(masks), int)) for kind, masks in rows.items()])
     own_rows = [np.flatnonzero(design == index) for index in range(len(learners))]
     # Query set and calibration set come first in training.
     watched = pool.query.stop + pool.calibration.stop - pool.calibration.start if with_signals else 0
@@ -128,7 +128,11 @@ def train_rows(
     # Without `members_only`, a further set in the pool would change minibatches of models that hold nearly all others.
     fitted = [
         fit_many(
-            *(keys_at(keys, indices), in_order[indices], inputs, labels, learner),
+            keys_at(keys, indices),
+            in_order[indices],
+            inputs,
+            labels,
+            learner,
             execution=part,
             summarize=partial(_score, learner, inputs, labels, watched),
             members_only=True,
@@ -141,7 +145,7 @@ def train_rows(
     by_set = np.argsort(np.arange(len(labels))[order])
     return ShadowModels(
         pool=pool.comparable(),
-        kinds=tuple(kind for kind, own in rows.items() for _ in own),
+        kinds=tuple(kind for kind, masks in rows.items() for _ in masks),
         membership=membership,
         log_odds=np.take(odds, by_set, axis=1),
         correct=np.take(hits, by_set, axis=1),
@@ -173,9 +177,9 @@ def _score(
     confidences = np.exp(of_label.astype(np.float64)).astype(np.float32)
     hits = log_probs.argmax(axis=2) == labels
     if log_probs.shape[2] == 1:
-        odds = np.stack([log_odds_of("log_likelihood", each[:, None], labels)[0] for each in log_probs])
+        odds = np.stack([log_odds_of("log_likelihood", log_prob[:, None], labels)[0] for log_prob in log_probs])
         odds, hits = odds.astype(np.float32), np.full(odds.shape, np.nan, np.float32)
     else:
         odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
-    seen = [signals(np.exp(each[:watched].astype(np.float64)), labels[:watched]) for each in log_probs]
+    seen = [signals(np.exp(log_prob[:watched].astype(np.float64)), labels[:watched]) for log_prob in log_probs]
     return confidences, odds, hits, *map(np.stack, zip(*seen, strict=True))

@@ -88,13 +88,13 @@ def sizes_of(
     tests: Iterable[KSTest], query: int, calibration: int, reference: int
 ) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
     """Each test with the numbers of models and of their training records; models that two tests share count once."""
-    known = []
+    sizes_before = []
     for test in tests:
         sizes = test.training_sizes(query, calibration, reference)
         # The reference test is a shadow test, too: with a reference of its own, of other models.
-        shared = isinstance(test, ShadowTest) and sizes in known
+        shared = isinstance(test, ShadowTest) and sizes in sizes_before
         yield test, () if shared else sizes
-        known += [sizes] if isinstance(test, ShadowTest) else []
+        sizes_before += [sizes] if isinstance(test, ShadowTest) else []
 
 
 def seconds_of(work: Work, speed: Speed) -> float:
@@ -107,8 +107,8 @@ def seconds_of(work: Work, speed: Speed) -> float:
 
 def memory_of(work: Work, speed: Speed, record_bytes: int) -> int:
     """Bytes of the pool (as read, joined, on the device), of models in training, and of outputs of finished ones."""
-    models, asked = len(members(work)), sum(work.records)
-    return 3 * asked * record_bytes + speed.step_bytes + models * asked * 24
+    models, records = len(members(work)), sum(work.records)
+    return 3 * records * record_bytes + speed.step_bytes + models * records * 24
 
 
 def cost_of(full: Work, plan: Work) -> float:

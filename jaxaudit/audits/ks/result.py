@@ -248,7 +248,7 @@ class KSAudit:
         return plot_ks(self, target)
 
 
-def check(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises ValueError if the parts of a result read from a file do not agree with one another and with its arrays."""
     demand(bool(result.targets), "it has no target")
     for target in result.targets:

@@ -14,7 +14,7 @@ from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measu
 from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests.test import USED, Words, p_text
 from jaxaudit.data.scores.names import Role
-from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
@@ -89,47 +89,47 @@ def score_evidence(
         unused = len(table.of("unused"))
         normal = f"It rests on {unused} models without the query set: the t-test takes their mean scores as normal."
         p_never = None if share is None else share.p_unused
-        found = ScoreEvidence(p_never, Confidence("fair", normal), 1.0 if p_never is None else 1 - p_never)
-        found = found if directed else found._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
+        evidence = ScoreEvidence(p_never, Confidence("fair", normal), 1.0 if p_never is None else 1 - p_never)
+        evidence = evidence if directed else evidence._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
     else:
         unknown = [name for name in _asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
         not_counted = (NOT_COUNTED.format(names=", ".join(unknown)),) if unknown and exact.directed else ()
-        found = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, caveats=not_counted)
+        evidence = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, caveats=not_counted)
         if not exact.directed and exact.p_never <= ALPHA:
             differ = f"query set and holdout differ ({p_text(exact.p_never)}), but "
-            found = found._replace(invalid=(_undirected(table, target, differ),))
-        found = found if exact.directed else found._replace(helps=SAY)
+            evidence = evidence._replace(invalid=(_undirected(table, target, differ),))
+        evidence = evidence if exact.directed else evidence._replace(helps=SAY)
     contrary = [name for name, way in ways_of_use(table, target).items() if way * table.directions[name] < 0]
     if contrary:
         low = "models that did not" if table.of("unused") else "the holdout"
-        found = found._replace(
-            invalid=(*found.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
+        evidence = evidence._replace(
+            invalid=(*evidence.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
         )
-    members = _by_members(key, table, target, question, level, found.p_never)
+    members = _by_members(key, table, target, question, level, evidence.p_never)
     if isinstance(members, MembersAnswer):
         remembers, usage = members.p_memory <= ALPHA, members.usage
-        return found._replace(
+        return evidence._replace(
             p_fully=usage.p_fully,
             limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
             why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
             trust=measured_by(members.memory) if remembers else FAINT,
             words=LEFT if question == "left" else OF_USE,
-            invalid=(*usage.invalid, *found.invalid),
+            invalid=(*usage.invalid, *evidence.invalid),
             strange=() if remembers else (STRANGE[question],),
             by_members=True,
         )
     used = models_that_used(table, target)
     if share is None or not used:
-        return found._replace(why=members or found.why)
-    return _of_models(found, share, len(table.of("unused")), len(used), question)
+        return evidence._replace(why=members or evidence.why)
+    return _of_models(evidence, share, len(table.of("unused")), len(used), question)
 
 
 def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
     """Why no score of a target shows use, and which way models and members of known truth say that the scores point."""
     ways = {name: way for name, way in (ways_by_members(table, target) | ways_of_use(table, target)).items() if way}
-    told = ", ".join(f"{name} {'higher' if way > 0 else 'lower'}" for name, way in ways.items())
+    stated = ", ".join(f"{name} {'higher' if way > 0 else 'lower'}" for name, way in ways.items())
     names = ", ".join(name for name in target.scores if not table.directions[name])
-    hint = f" (by models or members that are known to have used the records: {told})" if told else ""
+    hint = f" (by models or members that are known to have used the records: {stated})" if stated else ""
     return UNDIRECTED.format(differ=differ, names=names, told=hint)
 
 
@@ -141,7 +141,7 @@ def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str
         for role in roles
         for model in table.of(role)
         for name, values in model.scores.items()
-        if asked(values, rows)
+        if is_scored(values, rows)
     }
     return {**{f"covariate.{name}": values[rows] for name, values in table.covariates.items()}, **models}
 
@@ -154,26 +154,29 @@ def _residuals(
     if not names:
         return np.zeros((len(rows), 0)), np.zeros(0, int)
     scores = np.stack([normal_scores(target.scores[name][rows]) for name in names], axis=1)
-    known = [normal_scores(each) for name, each in known_columns(table, rows).items() if name not in without]
-    left = residuals(scores, np.stack(known, axis=1) if known else np.zeros((len(rows), 0)))
+    covariates = [normal_scores(column) for name, column in known_columns(table, rows).items() if name not in without]
+    left = residuals(scores, np.stack(covariates, axis=1) if covariates else np.zeros((len(rows), 0)))
     return left, np.array([table.directions[name] for name in names])
 
 
 def _asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
     """The target's scores of these records."""
-    return [name for name, values in target.scores.items() if asked(values, rows)]
+    return [name for name, values in target.scores.items() if is_scored(values, rows)]
 
 
 def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
     """The exact test; None if the target has no score on both sets."""
-    dealt, size = table.rows("query", "holdout"), len(table.rows("query"))
-    left, directions = _residuals(table, target, dealt)
+    dealt_rows, size = table.rows("query", "holdout"), len(table.rows("query"))
+    left, directions = _residuals(table, target, dealt_rows)
     if not len(directions):
         return None
     return score_test(
-        *(stream(key, "test of scores"), left, directions, size),
-        groups=None if table.groups is None else table.groups[dealt],
-        pairs=None if table.pairs is None else table.pairs[dealt],
+        stream(key, "test of scores"),
+        left,
+        directions,
+        size,
+        groups=None if table.groups is None else table.groups[dealt_rows],
+        pairs=None if table.pairs is None else table.pairs[dealt_rows],
         permutations=least_permutations(len(table.of("target"))),
     )
 
@@ -182,7 +185,7 @@ def _by_members(
     key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float, p_never: float | None
 ) -> MembersAnswer | str:
     """What known members show; a reason if they show nothing, empty if there are none."""
-    sets = [table.rows(each) for each in ("query", "holdout", "members")]
+    sets = [table.rows(role) for role in ("query", "holdout", "members")]
     if not len(sets[2]) or p_never is None or not len(sets[1]):
         return ""
     rows = np.concatenate(sets)
@@ -206,7 +209,7 @@ def know_members(table: ScoreTable) -> frozenset[str]:
 
     They would predict away what the target remembers of its members. The query set has no part in the choice.
     """
-    members, holdout = (known_columns(table, table.rows(each)) for each in ("members", "holdout"))
+    members, holdout = (known_columns(table, table.rows(role)) for role in ("members", "holdout"))
     return frozenset(
         name
         for name in members.keys() & holdout.keys()
@@ -214,21 +217,21 @@ def know_members(table: ScoreTable) -> frozenset[str]:
     )
 
 
-def _of_models(found: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
+def _of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
     counted = {"without the query set": unused, "with it": used}
     single = [kind for kind, count in counted.items() if count == 1]
     low = f"{unused} models without the query set" if unused else "the holdout"
-    known = share.p_used is not None
+    is_known = share.p_used is not None
     trust = Confidence(
         "weak" if single else "fair",
         f"It is measured between {low} and {used} models that used the query set, which are "
         f"{share.effect:.1f} standard errors apart.",
     )
-    return found._replace(
+    return evidence._replace(
         p_fully=share.p_used,
         limits=share.limits,
-        why="" if known else NO_EFFECT,
-        trust=trust if known else no_confidence(NO_EFFECT),
+        why="" if is_known else NO_EFFECT,
+        trust=trust if is_known else no_confidence(NO_EFFECT),
         words=LEFT_OF_USE if question == "left" else USED,
-        caveats=(*((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()), *found.caveats),
+        caveats=(*((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()), *evidence.caveats),
     )

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import no_confidence
-from jaxaudit.audits.ks.judge_outputs import adjusted, conclude
+from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
 from jaxaudit.audits.ks.tests.holdout import EXACT
 from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use, of_use
-from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
@@ -111,30 +111,32 @@ def judge_scores(
         )
     checks: tuple[Check, ...] = ()
     if len(holdout):
-        dealt = table.rows("query", "holdout")
-        pairs = None if table.pairs is None else table.pairs[dealt]
-        columns = known_columns(table, dealt)
+        dealt_rows = table.rows("query", "holdout")
+        pairs = None if table.pairs is None else table.pairs[dealt_rows]
+        columns = known_columns(table, dealt_rows)
         checks = (
             holdout_blind(_blind(stream(key, "blind baseline"), table, columns, "query", "holdout", pairs=pairs)),
         )
     if len(holdout) and len(table.rows("members")):
         sets = ("members", "query", "holdout")
         # What no model made.
-        columns = {f"covariate.{name}": each[table.rows(*sets)] for name, each in table.covariates.items()}
+        columns = {f"covariate.{name}": of_model[table.rows(*sets)] for name, of_model in table.covariates.items()}
         checks = (*checks, members_blind(_blind(stream(key, "blind members"), table, columns, *sets)))
     models = table.of("target")
     judged = [_judgement(key, table, model, test, checks, level) for model in models]
     # Only targets that were tested count for the adjustment.
-    after = iter(adjusted([(each,) for each in judged if each.usage is not None]))
-    judged = [(each,) if each.usage is None else next(after) for each in judged]
+    after = iter(adjusted([(of_model,) for of_model in judged if of_model.usage is not None]))
+    judged = [(of_model,) if of_model.usage is None else next(after) for of_model in judged]
     targets = tuple(
-        msgspec.structs.replace(conclude(model.name or table.name, None, each, ()), **field_numbers(table, model))
-        for model, each in zip(models, judged, strict=True)
+        msgspec.structs.replace(
+            target_result(model.name or table.name, None, of_model, ()), **tofu_numbers(table, model)
+        )
+        for model, of_model in zip(models, judged, strict=True)
     )
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
-    asked = any(each.forget_quality is not None or each.privleak is not None for each in targets)
-    sources = (test.source, *((SOURCE,) if asked else ()))
+    has_tofu = any(of_model.forget_quality is not None or of_model.privleak is not None for of_model in targets)
+    sources = (test.source, *((SOURCE,) if has_tofu else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 
@@ -168,61 +170,66 @@ def _judgement(
     checks: tuple[Check, ...],
     level: float,
 ) -> Judgement:
-    found = score_evidence(key, table, target, test.question, level)
+    evidence = score_evidence(key, table, target, test.question, level)
     # A t-test over seeds uses no holdout.
-    of_p = frozenset({HOLDOUT_LIKE_QUERY}) if found.p_trust is EXACT else frozenset[str]()
-    if found.p_never is None:
-        undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, found.invalid or (NO_TEST,))
-        finding = of_use(test, undetermined, found.helps or TEST_HELPS, found.trust)
+    of_p = frozenset({HOLDOUT_LIKE_QUERY}) if evidence.p_trust is EXACT else frozenset[str]()
+    if evidence.p_never is None:
+        undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, evidence.invalid or (NO_TEST,))
+        finding = of_use(test, undetermined, evidence.helps or TEST_HELPS, evidence.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)
-    less = or_direction(_less_used(found, len(table.of("unused")), test.question), table, target)
+    less = or_direction(_less_used(evidence, len(table.of("unused")), test.question), table, target)
     usage = concluded(
-        *(test.name, found.p_never, found.p_fully, found.limits),
+        test.name,
+        evidence.p_never,
+        evidence.p_fully,
+        evidence.limits,
         doubts=less,
-        invalid=(*or_direction(found.invalid, table, target), *_contradiction(found)),
+        invalid=(*or_direction(evidence.invalid, table, target), *_contradiction(evidence)),
         stated=test.stated,
         question=test.question,
     )
-    usage = without_fraction(usage._replace(doubts=()), (*less, found.why)) if found.why else usage
-    unlike = [each for each in checks if each.name == MEMBERS_LIKE_QUERY and each.decisive and not each.passed]
+    usage = without_fraction(usage._replace(doubts=()), (*less, evidence.why)) if evidence.why else usage
+    unlike = [check for check in checks if check.name == MEMBERS_LIKE_QUERY and check.decisive and not check.passed]
     return judgement_of_use(
-        *(test, usage._replace(design="none"), checks),
-        needs=of_p | ({MEMBERS_LIKE_QUERY} if found.by_members else set[str]()),
+        test,
+        usage._replace(design="none"),
+        checks,
+        needs=of_p | ({MEMBERS_LIKE_QUERY} if evidence.by_members else set[str]()),
         of_p=of_p,
-        p_trust=found.p_trust,
-        trust=found.trust,
-        more=found.helps or (LESS if less else WHAT_HELPS if found.why else MORE),
-        words=found.words,
-        first=found.caveats,
-        strange=found.strange,
-        fraction_trust=no_confidence(unlike[0].message) if unlike and found.by_members else None,
+        p_trust=evidence.p_trust,
+        trust=evidence.trust,
+        more=evidence.helps or (LESS if less else WHAT_HELPS if evidence.why else MORE),
+        words=evidence.words,
+        first=evidence.caveats,
+        strange=evidence.strange,
+        fraction_trust=no_confidence(unlike[0].message) if unlike and evidence.by_members else None,
     )
 
 
-def _less_used(found: ScoreEvidence, unused: int, question: Question) -> tuple[str, ...]:
+def _less_used(evidence: ScoreEvidence, unused: int, question: Question) -> tuple[str, ...]:
     """Returns a doubt if the query set looks less used than what nobody used: over-forgetting is no evidence of use."""
-    if found.p_trust is EXACT or found.p_smaller > ALPHA / 2:
-        return swapped(found.p_smaller, ALPHA, question)
+    if evidence.p_trust is EXACT or evidence.p_smaller > ALPHA / 2:
+        return swapped(evidence.p_smaller, ALPHA, question)
     return (
         f"the query set {WORDING[question].less} than by the {unused} models that never used it "
-        f"(p = {found.p_smaller:.3g}): {OVER_FORGOTTEN}, and no evidence of use; or the target was not trained like "
+        f"(p = {evidence.p_smaller:.3g}): {OVER_FORGOTTEN}, and no evidence of use; or the target was not trained like "
         "these models",
     )
 
 
-def _contradiction(found: ScoreEvidence) -> tuple[str, ...]:
+def _contradiction(evidence: ScoreEvidence) -> tuple[str, ...]:
     """Returns a reason against any verdict if some of the evidence shows use, and other evidence shows the reverse."""
-    if found.p_never is None or found.p_never > ALPHA:
+    if evidence.p_never is None or evidence.p_never > ALPHA:
         return ()
-    if found.p_smaller <= ALPHA / 2:
+    if evidence.p_smaller <= ALPHA / 2:
         return (
-            f"the scores contradict one another: some look as after use (p = {found.p_never:.3g}), others less used "
-            f"than the holdout (p = {found.p_smaller:.3g}), as if over-forgotten; is the direction of one wrong "
+            f"the scores contradict one another: some look as after use (p = {evidence.p_never:.3g}), others less used "
+            f"than the holdout (p = {evidence.p_smaller:.3g}), as if over-forgotten; is the direction of one wrong "
             "(`lower`, `higher`)?",
         )
-    if found.limits.high == 0:
+    if evidence.limits.high == 0:
         return (
-            f"the evidence contradicts itself: p = {found.p_never:.3g} if nothing was used, and by the models or "
+            f"the evidence contradicts itself: p = {evidence.p_never:.3g} if nothing was used, and by the models or "
             "members of known truth nothing was",
         )
     return ()
@@ -231,36 +238,41 @@ def _contradiction(found: ScoreEvidence) -> tuple[str, ...]:
 TRUTH_RATIO, MIN_K = "truth_ratio", "min_k"
 
 
-def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
+def tofu_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
     """Forget quality and privleak of a target beside the first retrained model, and both between retrained models."""
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
         """These scores of the target and of each retrained model on these sets; None where there are not all."""
-        rows = [table.rows(each) for each in sets]
+        rows = [table.rows(model_scores) for model_scores in sets]
         values = (model.scores.get(name) for model in (target, *retrained))
         return [
-            [each[own] for own in rows] if each is not None and all(asked(each, own) for own in rows) else None
-            for each in values
+            [model_scores[rows_of_role] for rows_of_role in rows]
+            if model_scores is not None and all(is_scored(model_scores, rows_of_role) for rows_of_role in rows)
+            else None
+            for model_scores in values
         ]
 
-    ratios = [None if each is None else each[0] for each in scores_of(TRUTH_RATIO, "query")]
-    areas = [None if each is None else mia_auc(*each) for each in scores_of(MIN_K, "query", "holdout")]
-    of_ratios = [each for each in ratios[1:] if each is not None]
-    of_areas = [each for each in areas[1:] if each is not None]
-    found: dict[str, Any] = {}
+    ratios = [None if scores_found is None else scores_found[0] for scores_found in scores_of(TRUTH_RATIO, "query")]
+    areas = [
+        None if scores_found is None else mia_auc(*scores_found)
+        for scores_found in scores_of(MIN_K, "query", "holdout")
+    ]
+    of_ratios = [ratio for ratio in ratios[1:] if ratio is not None]
+    of_areas = [area for area in areas[1:] if area is not None]
+    numbers_of_field: dict[str, Any] = {}
     qualities: tuple[float, ...] = ()
     if ratios[0] is not None and of_ratios:
-        qualities = tuple(forget_quality(ratios[0], each) for each in of_ratios)
-        found["forget_quality"] = number(qualities[0])
+        qualities = tuple(forget_quality(ratios[0], ratio) for ratio in of_ratios)
+        numbers_of_field["forget_quality"] = number(qualities[0])
     if areas[0] is not None and of_areas:
-        found["privleak"] = number(privleak(areas[0], of_areas[0]))
+        numbers_of_field["privleak"] = number(privleak(areas[0], of_areas[0]))
     several = len(of_ratios) > 1, len(of_areas) > 1
-    if found and any(several):
+    if numbers_of_field and any(several):
         between = between_retrained(
             np.stack(of_ratios) if several[0] else None, np.array(of_areas) if several[1] else None
         )
-        found["retrained"] = Retrained(
+        numbers_of_field["retrained"] = Retrained(
             len(retrained),
             tuple(map(number, qualities)),
             tuple(map(number, between.p_values)),
@@ -268,4 +280,4 @@ def field_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
             tuple(map(number, between.privleak)),
             NOMINAL,
         )
-    return found
+    return numbers_of_field

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, as_logits, of_file, of_rho
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, all_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.pool import Part, target_row
@@ -107,8 +107,8 @@ class FileTarget(NamedTuple):
                 "set, those on the holdout, and the holdout."
             )
         if (self.on_holdout is None) != (holdout is None):
-            there, missing = ("outputs", "records") if holdout is None else ("records", "outputs")
-            raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
+            present, missing = ("outputs", "records") if holdout is None else ("records", "outputs")
+            raise InputError(f"{self.name}: there are {present} of the holdout but no {missing}; give both or none.")
         if reference is not None and self.on_reference is None:
             raise InputError(
                 f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
@@ -120,13 +120,15 @@ class FileTarget(NamedTuple):
                 "`on_members`); give both or none."
             )
         sets = {"query set": query, "holdout": holdout, "reference": reference, "members": members}
-        given = [(getattr(self, name), sets[of], of) for name, of in OF_SETS.items()]
-        there = [(file, examples, of) for file, examples, of in given if file is not None and examples is not None]
-        for file, examples, of in there:
+        files_by_role = [(getattr(self, name), sets[of], of) for name, of in OF_SETS.items()]
+        present = [
+            (file, examples, of) for file, examples, of in files_by_role if file is not None and examples is not None
+        ]
+        for file, examples, of in present:
             _refuse_shape(file, len(examples), len(examples.class_names), of)
             _refuse_absent(file, examples, of)
         if not self.allow_unrelated:
-            _refuse_order([each for each in there if not each[0].own_class])
+            _refuse_order([file_of_role for file_of_role in present if not file_of_role[0].own_class])
 
     def of_kept(self, pool: Pool) -> "FileTarget":
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
@@ -139,7 +141,7 @@ class FileTarget(NamedTuple):
             if file is not None and of in kept:
                 called = "calibration set" if of == "reference" else of
                 _refuse_shape(file, len(kept[of]), len(pool.examples.class_names), called)
-        return self.taken({of: np.flatnonzero(each) for of, each in kept.items()})
+        return self.taken({of: np.flatnonzero(mask) for of, mask in kept.items()})
 
     def taken(self, records: Mapping[str, Int[np.ndarray, " _"]]) -> "FileTarget":
         """The outputs on these records of each set (`OF_SETS`); on all of a set that is not named."""
@@ -152,32 +154,41 @@ class FileTarget(NamedTuple):
         pool, models, labels, file = evidence.pool, evidence.models, evidence.pool.examples.labels, self.outputs
         sets = {"outputs": pool.query, "on_holdout": pool.holdout}
         sets |= {"on_reference": pool.reference, "on_members": pool.members}
-        there = {name: getattr(self, name) for name, part in sets.items() if part.stop > part.start}
-        given = {name: (each, labels[sets[name]]) for name, each in there.items() if each is not None}
-        files, own = zip(*given.values(), strict=True)
-        log_odds, at_resolution, compared = of_file(files, own, models)
+        files_by_role = {name: getattr(self, name) for name, part in sets.items() if part.stop > part.start}
+        pairs = {name: (file, labels[sets[name]]) for name, file in files_by_role.items() if file is not None}
+        files, classes_of_files = zip(*pairs.values(), strict=True)
+        log_odds, at_resolution, compared = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
             names = {"outputs": ("query set", TARGET_OUTPUTS), "on_members": ("known members", MEMBERS_OUTPUTS)}
             for name, (of, check) in names.items():
-                if name in given:
-                    each, classes = given[name]
-                    accuracy = float(np.mean(each.probabilities.argmax(axis=1) == each.columns(classes)))
-                    made = target_accuracy(accuracy, classes, each.name, of=of, check=check)
-                    if not made.passed and not each.own_class:
-                        ranking = ranked(each.probabilities, classes)
-                        made = target_accuracy(accuracy, classes, each.name, of=of, check=check, ranking=ranking)
-                    checks = (*checks, made)
+                if name in pairs:
+                    stored_outputs, classes = pairs[name]
+                    accuracy = float(
+                        np.mean(stored_outputs.probabilities.argmax(axis=1) == stored_outputs.columns(classes))
+                    )
+                    file_check = target_accuracy(accuracy, classes, stored_outputs.name, of=of, check=check)
+                    if not file_check.passed and not stored_outputs.own_class:
+                        ranking = ranked(stored_outputs.probabilities, classes)
+                        file_check = target_accuracy(
+                            accuracy, classes, stored_outputs.name, of=of, check=check, ranking=ranking
+                        )
+                    checks = (*checks, file_check)
         elif not self.allow_unrelated and len(models):
-            dealt = evidence.dealt
-            usual = models.log_odds[:, dealt].mean(axis=0)
-            checks = (target_order(log_odds[dealt], usual, evidence.queries, file.name),)
+            dealt_records = evidence.dealt_records
+            usual = models.log_odds[:, dealt_records].mean(axis=0)
+            checks = (target_order(log_odds[dealt_records], usual, evidence.queries, file.name),)
         before = None
         if self.before is not None and self.before_on_holdout is not None:
-            before = Before(*of_file((self.before, self.before_on_holdout), own[:2], models)[:2])
+            before = Before(*of_file((self.before, self.before_on_holdout), classes_of_files[:2], models)[:2])
         return TargetOutputs(
-            *(self.name, None, log_odds, at_resolution, not as_logits((*files, *models.resolutions)), compared),
-            signals=signals(file.probabilities, own[0]) if with_signals else None,
+            self.name,
+            None,
+            log_odds,
+            at_resolution,
+            not all_logits((*files, *models.resolutions)),
+            compared,
+            signals=signals(file.probabilities, classes_of_files[0]) if with_signals else None,
             checks=checks,
             unseen=evidence.in_reference if evidence.in_reference.any() else None,
             before=before,
@@ -201,19 +212,21 @@ class SimulatedTarget(NamedTuple):
 
     def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
         models, n = evidence.models, evidence.queries
-        own = models.take(models.of(kind))
-        row = own.membership[0]
+        target_model = models.take(models.of(kind))
+        row = target_model.membership[0]
         used = float(row[evidence.pool.query].mean())
-        confidences = own.confidences[:, :n]
+        confidences = target_model.confidences[:, :n]
         return TargetOutputs(
             self.name,
             Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten"),
-            own.log_odds[0, evidence.pool.asked],
+            target_model.log_odds[0, evidence.pool.compared],
             lambda odds: odds,
             printed=False,
             compared=Compared(*of_rho(models, models.confidences[:, :n]), confidences, confidences),
-            signals=Signals(*(each[0, :n] for each in own.signals)) if with_signals and own.signals else None,
-            unseen=~row[evidence.pool.asked] & evidence.in_reference,
+            signals=Signals(*(signal[0, :n] for signal in target_model.signals))
+            if with_signals and target_model.signals
+            else None,
+            unseen=~row[evidence.pool.compared] & evidence.in_reference,
             trained_here=True,
         )
 
@@ -247,11 +260,11 @@ def _refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
     tables = [counted(file.probabilities, examples.labels) for file, examples, _ in files]
     if not tables or len(tables[0]) < 2:
         return
-    found = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
-    if found is None:
+    first_moved = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
+    if first_moved is None:
         return
-    alone = [each for each, table in zip(files, tables, strict=True) if moved_columns([table]) is not None]
-    which, moved = found
+    alone = [file for file, table in zip(files, tables, strict=True) if moved_columns([table]) is not None]
+    which, moved = first_moved
     blamed = alone if len(alone) == 1 else files if which == 0 else files[which - 1 : which]
     name, names = ", ".join(dict.fromkeys(file.name for file, *_ in blamed)), files[0][1].class_names
     go_on = "allow an unrelated target (`allow_unrelated`)"
@@ -261,8 +274,8 @@ def _refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
     else:
         better = f"with {described(moved, names)}"
         otherwise = (
-            f"put the columns in the order of the classes ({listed([each[:40] for each in names])}), or give a table "
-            "whose header names them"
+            f"put the columns in the order of the classes ({listed([class_name[:40] for class_name in names])}), or "
+            "give a table whose header names them"
         )
     if len(files) > 1 and blamed == [files[0]] and files[0][2] == "query set":
         raise InputError(

@@ -87,7 +87,7 @@ def train_shadows(
     (20, {<Kind.MIXED: 'mixed'>}, (20, 500))
     """
     tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
-    dealt = None if groups is None else as_groups(*groups)
+    dealt_groups = None if groups is None else as_groups(*groups)
     of_classes = [test.name for test in tests if isinstance(test, ReferenceTest | ShadowTest | RhoTest | EMATest)]
     if of_classes and are_texts(query):
         raise InputError(
@@ -105,8 +105,11 @@ def train_shadows(
             f"of at least {1 / (1 + max(ranked)):.2g}, and {len(targets) / (1 + max(ranked)):.2g} adjusted for "
             f"{len(targets)} targets. Train at least {least} of them (`never`)."
         )
-    others = [*(test for test in tests if not isinstance(test, MembersTest)), *(each for each in targets if each.parts)]
-    if (calibration is None or learner is None) and (members is None or others):
+    trained = [
+        *(test for test in tests if not isinstance(test, MembersTest)),
+        *(target for target in targets if target.parts),
+    ]
+    if (calibration is None or learner is None) and (members is None or trained):
         raise InputError(
             "without a calibration set and a learner no model is trained: only the members test can then be made, of "
             "targets from files (`members`, FileTarget(on_members=)). Give a calibration set and a learner for others."
@@ -114,7 +117,7 @@ def train_shadows(
     if calibration is not None:
         refuse_overlap(query, calibration)
     trainable = tuple(target for target in targets if target.parts)
-    pool = make_pool(query, calibration, trainable, holdout, dealt, reference, members)
+    pool = make_pool(query, calibration, trainable, holdout, dealt_groups, reference, members)
     drawing = stream(key, "draw")
     if calibration is None or learner is None:
         for test in tests:
@@ -139,8 +142,11 @@ def train_shadows(
         refuse_without_records(rows.get(Kind.CALIBRATION, none), pool)
     learners = (learner, *(design.learner for design in designs))
     return train_rows(
-        *(stream(key, "train"), rows, pool, learners),
-        {kind: np.arange(len(own)) % len(learners) for kind, own in of_tests.items()},
+        stream(key, "train"),
+        rows,
+        pool,
+        learners,
+        {kind: np.arange(len(masks)) % len(learners) for kind, masks in of_tests.items()},
         design_names=(GUESS, *(design.name for design in designs)),
         with_signals=watching,
         execution=execution,
@@ -160,30 +166,32 @@ def default_tests(
     rho comes last, but not of texts. If no model is trained, the members test is the only one. There is a reference if
     one is given, or if all targets from files have outputs on the calibration set.
     """
-    known = () if members is None else (MembersTest(),)
+    of_members = () if members is None else (MembersTest(),)
     if not trains:
-        return known
+        return of_members
     files = [target for target in targets if isinstance(target, FileTarget)]
     referred = reference is not None or (files and all(target.on_reference is not None for target in files))
     alone = max(ShadowTest().never, least_models(len(targets)))
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
     by_reference = (ReferenceTest(**of_shadows),) if referred else ()
-    given = (*known, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
-    if given and holdout is not None and are_texts(holdout):
-        return given
-    return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
+    of_records = (*of_members, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
+    if of_records and holdout is not None and are_texts(holdout):
+        return of_records
+    return (*(of_records or (ShadowTest(**of_shadows),)), RhoTest())
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:
     """The membership masks of all kinds, from all tests and targets."""
     rows: Rows = {}
-    for each in drawn:
+    for rows_of_test in drawn:
         # Tests may share models: those with one name and the same masks.
-        twice = {name for name in rows.keys() & each.keys() if not np.array_equal(rows[name], each[name])}
+        twice = {
+            name for name in rows.keys() & rows_of_test.keys() if not np.array_equal(rows[name], rows_of_test[name])
+        }
         if twice:
             raise InputError(
                 f"two tests draw models of one name ({', '.join(sorted(twice))}): rename those of one. The names "
                 f"{', '.join(OF_RHO)} are rho's."
             )
-        rows |= each
+        rows |= rows_of_test
     return rows

@@ -8,7 +8,7 @@ from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.group_values import checked_groups, numbered
+from jaxaudit.data.group_values import checked_groups, number_groups
 from jaxaudit.data.sequences import are_texts, counted_tokens
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
@@ -16,7 +16,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
 from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, LeftOut
 from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, seed_floor
-from jaxaudit.randomness import joined, keys_at, several, stream
+from jaxaudit.randomness import join_keys, keys_at, several, stream
 
 
 def measure_pdtp(
@@ -99,16 +99,16 @@ def measure_pdtp(
     # Progress counts models of networks; a closed form takes about as long as the models of the seed floor.
     refitted = units is not None or not isinstance(learner, LeavesOneOut)
     models = 1 if not refitted else len(chosen if units is None else np.unique(units[chosen]))
-    others = 0 if not seeded else seeds if refitted else 1
+    floor_models = 0 if not seeded else seeds if refitted else 1
     # The logarithm of a text's probability is the sum over its tokens; a learner gives their mean.
     tokens = counted_tokens(examples.take(chosen)) if texts else None
     scale = np.ones((len(chosen), 1)) if tokens is None else tokens[:, None]
-    *of_keys, of_floor = execution.split(*[models] * len(keys), others)
+    *of_keys, of_floor = execution.split(*[models] * len(keys), floor_models)
     parts, exact, accuracy, bounds, likelihoods = [], np.zeros(len(chosen)), 0.0, [], []
     for one, part in zip(keys, of_keys, strict=True):
         left = leave_out(one, examples, learner, chosen, groups=units, execution=part)
         if tokens is not None:
-            likelihoods.append([float(each.mean()) for each in left])
+            likelihoods.append([float(of_record.mean()) for of_record in left])
             left = LeftOut(left.with_record * scale, left.without_record * scale)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
@@ -116,16 +116,16 @@ def measure_pdtp(
             bound = learner.dtp_bound(examples.labels, examples.labels[chosen], left)
             bounds += [] if bound is None else [bound]
         accuracy += float((left.with_record.argmax(axis=1) == examples.labels[chosen]).mean()) / len(keys)
-    each = np.stack([part.values for part in parts])
-    largest = each.argmax(axis=0), np.arange(len(chosen))
+    values = np.stack([part.values for part in parts])
+    largest = values.argmax(axis=0), np.arange(len(chosen))
     floor = SeedFloor(np.zeros(len(chosen)), np.zeros(len(chosen)))
     if seeded:
-        all_keys = joined([keys_at(keys, slice(1)), several(stream(key, "seed floor"), seeds - 1)])
+        all_keys = join_keys([keys_at(keys, slice(1)), several(stream(key, "seed floor"), seeds - 1)])
         outputs = outputs_of_seeds(all_keys, examples, learner, chosen, execution=of_floor)
         floor = seed_floor(outputs if tokens is None else outputs * scale, bins=bins)
     return PDTPAudit(
         records=chosen,
-        values=each.mean(axis=0),
+        values=values.mean(axis=0),
         exact=exact,
         dtp_bound=np.mean(bounds, axis=0) if bounds else None,
         classes=np.stack([part.classes for part in parts])[largest],
@@ -133,7 +133,7 @@ def measure_pdtp(
         floor=floor,
         duplicates=duplicates(examples)[chosen],
         only_member=(members[examples.labels[chosen]] == 1) & (not texts),
-        measurements=each,
+        measurements=values,
         class_names=examples.class_names,
         train_accuracy=None if texts else accuracy,
         examples=len(examples),
@@ -200,7 +200,7 @@ def _numbered(groups: np.ndarray, examples: Examples) -> np.ndarray:
             f"`groups` has {len(values)} values, {len(np.unique(values))} of them different, and {examples.name} has "
             f"{len(examples)} records: give one value per record, and at least two different ones."
         )
-    return numbered(values)
+    return number_groups(values)
 
 
 def _check_bins(bins: int) -> None:

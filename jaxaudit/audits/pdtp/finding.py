@@ -17,7 +17,7 @@ LARGE = 0.1
 """Models without more than this share of the records take other minibatches (`learners/batch_order.py`)."""
 
 
-def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
+def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
     """The verdict by the DTP-1 rule (Long et al. 2017, section 5).
 
     `do not publish` if a record's PDTP is above 1 nat; `publish` if none is and all records were measured. Otherwise
@@ -26,7 +26,7 @@ def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
 
     `result` has no finding yet; `with_and_without_bins` counts records above 1 both with and without bins.
     """
-    artefacts, hidden = (each - with_and_without_bins for each in (result.above_1, result.above_1_without_bins))
+    artefacts, hidden = (count - with_and_without_bins for count in (result.above_1, result.above_1_without_bins))
     reasons, checks, caveats = _reasons(result), _checks(result, bins, artefacts), _caveats(result, bins, hidden)
     outputs = f"outputs in {bins:,} bins" if bins else "no bins"
     outputs = outputs if result.texts is None else "probability of the whole text"
@@ -58,30 +58,31 @@ def find(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
 def _reasons(result: PDTPResult) -> tuple[str, ...]:
     bound = result.dtp_bound
     if bound is None:
-        said = "not available for this learner"
+        bound_text = "not available for this learner"
     elif math.isinf(bound):
-        said = "infinite, because a class vanishes with its only member"
+        bound_text = "infinite, because a class vanishes with its only member"
     else:
-        said = f"{_nats(bound)} nats"
-    found = [
+        bound_text = f"{_nats(bound)} nats"
+    reasons = [
         f"PDTP in nats: largest {_nats(result.max_pdtp)}, median {_nats(result.median_pdtp)}.",
         f"Records above their seed floor: {result.seed_floor.above:,} of {result.records_measured:,}.",
     ]
     if result.groups is not None:
-        risky = sum(not publishable(each.pdtp) for each in result.groups)
-        found.append(f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.")
+        risky = sum(not publishable(group.pdtp) for group in result.groups)
+        reasons.append(f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.")
     if result.texts is not None:
-        known, unknown = result.texts.with_record, result.texts.without_record
-        found.append(
-            f"Mean log-likelihood of a token, nats: {known:.3f} by the model, {unknown:.3f} by models without it."
+        log_likelihood, unknown = result.texts.with_record, result.texts.without_record
+        reasons.append(
+            f"Mean log-likelihood of a token, nats: {log_likelihood:.3f} by the model, {unknown:.3f} by models "
+            "without it."
         )
-    return (*found, f"DTP bound over all inputs: {said}.")
+    return (*reasons, f"DTP bound over all inputs: {bound_text}.")
 
 
 def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...]:
     whole, words = result.publish is not None or result.records_measured == result.training_records, _measured(result)
     words = f"{words} were measured"
-    found = [
+    checks = [
         assumed("records measured", whole, words, f"{words}; measure all", decisive=True),
         _seed_floor(result),
         _bins(result, bins, artefacts),
@@ -89,23 +90,23 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
     if result.bound is not None:
         moves = f"without bins, this learner moves no output by more than {result.bound:.2f} nats"
         always = f"{moves}: without bins it passes the DTP-1 rule whatever it is trained on"
-        found.append(assumed("DTP-1 can fail", result.bound > 1, f"{moves} whatever it is trained on", always))
+        checks.append(assumed("DTP-1 can fail", result.bound > 1, f"{moves} whatever it is trained on", always))
     copies = (
         f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
         "at a time"
     )
-    found.append(assumed("copies", not result.copies, "no record has an exact copy", copies))
+    checks.append(assumed("copies", not result.copies, "no record has an exact copy", copies))
     if result.groups is not None:
         size = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
         large = f"{size}: models without it take other minibatches, so its PDTP contains what a seed moves"
         share = result.largest_group / result.training_records
-        found.append(assumed("size of groups", share <= LARGE, size, large))
+        checks.append(assumed("size of groups", share <= LARGE, size, large))
     if result.texts is None:
-        alone, others = result.lone_members, "the class of every measured record has another member"
+        alone, class_message = result.lone_members, "the class of every measured record has another member"
         are = "is" if alone == 1 else "are"
         only = f"{_records(alone)} {are} the only member of a class, which vanishes with it"
-        found.append(assumed("classes", not alone, others, only))
-    return in_order(found)
+        checks.append(assumed("classes", not alone, class_message, only))
+    return in_order(checks)
 
 
 def _seed_floor(result: PDTPResult) -> Checked:
@@ -120,37 +121,37 @@ def _seed_floor(result: PDTPResult) -> Checked:
 
 
 def _bins(result: PDTPResult, bins: int, artefacts: int) -> Checked:
-    what = "is a binning artefact" if artefacts == 1 else "are binning artefacts"
+    artefact_words = "is a binning artefact" if artefacts == 1 else "are binning artefacts"
     return assumed(
         "bins",
         not (bins and artefacts),
         "no record is above 1 because of bin edges alone" if bins else "outputs are compared without bins",
-        f"{artefacts:,} of {result.above_1:,} records above 1 {what} ({result.above_1_without_bins:,} without bins): "
-        "crossing one bin edge adds log 3 = 1.10",
+        f"{artefacts:,} of {result.above_1:,} records above 1 {artefact_words} ({result.above_1_without_bins:,} "
+        "without bins): crossing one bin edge adds log 3 = 1.10",
     )
 
 
 def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
-    found = []
+    caveats = []
     if not _is_bounded(result):
-        found.append("PDTP is a lower bound: it is measured at the record's own input; other inputs may move more.")
+        caveats.append("PDTP is a lower bound: it is measured at the record's own input; other inputs may move more.")
     if result.seed_floor.seeded:
-        found.append(
+        caveats.append(
             "A PDTP below its seed floor is still what the record moved under that seed, but no more than chance moves."
         )
     if bins:
         most = math.log(2 * bins - 1)
-        found.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
+        caveats.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
         if hidden:
-            found.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
+            caveats.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
     if result.texts is not None:
-        found.append(
+        caveats.append(
             "e to the power of PDTP is the ratio of a text's probabilities with and without it, all tokens together, "
             "so a longer text moves more. What else the model may write of it is not measured."
         )
     if result.publish:
-        found.append("DTP-1 is a rule of thumb, not a guarantee.")
-    return tuple(found)
+        caveats.append("DTP-1 is a rule of thumb, not a guarantee.")
+    return tuple(caveats)
 
 
 def _is_bounded(result: PDTPResult) -> bool:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Finding
-from jaxaudit.audits.pdtp.finding import find
+from jaxaudit.audits.pdtp.finding import pdtp_finding
 from jaxaudit.audits.pdtp.result import Floor, GroupRisk, PDTPResult, Reduction, Risk, TextRisk, distribution
 from jaxaudit.metrics.pdtp import SeedFloor, publishable
 
@@ -119,7 +119,7 @@ class PDTPAudit:
             largest_group=self.largest_group,
             texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
         )
-        finding = find(undecided, self.bins, with_and_without_bins)
+        finding = pdtp_finding(undecided, self.bins, with_and_without_bins)
         return replace(undecided, finding=finding, verdict=finding.verdict, because=finding.sentence)
 
     @property
@@ -143,17 +143,19 @@ class PDTPAudit:
     def _group_risks(self) -> tuple[GroupRisk, ...] | None:
         if self.groups is None:
             return None
-        numbers, first, own, counts = np.unique(self.groups, return_index=True, return_inverse=True, return_counts=True)
+        numbers, first, group_of_record, counts = np.unique(
+            self.groups, return_index=True, return_inverse=True, return_counts=True
+        )
         largest, floors = np.zeros(len(numbers)), np.zeros(len(numbers))
-        np.maximum.at(largest, own, self.values)
-        np.maximum.at(floors, own, self.floor.largest)
+        np.maximum.at(largest, group_of_record, self.values)
+        np.maximum.at(floors, group_of_record, self.floor.largest)
         rows = zip(self.records[first].tolist(), counts.tolist(), largest.tolist(), floors.tolist(), strict=True)
         return tuple(GroupRisk(*row) for row in rows)
 
     def _risks(self) -> tuple[Risk, ...]:
         listed = np.sort(np.argsort(-self.values, kind="stable")[:LISTED])
         columns = {name: column[listed].tolist() for name, column in self.columns.items() if name not in OF_OTHERS}
-        columns["class"] = [self.class_names[each] for each in self.classes[listed]]
+        columns["class"] = [self.class_names[number] for number in self.classes[listed]]
         if self.dtp_bound is None:
             columns["dtp_bound"] = [None] * len(listed)
         return tuple(Risk(*row) for row in zip(*columns.values(), strict=True))
@@ -166,8 +168,8 @@ class PDTPAudit:
         figure, (bars, risks) = panels(2)
         plot.draw_distribution(bars, self.result.distribution, seeded=self.seeded)
         riskiest = [
-            plot.Risk(f"record {each.index}", each.pdtp, each.seed_floor, each.seed_floor_max)
-            for each in self.result.by_risk()[:DRAWN]
+            plot.RiskMark(f"record {risk.index}", risk.pdtp, risk.seed_floor, risk.seed_floor_max)
+            for risk in self.result.by_risk()[:DRAWN]
         ]
         plot.draw_risks(risks, riskiest, seeded=self.seeded)
         return figure

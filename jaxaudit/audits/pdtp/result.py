@@ -200,7 +200,7 @@ def _counts(values: Float[np.ndarray, " records"]) -> list[int]:
     return np.bincount(np.searchsorted(EDGES, values, side="left"), minlength=len(EDGES)).tolist()
 
 
-def check(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Checks that the parts of a result read from a file agree with one another and with its arrays.
 
     Raises:
@@ -210,16 +210,16 @@ def check(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
     demand(len(result.records) <= measured <= result.training_records, "it measured more records than there are")
     demand(measured <= MOST_RECORDS, f"it measured more than {MOST_RECORDS:,} records")
     bars, none = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in result.distribution], np.zeros(0)
-    known = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in distribution(none, none)]
-    demand(bars == known, "its distribution has other edges")
+    edges = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in distribution(none, none)]
+    demand(bars == edges, "its distribution has other edges")
     demand(sum(bar.records for bar in result.distribution) == measured, "its distribution is not of its records")
     demand(result.verdict == result.finding.verdict == VERDICTS[result.publish], "it has two verdicts")
     for name, values in arrays.items():
         fits = values.dtype == np.float64 and len(values) == measured
         demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")
     if result.groups is not None:
-        demand(sum(each.records for each in result.groups) == measured, "its groups are not of its records")
-        demand(max(each.pdtp for each in result.groups) == result.max_pdtp, "no group has its largest PDTP")
+        demand(sum(group.records for group in result.groups) == measured, "its groups are not of its records")
+        demand(max(group.pdtp for group in result.groups) == result.max_pdtp, "no group has its largest PDTP")
     reduction = result.reduction
     if reduction is not None:
         steps = len(reduction.removed)

@@ -12,10 +12,10 @@ from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, tr
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
 from jaxaudit.audits.pool import make_pool, share_row
-from jaxaudit.audits.power.finding import Measured, find
+from jaxaudit.audits.power.finding import Measured, power_finding
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.group_values import checked_groups, numbered
+from jaxaudit.data.group_values import checked_groups, number_groups
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
@@ -100,17 +100,23 @@ def measure_power(
             f"power needs at least 4 query records (got {len(query)}) and {LEAST_MODELS} shadow models (got {models})."
         )
     refuse_overlap(query, calibration)
-    dealt = None if groups is None else _dealt(groups, len(query))
+    dealt_groups = None if groups is None else _dealt(groups, len(query))
     pool, draws = make_pool(query, calibration, ()), np.arange(models) // 2
     learners = (learner, *(design.learner for design in designs))
     in_turn = draws % len(learners)
-    rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt)}
+    rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt_groups)}
     trained = train_rows(stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution)
     membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
-    measured = separation(odds, membership, draws, in_turn, dealt)
+    measured = separation(odds, membership, draws, in_turn, dealt_groups)
     inputs = None if pool.classless else query.inputs
     memory = memory_of_models(
-        *(stream(key, "difficulty"), odds, membership, query.labels, inputs, in_turn, dealt),
+        stream(key, "difficulty"),
+        odds,
+        membership,
+        query.labels,
+        inputs,
+        in_turn,
+        dealt_groups,
         stretch=measured.stretch,
     )
     audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
@@ -135,17 +141,17 @@ def power_of_models(
         InputError: there are too few models for the holdout test, or an option is out of range.
     """
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
-    query, asked = pool.query.stop, pool.holdout.stop
+    query, dealt_stop = pool.query.stop, pool.holdout.stop
     models = len(mixed)
     if models < LEAST_MODELS:
         raise InputError(
             f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
             f"bank has {models}, and {LEAST_MODELS} are needed."
         )
-    sizes = planned_sizes(query, asked - query if holdout_size is None else holdout_size, members_size, fraction)
-    membership, odds, designs = mixed.membership[:, :asked], mixed.log_odds[:, :asked], mixed.designs
+    sizes = planned_sizes(query, dealt_stop - query if holdout_size is None else holdout_size, members_size, fraction)
+    membership, odds, designs = mixed.membership[:, :dealt_stop], mixed.log_odds[:, :dealt_stop], mixed.designs
     measured = separation(odds, membership, designs=designs, groups=pool.groups)
-    labels = pool.examples.labels[:asked]
+    labels = pool.examples.labels[:dealt_stop]
     memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
     return audit_of(measured, memory, sizes, fraction, "bank")
 
@@ -153,7 +159,7 @@ def power_of_models(
 def audit_of(
     measured: Separation,
     memory: Memory,
-    given: tuple[int, int, int],
+    sizes_given: tuple[int, int, int],
     fraction: float,
     of: Measured,
     reduced: Sequence[str] = (),
@@ -164,12 +170,12 @@ def audit_of(
     The planned audit has as many shadow models as were measured, unless `models` says another number.
     """
     models = measured.models if models is None else models
-    query, holdout, members = given
+    query, holdout, members = sizes_given
     scaled = [tuple(max(2, round(scale * records)) for records in (query, holdout, members)) for scale in SCALES]
 
-    def size_of(n: int, m: int, given: bool) -> Size:
-        chances = tuple(Chance(each, detection_probability(measured, n, m, each)) for each in FRACTIONS)
-        return Size(n, m, given, chances, min_detectable_fraction(measured, n, m, models))
+    def size_of(n: int, m: int, is_given: bool) -> Size:
+        chances = tuple(Chance(fraction, detection_probability(measured, n, m, fraction)) for fraction in FRACTIONS)
+        return Size(n, m, is_given, chances, min_detectable_fraction(measured, n, m, models))
 
     least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
     result = PowerResult(
@@ -177,13 +183,13 @@ def audit_of(
         separation=measured,
         sizes=tuple(size_of(n, m, scale == 1) for scale, (n, m, _) in zip(SCALES, scaled, strict=True)),
         holdouts=tuple(size_of(query, times * query, times * query == holdout) for times in HOLDOUTS),
-        by_models=tuple(ByModels(*each) for each in least),
+        by_models=tuple(ByModels(*row) for row in least),
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,
         conclusions=conclusions(measured, memory, scaled),
     )
-    return PowerAudit(msgspec.structs.replace(result, finding=find(result, of, reduced)))
+    return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of, reduced)))
 
 
 def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
@@ -204,7 +210,7 @@ def planned_sizes(query: int, holdout: int | None, members: int | None, fraction
 
 def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:
     """The group of each query record, numbered from 0."""
-    numbers = numbered(checked_groups(groups, "query set"))
+    numbers = number_groups(checked_groups(groups, "query set"))
     if len(numbers) != records:
         raise InputError(f"there are groups of {len(numbers)} records, but the query set has {records}.")
     count = int(numbers.max()) + 1
@@ -225,7 +231,7 @@ def _halves(
     return np.concatenate(
         [
             share_row(generator_of(stream(key, "calibration", int(draw))), pool, pool.calibration, SHARE)
-            | only(draw_records(own, records, half, groups), len(pool.examples))
-            for own, draw in zip(generators(key, Kind.HALF, len(draws)), draws, strict=True)
+            | only(draw_records(generator, records, half, groups), len(pool.examples))
+            for generator, draw in zip(generators(key, Kind.HALF, len(draws)), draws, strict=True)
         ]
     )

@@ -44,20 +44,22 @@ NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the targ
 """What a verdict `forgotten` requires."""
 
 
-def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Finding:
+def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Finding:
     """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction."""
     size, measured, models = power.given, power.separation, power.separation.models
-    least, asked = size.min_detectable, percent(power.fraction)
+    least, wanted_text = size.min_detectable, fraction_text(power.fraction)
     sufficient = least is not None and least <= power.fraction
     sentence = f"With {size.query:,} query and {size.holdout:,} holdout records, "
     if least is None:
         sentence += f"not even use of the whole query set would be detected with {POWER:.0%} probability."
     else:
         # With as many digits as needed to differ from the requested one.
-        texts = (percent(least, digits) for digits in range(3, 17))
-        shown = percent(least) if sufficient else next((text for text in texts if text != asked), asked)
+        texts = (fraction_text(least, digits) for digits in range(3, 17))
+        shown = (
+            fraction_text(least) if sufficient else next((text for text in texts if text != wanted_text), wanted_text)
+        )
         sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
-        sentence += "" if sufficient else f" Use of {asked} would not."
+        sentence += "" if sufficient else f" Use of {wanted_text} would not."
     sentence += forgotten_in_words(power.concluded, of)
     reasons = (
         f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
@@ -79,31 +81,35 @@ def find(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Findi
         Confidence("weak" if few else "fair", why),
         _checks(measured, MODELS[of]),
         caveats,
-        () if sufficient else (_what_it_takes(power, asked, of),),
+        () if sufficient else (_what_it_takes(power, wanted_text, of),),
     )
 
 
 def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured = "training") -> str:
     """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
     by = "members" if of == "scores" else "members and shadow models"
-    known = next((each for each in concluded if each.by == by and each.remembers == 1), None)
-    if known is None:
+    conclusion = next(
+        (conclusion for conclusion in concluded if conclusion.by == by and conclusion.remembers == 1), None
+    )
+    if conclusion is None:
         return ""
-    if known.forgotten is None:
+    if conclusion.forgotten is None:
         return f" To call a target `forgotten` takes {NEEDED}."
-    chance = f" A target that never used it would be called `forgotten` with {100 * known.forgotten:.0f}% probability"
+    chance = (
+        f" A target that never used it would be called `forgotten` with {100 * conclusion.forgotten:.0f}% probability"
+    )
     if of == "scores":
-        return f"{chance}, given {known.members:,} known members, if it remembers what it used as these models do."
+        return f"{chance}, given {conclusion.members:,} known members, if it remembers what it used as these models do."
     return (
-        f"{chance}, given {known.members:,} known members and shadow models, if it remembers what it used as these do. "
-        "Without known members, or shadow models of the target's own recipe, no target is."
+        f"{chance}, given {conclusion.members:,} known members and shadow models, if it remembers what it used as "
+        "these do. Without known members, or shadow models of the target's own recipe, no target is."
     )
 
 
-def percent(fraction: float, digits: int = 3) -> str:
+def fraction_text(fraction: float, digits: int = 3) -> str:
     """A fraction of the query set, with `digits` significant digits.
 
-    >>> percent(0.0684), percent(0.01), percent(1.0)
+    >>> fraction_text(0.0684), fraction_text(0.01), fraction_text(1.0)
     ('6.84%', '1%', '100%')
     """
     return f"{100 * fraction:.{digits}g}%"
@@ -131,10 +137,10 @@ def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
     )
 
 
-def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:
+def _what_it_takes(power: PowerResult, wanted_text: str, of: Measured) -> str:
     """The number of records that would change the verdict, or why there is none."""
     measured, size = power.separation, power.given
-    detects = f"would detect {asked} use with {POWER:.0%} probability"
+    detects = f"would detect {wanted_text} use with {POWER:.0%} probability"
     if power.records_needed is None:
         why = f"{MOST_RECORDS:,} query records are not enough"
         if measured.difference <= 0:
@@ -142,7 +148,7 @@ def _what_it_takes(power: PowerResult, asked: str, of: Measured) -> str:
         # As the number of records grows, only the variance between models remains.
         elif measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
             why = "between-model variance is too large"
-        return f"No sample size detects {asked} use with {POWER:.0%} probability: {why}."
+        return f"No sample size detects {wanted_text} use with {POWER:.0%} probability: {why}."
     # Shadow models enter the threshold of the holdout test, and not that of the test of scores.
     models = None if of == "scores" else measured.models
     needed = records_needed(measured, power.fraction, models=models)

@@ -10,7 +10,7 @@ from jaxaudit.ensemble import Speed
 from jaxaudit.metrics.shadow import SHARE
 
 
-class Work(NamedTuple):
+class PowerWork(NamedTuple):
     """The models to train, each on half of the query records and a share of the calibration records."""
 
     query: int
@@ -19,7 +19,7 @@ class Work(NamedTuple):
     epochs: int
 
 
-class Pace(NamedTuple):
+class TrainingPace(NamedTuple):
     """How long training takes.
 
     Attributes:
@@ -33,7 +33,7 @@ class Pace(NamedTuple):
     cost: float = 1.0
 
 
-class Free(NamedTuple):
+class PowerReducible(NamedTuple):
     """What a plan may reduce: the options that the user did not give."""
 
     models: bool
@@ -41,10 +41,10 @@ class Free(NamedTuple):
     epochs: bool
 
 
-def seconds_of(work: Work, pace: Pace) -> float:
+def power_seconds(work: PowerWork, pace: TrainingPace) -> float:
     """The time to train all models and to evaluate them on all records.
 
-    >>> seconds_of(Work(100, 150, 20, 15), Pace(Speed(8, 0.01, 0.0, 1), 50, designs=2))
+    >>> power_seconds(PowerWork(100, 150, 20, 15), TrainingPace(Speed(8, 0.01, 0.0, 1), 50, designs=2))
     14.4
     """
     trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
@@ -57,34 +57,34 @@ def seconds_of(work: Work, pace: Pace) -> float:
     )
 
 
-def choose(full: Work, pace: Pace, budget: float, free: Free) -> Work | None:
+def choose_power_work(full: PowerWork, pace: TrainingPace, budget: float, free: PowerReducible) -> PowerWork | None:
     """The work within `budget` seconds that reduces least; None if nothing fits.
 
     In this order: fewer models, down to 19; fewer records, down to 200 of each set; fewer epochs, down to 5. Models are
     added back as long as the work still fits.
 
-    >>> full, pace = Work(10_000, 8_000, 40, 15), Pace(Speed(8, 0.01, 0.0, 1), 64)
-    >>> choose(full, pace, 2000.0, Free(True, True, True)) == full
+    >>> full, pace = PowerWork(10_000, 8_000, 40, 15), TrainingPace(Speed(8, 0.01, 0.0, 1), 64)
+    >>> choose_power_work(full, pace, 2000.0, PowerReducible(True, True, True)) == full
     True
-    >>> choose(full, pace, 300.0, Free(False, True, True))
-    Work(query=2700, calibration=2700, models=40, epochs=15)
+    >>> choose_power_work(full, pace, 300.0, PowerReducible(False, True, True))
+    PowerWork(query=2700, calibration=2700, models=40, epochs=15)
     """
-    fitting = next((work for work in _lighter(full, free) if seconds_of(work, pace) <= budget), None)
+    fitting = next((work for work in _lighter(full, free) if power_seconds(work, pace) <= budget), None)
     if fitting is None or not free.models:
         return fitting
     more = (fitting._replace(models=models) for models in range(full.models, fitting.models, -1))
-    return next((work for work in more if seconds_of(work, pace) <= budget), fitting)
+    return next((work for work in more if power_seconds(work, pace) <= budget), fitting)
 
 
-def least(full: Work, free: Free) -> Work:
-    """The smallest work that `choose` tries."""
+def least_power_work(full: PowerWork, free: PowerReducible) -> PowerWork:
+    """The smallest work that `choose_power_work` tries."""
     return [*_lighter(full, free)][-1]
 
 
-def reduced(full: Work, work: Work) -> tuple[str, ...]:
+def reduced(full: PowerWork, work: PowerWork) -> tuple[str, ...]:
     """What was reduced, in words.
 
-    >>> reduced(Work(2000, 300, 40, 15), Work(500, 300, 19, 15))
+    >>> reduced(PowerWork(2000, 300, 40, 15), PowerWork(500, 300, 19, 15))
     ('models 40 to 19', 'query records 2,000 to 500')
     """
     names = {"models": "models", "query": "query records", "calibration": "calibration records", "epochs": "epochs"}
@@ -92,7 +92,7 @@ def reduced(full: Work, work: Work) -> tuple[str, ...]:
     return tuple(f"{words} {before:,} to {now:,}" for words, before, now in sizes if now < before)
 
 
-def _lighter(full: Work, free: Free) -> Iterator[Work]:
+def _lighter(full: PowerWork, free: PowerReducible) -> Iterator[PowerWork]:
     """The work with fewer and fewer models, then records, then epochs."""
     yield full
     work = full

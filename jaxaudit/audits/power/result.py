@@ -117,7 +117,11 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     def concluded(self) -> tuple[Conclusion, ...]:
         """The probable conclusions at the given sizes."""
         size = self.given
-        return tuple(each for each in self.conclusions if (each.query, each.holdout) == (size.query, size.holdout))
+        return tuple(
+            conclusion
+            for conclusion in self.conclusions
+            if (conclusion.query, conclusion.holdout) == (size.query, size.holdout)
+        )
 
     def plot(self) -> "Figure":
         """A Matplotlib figure: detection probability by used fraction, one line for each size."""
@@ -129,8 +133,8 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
             plot.Line(
                 size.query,
                 size.holdout,
-                np.array([each.fraction for each in size.chances]),
-                np.array([each.probability for each in size.chances]),
+                np.array([chance.fraction for chance in size.chances]),
+                np.array([chance.probability for chance in size.chances]),
                 size.given,
             )
             for size in self.sizes
@@ -145,14 +149,14 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
     `measured` says how far the score of the holdout test separates members from non-members, `memory` the same for the
     members test. If there are shadow models, the holdout test detects use, also beside known members.
     """
-    known: dict[By, tuple[Separation | None, Separation]] = {
+    separations: dict[By, tuple[Separation | None, Separation]] = {
         "members and shadow models": (memory.helped, measured),
         "members": (memory.alone, memory.alone),
         "holdout": (None, measured),
     }
 
     def one(by: By, factor: float, query: int, holdout: int, members: int) -> Conclusion:
-        limited, testing = known[by]
+        limited, testing = separations[by]
         limited, testing = limited and remembering(limited, factor), remembering(testing, factor)
         errors = forgotten = None
         if limited is not None:
@@ -162,7 +166,7 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
         used = (detection_probability(testing, query, holdout, used) for used in (ALL, PART))
         return Conclusion(by, query, holdout, 0 if limited is None else members, factor, errors, forgotten, *used)
 
-    return tuple(one(by, factor, *each) for each in sizes for by in known for factor in REMEMBERS)
+    return tuple(one(by, factor, *pair) for pair in sizes for by in separations for factor in REMEMBERS)
 
 
 @dataclass(frozen=True)
@@ -187,19 +191,23 @@ class PowerAudit:
         return self.result.plot()
 
 
-def check(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises ValueError if the parts of a result read from a file do not agree; it has no arrays."""
     demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
-    fractions = {tuple(each.fraction for each in size.chances) for size in (*result.sizes, *result.holdouts)}
+    fractions = {tuple(chance.fraction for chance in size.chances) for size in (*result.sizes, *result.holdouts)}
     demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")
     every = [result.fraction, *fractions.pop()]
     demand(all(0 < fraction <= 1 for fraction in every), "a fraction is not above 0 and at most 1")
-    chances = [each.probability for size in (*result.sizes, *result.holdouts) for each in size.chances]
+    chances = [chance.probability for size in (*result.sizes, *result.holdouts) for chance in size.chances]
     chances += [
-        chance for each in result.conclusions for chance in (each.all_used, each.part_used, each.forgotten or 0)
+        chance
+        for conclusion in result.conclusions
+        for chance in (conclusion.all_used, conclusion.part_used, conclusion.forgotten or 0)
     ]
     demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
-    planned = {(each.query, each.holdout, each.by, each.remembers) for each in result.conclusions}
+    planned = {
+        (conclusion.query, conclusion.holdout, conclusion.by, conclusion.remembers) for conclusion in result.conclusions
+    }
     of_sizes = {
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
     }

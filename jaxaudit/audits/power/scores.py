@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jaxaudit.audits.ks.score_evidence import know_members, known_columns
 from jaxaudit.audits.power.audit import audit_of, planned_sizes
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.data.scores.table import ScoredModel, ScoreTable, asked
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.power import separation_of
 from jaxaudit.metrics.power_members import Memory
@@ -73,9 +73,11 @@ def power_of_scores(
 
 def _score(table: ScoreTable, models: dict[str, np.ndarray], rows: np.ndarray, without: tuple[str, ...]) -> np.ndarray:
     """The mean of a target's scores of known direction, without what is known of the records."""
-    known = [normal_scores(each) for name, each in known_columns(table, rows).items() if not name.startswith(without)]
-    scores = np.stack([table.directions[name] * normal_scores(each) for name, each in models.items()], axis=1)
-    return residuals(scores, np.stack(known, axis=1) if known else np.zeros((len(rows), 0))).mean(axis=1)
+    covariates = [
+        normal_scores(column) for name, column in known_columns(table, rows).items() if not name.startswith(without)
+    ]
+    scores = np.stack([table.directions[name] * normal_scores(column) for name, column in models.items()], axis=1)
+    return residuals(scores, np.stack(covariates, axis=1) if covariates else np.zeros((len(rows), 0))).mean(axis=1)
 
 
 def _names(table: ScoreTable, models: tuple[ScoredModel, ...], rows: np.ndarray) -> list[str]:
@@ -83,7 +85,7 @@ def _names(table: ScoreTable, models: tuple[ScoredModel, ...], rows: np.ndarray)
     names = [
         name
         for name, direction in table.directions.items()
-        if direction and all(name in each.scores and asked(each.scores[name], rows) for each in models)
+        if direction and all(name in model.scores and is_scored(model.scores[name], rows) for model in models)
     ]
     if not names:
         raise InputError(
@@ -103,12 +105,12 @@ def _of_models(
     for pair in range(max(len(unused), len(used))):
         low, high = unused[pair % len(unused)], used[pair % len(used)]
         # The scores of the model itself would predict the target's without fault.
-        own = f"unused.{low.name}." if low.name else "unused."
+        own_prefix = f"unused.{low.name}." if low.name else "unused."
         for draw in range(DRAWS):
             generator = generator_of(stream(key, "halves", pair, draw))
             half = np.isin(units, generator.choice(count, count // 2, replace=False))
-            made = {name: np.where(half, high.scores[name][rows], low.scores[name][rows]) for name in names}
-            scores.append(_score(table, made, rows, (own,)))
+            scores_by_name = {name: np.where(half, high.scores[name][rows], low.scores[name][rows]) for name in names}
+            scores.append(_score(table, scores_by_name, rows, (own_prefix,)))
             membership.append(half)
     return np.stack(scores), np.stack(membership)
 
@@ -121,7 +123,9 @@ def _of_members(table: ScoreTable) -> tuple[Float[np.ndarray, "targets n"], Bool
             f"{table.name}: nothing shows what use looks like; a pilot needs models of both truths (columns `unused.` "
             "and `used.`), or a target with records of the sets `members` and `holdout`."
         )
-    names, known = _names(table, targets, rows), tuple(know_members(table))
-    scores = [_score(table, {name: each.scores[name][rows] for name in names}, rows, known) for each in targets]
+    names, covariates = _names(table, targets, rows), tuple(know_members(table))
+    scores = [
+        _score(table, {name: target.scores[name][rows] for name in names}, rows, covariates) for target in targets
+    ]
     inside = np.arange(len(rows)) < len(table.rows("members"))
     return np.stack(scores), np.repeat(inside[None], len(targets), 0)

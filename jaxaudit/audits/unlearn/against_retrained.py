@@ -16,11 +16,11 @@ from jaxaudit.audits.unlearn.result import (
     UNTRAINED,
     Challenge,
     JudgedPlace,
-    Method,
+    MethodResult,
+    MethodScores,
     Protocol,
     Score,
-    Scores,
-    Spread,
+    ScoreSpread,
     Tofu,
 )
 from jaxaudit.json_types import number
@@ -56,7 +56,7 @@ def protocol_of(
     )
 
 
-class Outputs(NamedTuple):
+class MethodOutputs(NamedTuple):
     """What a method's models say of records, for one set to forget.
 
     `log_odds` are of the records to forget, of texts the mean log-likelihood; `on_test` the mean log-likelihood of test
@@ -79,8 +79,8 @@ class Distinguishability(NamedTuple):
 
 def distinguishability(
     key: Key[Array, ""],
-    outputs: Mapping[str, Sequence[Outputs]],
-    scores: Mapping[str, Sequence[Scores]],
+    outputs: Mapping[str, Sequence[MethodOutputs]],
+    scores: Mapping[str, Sequence[MethodScores]],
     level: float,
 ) -> dict[str, tuple[Distinguishability, ...]]:
     """Compares a method's models of the first half of the seeds with retrained models of the other half, by set.
@@ -98,14 +98,19 @@ def distinguishability(
         odds = outputs[name][index].log_odds
         none = np.full(len(odds), np.nan)
         accuracies = (of_set.remaining_accuracy, of_set.test_accuracy)
-        return Answers(odds[seeds], *((none if each is None else _values(each))[seeds] for each in accuracies))
+        return Answers(
+            odds[seeds], *((none if accuracy is None else _values(accuracy))[seeds] for accuracy in accuracies)
+        )
 
     def of_set(name: str, index: int) -> Distinguishability:
-        mine, theirs = answers(name, index, slice(half)), answers(RETRAINING, index, slice(half, None))
+        method_answers, retrained_answers = (
+            answers(name, index, slice(half)),
+            answers(RETRAINING, index, slice(half, None)),
+        )
         challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
         return Distinguishability(
-            challenge_score(challenge, mine, theirs, level=level),
-            u_lira(lira, mine.log_odds, theirs.log_odds, level=level),
+            challenge_score(challenge, method_answers, retrained_answers, level=level),
+            u_lira(lira, method_answers.log_odds, retrained_answers.log_odds, level=level),
             _tofu(outputs[name][index], outputs[RETRAINING][index], half),
         )
 
@@ -115,73 +120,77 @@ def distinguishability(
     }
 
 
-def _tofu(mine: Outputs, theirs: Outputs, half: int) -> Tofu | None:
+def _tofu(method_outputs: MethodOutputs, retrained_outputs: MethodOutputs, half: int) -> Tofu | None:
     """The numbers of the models of the first half of the seeds, each with each retrained model of the other half."""
-    if not mine.on_test.shape[1]:
+    if not method_outputs.on_test.shape[1]:
         return None
     areas, retrained = (
-        [mia_auc(-forgotten, -test) for forgotten, test in zip(each.log_odds, each.on_test, strict=True)]
-        for each in (mine, theirs)
+        [mia_auc(-forgotten, -test) for forgotten, test in zip(side.log_odds, side.on_test, strict=True)]
+        for side in (method_outputs, retrained_outputs)
     )
     leaks = [privleak(*pair) for pair in product(areas[:half], retrained[half:])]
-    asked = mine.truth_ratios.shape[1]
-    pairs = product(mine.truth_ratios[:half], theirs.truth_ratios[half:])
-    quality = float(np.median([forget_quality(*pair) for pair in pairs])) if asked else np.nan
+    question_count = method_outputs.truth_ratios.shape[1]
+    pairs = product(method_outputs.truth_ratios[:half], retrained_outputs.truth_ratios[half:])
+    quality = float(np.median([forget_quality(*pair) for pair in pairs])) if question_count else np.nan
     return Tofu(number(quality), number(np.median(leaks)))
 
 
-def compared(
+def compare_with_retrained(
     index: int,
     protocol: Protocol,
-    scores: Mapping[str, Sequence[Scores]],
+    scores: Mapping[str, Sequence[MethodScores]],
     layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
     distinguished: Mapping[str, tuple[Distinguishability, ...]],
-) -> tuple[Method, ...]:
+) -> tuple[MethodResult, ...]:
     """Every method compared with retrained models, for one set to forget, without conclusions."""
 
     def places(name: str) -> dict[Score, JudgedPlace]:
-        found: dict[Score, JudgedPlace] = {}
-        for each in dict.fromkeys((*COMPARED, *OF_TEXTS)):
-            mine, theirs = (getattr(scores[of][index], each) for of in (name, RETRAINING))
-            if mine is not None and theirs is not None:
-                found[each] = _place(_values(mine), _values(theirs), protocol)
-        return found
+        places: dict[Score, JudgedPlace] = {}
+        for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
+            method_scores, retrained_scores = (getattr(scores[of][index], measure) for of in (name, RETRAINING))
+            if method_scores is not None and retrained_scores is not None:
+                places[measure] = _place(_values(method_scores), _values(retrained_scores), protocol)
+        return places
 
-    def one(name: str) -> Method:
-        found = distinguished[name][index] if distinguished[name] else None
-        return Method(
+    def one(name: str) -> MethodResult:
+        distinguished_set = distinguished[name][index] if distinguished[name] else None
+        return MethodResult(
             name,
             scores[name][index],
             {} if name == RETRAINING else places(name),
             conclusion=None,
             finding=None,
-            challenge=found and _challenge(found.challenge),
-            u_lira=found and found.u_lira.accuracy,
+            challenge=distinguished_set and _challenge(distinguished_set.challenge),
+            u_lira=distinguished_set and distinguished_set.u_lira.accuracy,
             layers={layer: median(values[index]) for layer, values in layers[name].items()},
-            tofu=found and found.tofu,
+            tofu=distinguished_set and distinguished_set.tofu,
         )
 
     return tuple(map(one, scores))
 
 
-def _place(mine: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"], protocol: Protocol) -> JudgedPlace:
-    found = place(mine, theirs)
+def _place(
+    method_values: Float[np.ndarray, " seeds"], retrained_values: Float[np.ndarray, " seeds"], protocol: Protocol
+) -> JudgedPlace:
+    place_found = place(method_values, retrained_values)
     verdict = "not distinguishable" if protocol.enough_seeds else "too few seeds"
-    if found.p_value <= protocol.p_value_threshold:
-        verdict = "above" if found.direction > 0 else "below"
-    return JudgedPlace(verdict, found.p_value, found.low, found.high, found.below, found.above)
-
-
-def _challenge(found: ChallengeScore) -> Challenge:
-    return Challenge(
-        tuple(found.epsilon.tolist()),
-        found.quality,
-        number(found.remaining_ratio),
-        number(found.test_ratio),
-        found.score if np.isfinite(found.score.value) else None,
+    if place_found.p_value <= protocol.p_value_threshold:
+        verdict = "above" if place_found.direction > 0 else "below"
+    return JudgedPlace(
+        verdict, place_found.p_value, place_found.low, place_found.high, place_found.below, place_found.above
     )
 
 
-def _values(spread: Spread | None) -> Float[np.ndarray, " seeds"]:
+def _challenge(challenge: ChallengeScore) -> Challenge:
+    return Challenge(
+        tuple(challenge.epsilon.tolist()),
+        challenge.quality,
+        number(challenge.remaining_ratio),
+        number(challenge.test_ratio),
+        challenge.score if np.isfinite(challenge.score.value) else None,
+    )
+
+
+def _values(spread: ScoreSpread | None) -> Float[np.ndarray, " seeds"]:
     """The score of each seed; empty if it was not measured."""
     return np.array([] if spread is None else spread.values, np.float64)

@@ -12,9 +12,14 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
-from jaxaudit.audits.unlearn.against_retrained import Outputs, compared, distinguishability, protocol_of
+from jaxaudit.audits.unlearn.against_retrained import (
+    MethodOutputs,
+    compare_with_retrained,
+    distinguishability,
+    protocol_of,
+)
 from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, Setting, costs, score, unlearning
-from jaxaudit.audits.unlearn.finding import decided, over_sets
+from jaxaudit.audits.unlearn.finding import over_sets, set_result
 from jaxaudit.audits.unlearn.models import end, flat_params, inputs_of, on_host, params_of, traced, unlearned
 from jaxaudit.audits.unlearn.refusals import check_unlearn
 from jaxaudit.audits.unlearn.result import (
@@ -22,8 +27,8 @@ from jaxaudit.audits.unlearn.result import (
     ORIGINAL,
     RETRAINING,
     UNTRAINED,
-    Models,
-    Scores,
+    MethodModels,
+    MethodScores,
     UnlearnAudit,
 )
 from jaxaudit.data.examples import Examples
@@ -39,7 +44,7 @@ from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
-from jaxaudit.unlearning.method import source_of
+from jaxaudit.unlearning.method import papers_of
 
 Layers = Mapping[str, Float[np.ndarray, "sets seeds"]]
 
@@ -143,8 +148,8 @@ def compare_unlearning(
     for name, method in ready.items():
         noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
         together = jax.default_backend() != "cpu"
-        own = [parts[unlearning(name, index)] for index in range(sets)]
-        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, own)
+        parts_of_method = [parts[unlearning(name, index)] for index in range(sets)]
+        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts_of_method)
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
@@ -153,17 +158,21 @@ def compare_unlearning(
     distinguished = distinguishability(stream(key, "against retrained"), outputs, scores, level)
     results = []
     for index, row in enumerate(forget):
-        said = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
+        name_of_set = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
         protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level, of_texts)
-        results.append(decided(said, protocol, compared(index, protocol, scores, layers, distinguished), notes))
-    own = {name: source_of(method) for name, method in methods.items()}
-    of_methods = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
+        results.append(
+            set_result(
+                name_of_set, protocol, compare_with_retrained(index, protocol, scores, layers, distinguished), notes
+            )
+        )
+    parts_of_method = {name: papers_of(method) for name, method in methods.items()}
+    of_methods = {RETRAINING: papers_of(retrain), AMNESIAC: papers_of(train_and_record), **parts_of_method}
     return UnlearnAudit(
         results=tuple(results),
         finding=over_sets(results),
         forget=forget,
         models={
-            name: Models(params[name], layers[name], tuple(each.u_lira for each in distinguished[name]))
+            name: MethodModels(params[name], layers[name], tuple(answers.u_lira for answers in distinguished[name]))
             for name in params
         },
         sources=(
@@ -189,30 +198,28 @@ def _trained(
     kept_on_disk = parts[TRAIN].checkpoints is not None
     summarize = flat_params if kept_on_disk else None
 
-    def made(kind: SteppedLearner, kept: Any) -> Any:
+    def trained_by(kind: SteppedLearner, kept: Any) -> Any:
         return params_of(kind, kept) if kept_on_disk else kept
 
     forgotten: dict[str, Any] = {}
     if amnesiac:
         # Amnesiac unlearning starts from these original models.
-        recorded = train_and_record(
-            *(keys, forget, inputs, labels, learner), execution=parts[TRAIN], summarize=summarize
-        )
-        original, taken_back = made(Recording(learner, sets), recorded)
+        recorded = train_and_record(keys, forget, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
+        original, taken_back = trained_by(Recording(learner, sets), recorded)
         forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), taken_back)
     else:
         everyone = np.ones((seeds, len(labels)), bool)
         whole = fit_many(keys, everyone, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
-        original = made(learner, whole)
+        original = trained_by(learner, whole)
     begin = jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))
     removed = np.repeat(forget, seeds, axis=0)
     again = retrain(
-        *(jnp.tile(keys, sets), removed, inputs, labels, learner), execution=parts[RETRAIN], summarize=summarize
+        jnp.tile(keys, sets), removed, inputs, labels, learner, execution=parts[RETRAIN], summarize=summarize
     )
     return {
         UNTRAINED: jax.tree.map(on_host, jax.jit(begin, compiler_options=RUN_ONCE)(keys)),
         ORIGINAL: original,
-        RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), made(learner, again)),
+        RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), trained_by(learner, again)),
         **forgotten,
     }
 
@@ -224,7 +231,7 @@ def _scored(
     other_answers: Sequence[Int[np.ndarray, "forgotten answers length"]] | None,
     attack_each: bool,
     parts: dict[str, Execution],
-) -> tuple[dict[str, list[Scores]], dict[str, Layers], dict[str, list[Outputs]]]:
+) -> tuple[dict[str, list[MethodScores]], dict[str, Layers], dict[str, list[MethodOutputs]]]:
     """Scores of every model on its own set, or on each set if it forgot none, and what it says of these records."""
     everything, checkpoints = np.ones(len(of.train), bool), parts[ORIGINAL].checkpoints
 
@@ -243,20 +250,20 @@ def _scored(
         file = checkpoints and evaluate.judged_file(checkpoints, of, models, members, attacked)
         return evaluate.look_at(of, name, models, attack, file)
 
-    scores: dict[str, list[Scores]] = {}
+    scores: dict[str, list[MethodScores]] = {}
     layers: dict[str, Layers] = {}
-    outputs: dict[str, list[Outputs]] = {name: [] for name in params}
+    outputs: dict[str, list[MethodOutputs]] = {name: [] for name in params}
     for name, models in params.items():
         once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
-        found = []
+        scored = []
         for index, row in enumerate(forget):
             of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
             seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
-            found.append(score(of, name, of_set, seen, row))
-            asked = other_answers[index] if other_answers and name != UNTRAINED else None
-            ratios = evaluate.truth_ratios(of.learner, of_set, asked)
-            outputs[name].append(Outputs(seen.log_odds[:, row], seen.on_test, ratios))
+            scored.append(score(of, name, of_set, seen, row))
+            answers_of_set = other_answers[index] if other_answers and name != UNTRAINED else None
+            ratios = evaluate.truth_ratios(of.learner, of_set, answers_of_set)
+            outputs[name].append(MethodOutputs(seen.log_odds[:, row], seen.on_test, ratios))
             end(parts[name if once is not None else f"{name} {index}"])
-        scores[name] = [numbers for numbers, _ in found]
-        layers[name] = {layer: np.stack([each[layer] for _, each in found]) for layer in found[0][1]}
+        scores[name] = [numbers for numbers, _ in scored]
+        layers[name] = {layer: np.stack([squares[layer] for _, squares in scored]) for layer in scored[0][1]}
     return scores, layers, outputs

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
 
 from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.models import flat_params, inputs_of, log_probs_of
-from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Scores, Spread
+from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, MethodScores, ScoreSpread
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
@@ -84,7 +84,11 @@ def train_attack(
     kept = execution.checkpoints
     used = np.concatenate([members, np.ones(len(of.attacker.nonmembers), bool)])
     return fit_learned(
-        *(of.attacker.keys, outputs, labels, np.tile(np.arange(count) < len(of.train), (models, 1)), outputs.shape[2]),
+        of.attacker.keys,
+        outputs,
+        labels,
+        np.tile(np.arange(count) < len(of.train), (models, 1)),
+        outputs.shape[2],
         used=np.tile(used, (models, 1)),
         epochs=of.attacker.epochs,
         execution=replace(execution, models_per_batch=None, checkpoints=kept and kept / "attacks"),
@@ -100,14 +104,14 @@ def look_at(
     file `kept` (`judged_file`), which a later call reads. Outputs that are not finite are refused.
     """
     rows, train = np.arange(len(jax.tree.leaves(params)[0])), of.train
-    if kept is not None and (known := read_chunk(kept, rows)) is not None:
-        return known
+    if kept is not None and (kept_arrays := read_chunk(kept, rows)) is not None:
+        return kept_arrays
     on_train, on_test = (log_probs_many(of.learner, params, part.inputs) for part in (train, of.test))
     _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
     none = np.full((len(rows), len(train)), np.nan)
     membership = none if attack is None else learned_probabilities(attack(), on_train, train.labels)
     if are_texts(train):
-        of_train, of_test = (np.asarray(each[..., 0], np.float64) for each in (on_train, on_test))
+        of_train, of_test = (np.asarray(array[..., 0], np.float64) for array in (on_train, on_test))
         judged = Judged(none, none[:, 0], membership, of_train, of_test)
     else:
         judged = Judged(
@@ -129,8 +133,8 @@ def truth_ratios(
     models = len(jax.tree.leaves(params)[0])
     if answers is None:
         return np.zeros((models, 0))
-    said = log_probs_many(learner, params, answers.reshape(-1, answers.shape[-1]))[..., 0]
-    return truth_ratio(said.reshape(models, *answers.shape[:2]))
+    log_probs = log_probs_many(learner, params, answers.reshape(-1, answers.shape[-1]))[..., 0]
+    return truth_ratio(log_probs.reshape(models, *answers.shape[:2]))
 
 
 def judged_file(
@@ -153,7 +157,7 @@ def judged_file(
 
 def score(
     of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
-) -> tuple[Scores, dict[str, Float[np.ndarray, " models"]]]:
+) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
     """The scores of every model for one set to forget, and the information of each layer.
 
     Gradients that are not finite are refused; the message names the models by `name`.
@@ -162,13 +166,13 @@ def score(
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
     short = computes_short(of_label(log_probs_of(learner, models[0].state)), models[0].params, inputs, labels)
-    found = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
-    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean, _ in found]
+    gradients = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
+    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean, _ in gradients]
     _check_finite(np.array(finite), name, "gradients")
     rounding = float("inf") if short else ROUNDING
-    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean, _ in found]
+    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean, _ in gradients]
     attack = judged.membership[:, forget].mean(axis=1)
-    layers = {layer: np.array([float(of_layer[layer]) for *_, of_layer in found]) for layer in found[0][2]}
+    layers = {layer: np.array([float(of_layer[layer]) for *_, of_layer in gradients]) for layer in gradients[0][2]}
     scores = (
         *(np.array(column) for column in zip(*information, strict=True)),
         judged.hits[:, ~forget].mean(axis=1),
@@ -178,16 +182,16 @@ def score(
     )
     if judged.on_test.shape[1]:
         of_texts = judged.log_odds[:, ~forget], judged.log_odds[:, forget], judged.on_test
-        scores += tuple(each.mean(axis=1) for each in of_texts)
-    return Scores(*map(spread, scores)), layers
+        scores += tuple(of_text.mean(axis=1) for of_text in of_texts)
+    return MethodScores(*map(score_spread, scores)), layers
 
 
-def spread(values: Float[np.ndarray, " models"]) -> Spread | None:
+def score_spread(values: Float[np.ndarray, " models"]) -> ScoreSpread | None:
     """A score over all models; None if it is missing for some model."""
     if np.isnan(values).any():
         return None
     ends = float(values.min()), float(values.max())
-    return Spread(median(values), *ends, float(values.mean()), tuple(values.tolist()))
+    return ScoreSpread(median(values), *ends, float(values.mean()), tuple(values.tolist()))
 
 
 def median(values: Float[np.ndarray, " models"]) -> float:
@@ -220,11 +224,11 @@ def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarr
     return np.all(np.isfinite(outputs), axis=(1, 2))
 
 
-def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what: str) -> None:
+def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what_numbers: str) -> None:
     if not finite.all():
         raise InputError(
-            f"model {int(finite.argmin())} of `{name}` has {what} that are not finite: did its training diverge? Lower "
-            "the learning rate, or the strength of the method."
+            f"model {int(finite.argmin())} of `{name}` has {what_numbers} that are not finite: did its training "
+            "diverge? Lower the learning rate, or the strength of the method."
         )
 
 

@@ -13,7 +13,7 @@ from jaxaudit.audits.unlearn.result import (
     ORIGINAL,
     REFERENCES,
     Conclusion,
-    Method,
+    MethodResult,
     Protocol,
     Score,
     UnlearnResult,
@@ -41,8 +41,8 @@ OVER: tuple[Score, ...] = ("forgotten_accuracy", "attack", "forgotten_log_likeli
 One = TypeVar("One")
 
 
-def decided(
-    forgotten: str, protocol: Protocol, methods: tuple[Method, ...], notes: Sequence[str] = ()
+def set_result(
+    forgotten: str, protocol: Protocol, methods: tuple[MethodResult, ...], notes: Sequence[str] = ()
 ) -> UnlearnResult:
     """The result for one set to forget, with the conclusion on each method and on all methods.
 
@@ -54,14 +54,16 @@ def decided(
         return replace(finding, caveats=(*finding.caveats, *notes))
 
     undecided = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods, caveats=())
-    found = {each.name: find(undecided, each.name) for each in methods if each.name not in REFERENCES}
+    findings = {
+        method.name: method_finding(undecided, method.name) for method in methods if method.name not in REFERENCES
+    }
     concluded = tuple(
-        replace(each, conclusion=conclusion(undecided, each.name), finding=noted(found[each.name]))
-        if each.name in found
-        else each
-        for each in methods
+        replace(method, conclusion=conclusion(undecided, method.name), finding=noted(findings[method.name]))
+        if method.name in findings
+        else method
+        for method in methods
     )
-    whole = noted(together(found))
+    whole = noted(together(findings))
     return replace(undecided, finding=whole, methods=concluded, caveats=whole.caveats)
 
 
@@ -69,8 +71,10 @@ def over_sets(results: Sequence[UnlearnResult]) -> Finding:
     """One finding for all methods and sets to forget."""
     if len(results) == 1:
         return results[0].finding
-    every = [(index, each) for index, result in enumerate(results) for each in result.methods]
-    return together({f"{each.name}, set {index}": each.finding for index, each in every if each.finding is not None})
+    every = [(index, method) for index, result in enumerate(results) for method in result.methods]
+    return together(
+        {f"{method.name}, set {index}": method.finding for index, method in every if method.finding is not None}
+    )
 
 
 def conclusion(result: UnlearnResult, name: str) -> Conclusion:
@@ -96,11 +100,11 @@ def blind(result: UnlearnResult) -> tuple[str, ...]:
 
     If such a score does not distinguish a method from retraining, this is no evidence that the method forgets.
     """
-    compared, told = result[ORIGINAL].places, informative(result)
-    return tuple(name for name in FORGETTING if name in compared and name not in told)
+    compared, telling = result[ORIGINAL].places, informative(result)
+    return tuple(name for name in FORGETTING if name in compared and name not in telling)
 
 
-def find(result: UnlearnResult, name: str) -> Finding:
+def method_finding(result: UnlearnResult, name: str) -> Finding:
     """The finding on one method, from all of its scores, by the rule of `conclusion`."""
     verdict, protocol = conclusion(result, name), result.protocol
     checks, caveats = _checks(result), _caveats(result, verdict)
@@ -138,22 +142,22 @@ def together(findings: Mapping[str, Finding]) -> Finding:
     `inconclusive`.
     """
     if not findings:
-        said = "Only reference models were trained."
+        sentence = "Only reference models were trained."
         more = ("Name methods to judge, such as retraining or amnesiac.",)
-        return undecided(said, (), "There is no method to judge.", would_change=more)
+        return undecided(sentence, (), "There is no method to judge.", would_change=more)
     if len(findings) == 1:
         return next(iter(findings.values()))
-    worst = min(findings.values(), key=lambda each: WORST_FIRST.index(each.verdict))
-    alike = [each.confidence for each in findings.values() if each.verdict == worst.verdict]
+    worst = min(findings.values(), key=lambda finding: WORST_FIRST.index(finding.verdict))
+    alike = [finding.confidence for finding in findings.values() if finding.verdict == worst.verdict]
     return Finding(
         worst.verdict,
         worst.tone,
-        f"{'; '.join(f'{name}: {clause(each.verdict)}' for name, each in findings.items())}.",
-        tuple(f"{name}: {reason}" for name, each in findings.items() for reason in each.reasons),
-        min(alike, key=lambda each: LEAST_FIRST.index(each.word)),
-        in_order(_once(check for each in findings.values() for check in each.checks)),
-        _once(caveat for each in findings.values() for caveat in each.caveats),
-        _once(more for each in findings.values() for more in each.would_change),
+        f"{'; '.join(f'{name}: {clause(finding.verdict)}' for name, finding in findings.items())}.",
+        tuple(f"{name}: {reason}" for name, finding in findings.items() for reason in finding.reasons),
+        min(alike, key=lambda confidence: LEAST_FIRST.index(confidence.word)),
+        in_order(_once(check for finding in findings.values() for check in finding.checks)),
+        _once(caveat for finding in findings.values() for caveat in finding.caveats),
+        _once(more for finding in findings.values() for more in finding.would_change),
     )
 
 
@@ -168,29 +172,29 @@ def clause(verdict: str) -> str:
 
 def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]]:
     """A sentence on the scores above and below those of retrained models, and the p-value of each."""
-    compared, said = result[name].places, []
+    compared, sentences = result[name].places, []
     for position, word in (("below", "lower"), ("above", "higher")):
         scores = [score for score, where in compared.items() if where.verdict == position]
         if scores:
             one = len(scores) == 1
-            those = "that" if one else "those"
-            said.append(f"{_sentence(scores, 'are')} {word} than {those} of retrained models.")
+            pronoun = "that" if one else "those"
+            sentences.append(f"{_sentence(scores, 'are')} {word} than {pronoun} of retrained models.")
     if any(score in compared and compared[score].verdict == "below" for score in OVER):
-        said.append(f"So the records are {OVER_FORGOTTEN}, which is no evidence of memory.")
+        sentences.append(f"So the records are {OVER_FORGOTTEN}, which is no evidence of memory.")
     reasons = (
         f"{SCORES[score]} {where.verdict} retrained models (p = {where.p_value:.2g})"
         for score, where in compared.items()
         if where.differs
     )
-    return " ".join(said), tuple(reasons)
+    return " ".join(sentences), tuple(reasons)
 
 
 def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
     protocol, seeds = result.protocol, f"{result.protocol.seeds} seeds"
     perfect = [
-        each.name
-        for each in result.methods
-        if each.scores.efficacy is not None and any(map(math.isinf, each.scores.efficacy.values))
+        method.name
+        for method in result.methods
+        if method.scores.efficacy is not None and any(map(math.isinf, method.scores.efficacy.values))
     ]
     few = (
         f"{seeds} cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "
@@ -213,27 +217,27 @@ def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
 
 
 def _caveats(result: UnlearnResult, verdict: Conclusion) -> tuple[str, ...]:
-    found, seeds = [], result.protocol.seeds
+    caveats, seeds = [], result.protocol.seeds
     unseeing = [f"`{SCORES[name]}`" for name in blind(result)]
     if unseeing and result.protocol.enough_seeds:
         so = "it is" if len(unseeing) == 1 else "they are"
-        found.append(
+        caveats.append(
             f"{_join(unseeing)} cannot distinguish even the original model from retraining, so {so} uninformative here."
         )
     if verdict == "not distinguishable":
-        found.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
+        caveats.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
     if result.of_texts:
-        found.append(
+        caveats.append(
             "Texts have no classes, so there are no accuracies, no attack network, and of the unlearning challenge's "
             "score its forgetting quality alone: a record's number is the mean log-likelihood of its tokens."
         )
-    found.append(
+    caveats.append(
         "An epsilon of few models is biased upward, so even retrained models are far from the challenge's best score: "
         "compare a method with `retraining` here, and with no score of another number of models."
         if result.compared
         else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds; there are {seeds}."
     )
-    return tuple(found)
+    return tuple(caveats)
 
 
 def _seeds_needed(protocol: Protocol) -> int:

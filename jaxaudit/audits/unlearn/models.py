@@ -39,20 +39,20 @@ def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
     """The parameters of models trained by `learner`, restored from these arrays."""
     kinds: list[Any] = []
 
-    def made(key: Any) -> Any:
+    def params_of_seed(key: Any) -> Any:
         params = learner.finish(learner.init(key))
         # The implementation of a random key is known from the key, not from its shape.
         kinds.extend(jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in jax.tree.leaves(params))
         return params
 
-    like, structure = jax.tree.flatten(jax.eval_shape(made, jax.eval_shape(jax.random.key, 1)))
+    shapes, structure = jax.tree.flatten(jax.eval_shape(params_of_seed, jax.eval_shape(jax.random.key, 1)))
 
     def restored(leaf: np.ndarray, shape: Any, kind: Any) -> Any:
         if kind is not None:
             return jax.random.wrap_key_data(jnp.asarray(leaf), impl=kind)
         return leaf.view(shape.dtype)
 
-    return structure.unflatten(restored(*each) for each in zip(leaves, like, kinds, strict=True))
+    return structure.unflatten(restored(*leaf) for leaf in zip(leaves, shapes, kinds, strict=True))
 
 
 def end(part: Execution) -> None:
@@ -72,8 +72,10 @@ def traced(name: str, method: Unlearn, learner: NetworkLearner, train: Examples)
 
     def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
         new = method(key, log_probs_of(learner, model.state), model.params, *records, row)
-        expected, found = (jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), each) for each in (model.params, new))
-        if jax.tree.structure(model.params) != jax.tree.structure(new) or expected != found:
+        expected, shapes = (
+            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), params) for params in (model.params, new)
+        )
+        if jax.tree.structure(model.params) != jax.tree.structure(new) or expected != shapes:
             raise InputError(
                 f"the method `{name}` returned parameters that do not fit the model: it must return the arrays it was "
                 "given, of the same shapes and types, with other numbers in them."
@@ -99,9 +101,9 @@ def unlearned(
 
     def of_set(keys: Any, row: Any, part: Execution) -> Any:
         if together:
-            found = jax.tree.map(on_host, at_once(keys, originals, row))
+            forgetful = jax.tree.map(on_host, at_once(keys, originals, row))
             end(part)
-            return found
+            return forgetful
         models = []
         for m, key in enumerate(keys):
             # Copied to the host, so that progress is reported only after the model is computed.
@@ -111,7 +113,7 @@ def unlearned(
                 part.progress(m + 1, len(keys))
         return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
 
-    rows = [of_set(*each) for each in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
+    rows = [of_set(*arguments) for arguments in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
     return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
 
 

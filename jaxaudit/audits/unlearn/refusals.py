@@ -34,8 +34,8 @@ def check_unlearn(
         )
     for index, row in enumerate(forget):
         if not row.any() or row.all():
-            what = "is empty: there is nothing to forget" if not row.any() else "is everything: nothing remains"
-            raise InputError(f"set {index} to forget {what}. Are the class and the fraction right?")
+            trouble = "is empty: there is nothing to forget" if not row.any() else "is everything: nothing remains"
+            raise InputError(f"set {index} to forget {trouble}. Are the class and the fraction right?")
     if seeds < 2 or attack_epochs < 1 or not 0 < level < 1:
         raise InputError(
             f"seeds must be at least 2 (got {seeds}), attack epochs at least 1 (got {attack_epochs}), level between 0 "
@@ -56,8 +56,8 @@ def check_unlearn(
         )
     if of_texts is not are_texts(test):
         raise InputError(f"only one of {train.name} and {test.name} has texts: give test records of the same kind.")
-    found = None if other_answers is None else [(len(each), each.ndim) for each in other_answers]
-    if found not in (None, [(int(row.sum()), 3) for row in forget]) or (found and not of_texts):
+    shapes = None if other_answers is None else [(len(answers), answers.ndim) for answers in other_answers]
+    if shapes not in (None, [(int(row.sum()), 3) for row in forget]) or (shapes and not of_texts):
         raise InputError(
             "`other_answers` has an array for each set of texts to forget, `[forgotten, answers, length]`: give one "
             "row per record of the set."

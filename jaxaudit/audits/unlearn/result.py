@@ -67,7 +67,7 @@ class Protocol(StrictStruct, frozen=True):
     seeds_to_compare: int
 
 
-class Spread(StrictStruct, frozen=True):
+class ScoreSpread(StrictStruct, frozen=True):
     """A score of the models of all seeds, in the order of the seeds."""
 
     median: Extended
@@ -77,7 +77,7 @@ class Spread(StrictStruct, frozen=True):
     values: tuple[Extended, ...]
 
 
-class Scores(StrictStruct, frozen=True, omit_defaults=True):
+class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     """The scores of one method's models; None where they were not measured.
 
     The gradients of `efficacy`, `information` and `bound` are of the log-probability of a record's class; of records of
@@ -98,16 +98,16 @@ class Scores(StrictStruct, frozen=True, omit_defaults=True):
             accuracy and no attack: the mean over records of their tokens' mean log-likelihood, in nats.
     """
 
-    efficacy: Spread | None
-    information: Spread | None
-    bound: Spread | None
-    remaining_accuracy: Spread | None
-    forgotten_accuracy: Spread | None
-    test_accuracy: Spread | None
-    attack: Spread | None
-    remaining_log_likelihood: Spread | None = None
-    forgotten_log_likelihood: Spread | None = None
-    test_log_likelihood: Spread | None = None
+    efficacy: ScoreSpread | None
+    information: ScoreSpread | None
+    bound: ScoreSpread | None
+    remaining_accuracy: ScoreSpread | None
+    forgotten_accuracy: ScoreSpread | None
+    test_accuracy: ScoreSpread | None
+    attack: ScoreSpread | None
+    remaining_log_likelihood: ScoreSpread | None = None
+    forgotten_log_likelihood: ScoreSpread | None = None
+    test_log_likelihood: ScoreSpread | None = None
 
 
 class JudgedPlace(StrictStruct, frozen=True):
@@ -154,7 +154,7 @@ class Tofu(StrictStruct, frozen=True):
     privleak: Number
 
 
-class Method(StrictStruct, frozen=True, omit_defaults=True):
+class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
     """The results of one method.
 
     Attributes:
@@ -173,7 +173,7 @@ class Method(StrictStruct, frozen=True, omit_defaults=True):
     """
 
     name: str
-    scores: Scores
+    scores: MethodScores
     places: dict[Score, JudgedPlace]
     conclusion: Conclusion | None
     finding: Finding | None
@@ -196,10 +196,10 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     finding: Finding
     forgotten: str
     protocol: Protocol
-    methods: tuple[Method, ...]
+    methods: tuple[MethodResult, ...]
     caveats: tuple[str, ...]
 
-    def __getitem__(self, name: str) -> Method:
+    def __getitem__(self, name: str) -> MethodResult:
         """The method of this name."""
         return next(method for method in self.methods if method.name == name)
 
@@ -219,15 +219,21 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
         spread = self[RETRAINING].scores.efficacy
         return None if spread is None else (spread.low, spread.high)
 
-    def drawn(self) -> "list[plot.Method]":
+    def drawn(self) -> "list[plot.MethodMarks]":
         """The methods whose efficacy was measured, as charts take them."""
         from jaxaudit.plots import unlearn as plot
 
-        def values(spread: Spread | None) -> Any:
+        def values(spread: ScoreSpread | None) -> Any:
             return None if spread is None else np.array(spread.values)
 
-        named = [(each.name, each.scores.efficacy, each.scores.bound, each.scores.attack) for each in self.methods]
-        return [plot.Method(name, *map(values, of)) for name, *of in named if of[0] is not None and of[1] is not None]
+        method_rows = [
+            (method.name, method.scores.efficacy, method.scores.bound, method.scores.attack) for method in self.methods
+        ]
+        return [
+            plot.MethodMarks(name, *map(values, of))
+            for name, *of in method_rows
+            if of[0] is not None and of[1] is not None
+        ]
 
     def plot(self) -> "Figure":
         """Efficacy with the band of retrained models, efficacy against its bound, and the attack, if any."""
@@ -245,7 +251,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Models:
+class MethodModels:
     """The models of one method, and measurements that the results only summarise.
 
     Attributes:
@@ -277,7 +283,7 @@ class UnlearnAudit:
     results: tuple[UnlearnResult, ...]
     finding: Finding
     forget: Bool[np.ndarray, "sets n"]
-    models: Mapping[str, Models]
+    models: Mapping[str, MethodModels]
     sources: tuple[str, ...] = ()
     models_per_batch: int | None = None
     form: str | None = None
@@ -291,14 +297,14 @@ class UnlearnAudit:
         """One score of a method's models, a row for each set to forget; NaN if it was not measured."""
         spreads = [getattr(result[name].scores, score) for result in self.results]
         seeds = self.result.protocol.seeds
-        return np.array([[np.nan] * seeds if each is None else each.values for each in spreads])
+        return np.array([[np.nan] * seeds if spread is None else spread.values for spread in spreads])
 
     def plot(self, forget_set: int = 0) -> "Figure":
         """The chart of one set to forget; see `UnlearnResult.plot`."""
         return self.results[forget_set].plot()
 
 
-def check(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Checks that the parts of a result read from a file agree; `arrays` is not used.
 
     Raises:

@@ -33,7 +33,7 @@ from jaxaudit.runs.provenance import describe_bank
 from jaxaudit.runs.saved import read_run
 
 
-def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
+def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     """The work for these options."""
     if options.audit.delta is not None:
         auditing()
@@ -43,8 +43,8 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     targets, records = _targets(options, bank)
     beside = options.audit.pdtp
     pdtp = None if beside is None else _measured_pdtp(beside, bank, records)
-    known = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
-    if known.scale is not None and attacks is None:
+    shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
+    if shadows.scale is not None and attacks is None:
         say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
     missing = bank.missing()
     if len(missing):
@@ -54,7 +54,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
     def audit(execution: Execution) -> AttackAudit:
         return attack_records(
-            known,
+            shadows,
             targets,
             attacks=attacks,
             level=options.audit.level,
@@ -65,59 +65,61 @@ def prepare_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
     return Job(
         options=options,
-        data=describe_bank(path, bank, {}, len(known), known.content_hash),
+        data=describe_bank(path, bank, {}, len(shadows), shadows.content_hash),
         audit=audit,
-        outcome=lambda found, provenance: outcome_of(found, bank, records, provenance),
+        outcome=lambda audit_result, provenance: attack_outcome(audit_result, bank, records, provenance),
         label="attacking",
-        extra={"targets": [{"name": each.name, "content_hash": each.content_hash} for each in targets]},
+        extra={"targets": [{"name": target.name, "content_hash": target.content_hash} for target in targets]},
     )
 
 
-def outcome_of(found: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
+def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
     """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
     scores = {}
-    for name, said in found.scores.items():
+    for name, attack_scores in audit.scores.items():
         # Dropped records have none.
-        scores[name] = np.full((len(said), records), np.nan)
-        scores[name][:, found.records] = said
+        scores[name] = np.full((len(attack_scores), records), np.nan)
+        scores[name][:, audit.records] = attack_scores
 
     def write(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        csv.writer(text, lineterminator="\n").writerows(_rows(found, bank))
+        csv.writer(text, lineterminator="\n").writerows(_rows(audit, bank))
         text.detach()
 
     files: dict[str, Writer] = {"scores.npz": arrays(scores), "records.csv": write}
-    return Outcome(recorded("attack", found.result, found.sources, provenance), {}, files)
+    return Outcome(recorded("attack", audit.result, audit.sources, provenance), {}, files)
 
 
 def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
     """The attacks that `--attacks` names, in order; None for all."""
     audit = options.audit
-    made: dict[str, RecordAttack] = {
-        each.name: replace(each, gamma=audit.gamma, scale=audit.offline_scale) if isinstance(each, RMIA) else each
-        for each in RECORD_ATTACKS
+    attacks_by_name: dict[str, RecordAttack] = {
+        attack.name: replace(attack, gamma=audit.gamma, scale=audit.offline_scale)
+        if isinstance(attack, RMIA)
+        else attack
+        for attack in RECORD_ATTACKS
     }
     if audit.attacks is None:
         plain = (audit.gamma, audit.offline_scale) == (RMIA.gamma, RMIA.scale)
-        return None if plain else tuple(made[each.name] for each in USUAL)
+        return None if plain else tuple(attacks_by_name[name.name] for name in USUAL)
     names = attacks_named(audit.attacks)
     needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
-    made |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
-    return tuple(made[name] for name in names)
+    attacks_by_name |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
+    return tuple(attacks_by_name[name] for name in names)
 
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:
     """The targets, and the number of the bank's records that their outputs cover."""
     audit = options.audit
-    said = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
-    tell_of_readings(stored for _, stored in said)
-    rows = {odds.shape[1] for odds, _ in said}
+    odds_and_outputs = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
+    tell_of_readings(stored for _, stored in odds_and_outputs)
+    rows = {odds.shape[1] for odds, _ in odds_and_outputs}
     if len(rows) > 1:
         raise InputError(f"--target: files have {' and '.join(map(str, rows))} rows; give files of the same records.")
     records = next(iter(rows), bank.description.records)
-    members = [read_members(path, records) for path in audit.members] or [None] * len(said)
-    given = zip(audit.target, said, members, strict=True)
-    return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in given), records
+    members = [read_members(path, records) for path in audit.members] or [None] * len(odds_and_outputs)
+    triples = zip(audit.target, odds_and_outputs, members, strict=True)
+    return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in triples), records
 
 
 def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " records"]:
@@ -131,20 +133,20 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
             f"--pdtp {path}: measured {result.records_measured:,} records and lists the {len(result.records):,} "
             "riskiest; measure fewer (--measured-records)."
         )
-    said, start = bank.description, 0
-    found = np.full(said.records, np.nan)
-    theirs = run.provenance.data.get("records_content_hash")
-    for role, count in said.sizes._asdict().items():
-        if theirs is not None and getattr(said.hashes, role) == theirs:
+    description, start = bank.description, 0
+    pdtp_by_column = np.full(description.records, np.nan)
+    their_hash = run.provenance.data.get("records_content_hash")
+    for role, count in description.sizes._asdict().items():
+        if their_hash is not None and getattr(description.hashes, role) == their_hash:
             indices = np.array([risk.index for risk in result.records])
             if indices.max() < count:
-                found[start + indices] = [risk.pdtp for risk in result.records]
+                pdtp_by_column[start + indices] = [risk.pdtp for risk in result.records]
                 if start >= records:
                     raise InputError(
                         f"--pdtp {path}: measured the {role} set, which is not attacked here; measure the query set, "
                         "or leave out --target."
                     )
-                return found[:records]
+                return pdtp_by_column[:records]
         start += count
     raise InputError(
         f"--pdtp {path}: its table has the same records as none of the bank's sets. Make both of one file of rows of "
@@ -152,36 +154,39 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
     )
 
 
-def _rows(found: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
+def _rows(audit: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
     """A header, and a row for each record."""
-    known = found.by_record
-    assert known is not None
-    each = known.vulnerability
+    by_record = audit.by_record
+    assert by_record is not None
+    record_arrays = by_record.vulnerability
     numbers = {
-        "models_with": each.inside,
-        "models_without": each.outside,
-        "gap": each.gap,
-        "gap_low": each.gap_low,
-        "gap_high": each.gap_high,
-        "saturated": known.saturated,
-        "separation": each.separation,
-        "named": each.named,
-        "named_low": each.named_low,
-        "named_high": each.named_high,
-        "wrongly_named": each.wrongly,
-        "same_outputs": known.copies,
-        **({} if known.pdtp is None else {"pdtp": known.pdtp}),
+        "models_with": record_arrays.inside,
+        "models_without": record_arrays.outside,
+        "gap": record_arrays.gap,
+        "gap_low": record_arrays.gap_low,
+        "gap_high": record_arrays.gap_high,
+        "saturated": by_record.saturated,
+        "separation": record_arrays.separation,
+        "named": record_arrays.named,
+        "named_low": record_arrays.named_low,
+        "named_high": record_arrays.named_high,
+        "wrongly_named": record_arrays.wrongly,
+        "same_outputs": by_record.copies,
+        **({} if by_record.pdtp is None else {"pdtp": by_record.pdtp}),
     }
-    deciding = found.scores[found.result.decided_by]
+    deciding = audit.scores[audit.result.decided_by]
     scores = {
         f"{kind}_{index}": values.tolist()
-        for index, (said, called) in enumerate(zip(deciding, known.called, strict=False))
-        for kind, values in (("score", said), ("called", np.where(np.isnan(said), "", (called * 1).astype(str))))
+        for index, (record_scores, called) in enumerate(zip(deciding, by_record.called, strict=False))
+        for kind, values in (
+            ("score", record_scores),
+            ("called", np.where(np.isnan(record_scores), "", (called * 1).astype(str))),
+        )
     }
     yield ["set", "place", "label", *numbers, "revealing_class", *scores]
-    for at, column in enumerate(found.records.tolist()):
+    for at, column in enumerate(audit.records.tolist()):
         of, index = place_in_set(bank, column)
-        revealing = "" if known.revealing is None or known.revealing[at] < 0 else known.revealing[at]
+        revealing = "" if by_record.revealing is None or by_record.revealing[at] < 0 else by_record.revealing[at]
         shown = [_shown(number[at].item()) for number in numbers.values()]
         extra = [_shown(score[at]) for score in scores.values()]
         yield [of, index, int(bank.labels[column]), *shown, revealing, *extra]

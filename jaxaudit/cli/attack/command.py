@@ -6,9 +6,9 @@ from typing import Literal
 
 from jaxaudit.attacks.records import BUILT_IN
 from jaxaudit.cli.classifiers import ClassifierOptions, check_texts
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, RecipeFlags, failing
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import REFUSALS, Source, bank_option, group, option, training_option
+from jaxaudit.cli.options import REFUSALS, ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.sets import bank_of_shadows
@@ -25,9 +25,9 @@ ON_TARGETS = ("untargeted", "distance", "frequency")
 
 def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
     """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks."""
-    known = (*ON_TARGETS, *ON_RECORDS)
-    named = ",".join(ON_TARGETS) if text is None else text
-    return parse_own_names("--attacks", named, known, "your own attack", "Attack")
+    known_names = (*ON_TARGETS, *ON_RECORDS)
+    names_text = ",".join(ON_TARGETS) if text is None else text
+    return parse_own_names("--attacks", names_text, known_names, "your own attack", "Attack")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ByBank:
 
 
 @dataclass(frozen=True)
-class AttackAudit(ByBank, Level):
+class AttackFlags(ByBank, Level):
     """Options of the targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
@@ -131,36 +131,36 @@ class AttackOutput(ListOutput):
 class AttackOptions:
     """All options of the command."""
 
-    data: TableData = group(DATA, TableData(), of=Source.TRAINING)
-    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=Source.TRAINING)
-    recipe: Recipe = group(TRAINING, Recipe(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
-    audit: AttackAudit = group(AUDIT, AttackAudit())
+    data: TableData = group(DATA, TableData(), of=ModelSource.TRAINING)
+    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=ModelSource.TRAINING)
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
+    audit: AttackFlags = group(AUDIT, AttackFlags())
     output: AttackOutput = group(OUTPUT, AttackOutput())
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ModelSource:
         """The origin of the models from which attacks learn."""
-        return Source.TRAINING if self.audit.shadows is None else Source.BANK
+        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
 
     @property
     def of_texts(self) -> bool:
         """Whether language models are trained and attacked."""
-        return self.source is Source.TRAINING and self.data.data is not None and is_texts(self.data.data)
+        return self.source is ModelSource.TRAINING and self.data.data is not None and is_texts(self.data.data)
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    asked = options.audit
-    names = {} if asked.attacks is None else attacks_named(asked.attacks)
+    audit_flags = options.audit
+    names = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
     if options.of_texts:
         _check_texts(options, tuple(names))
         return
     check_texts(None, options.model.model, options.recipe)
-    if options.source is Source.TRAINING:
+    if options.source is ModelSource.TRAINING:
         of_bank = [name for name in names if name not in ON_TARGETS]
         if of_bank:
             hint = " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank."
-            own = hint if any(names.values()) else ""
-            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[Source.TRAINING]}{own}")
+            own_hint = hint if any(names.values()) else ""
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[ModelSource.TRAINING]}{own_hint}")
         return
     useless = [name for name in names if name in ON_TARGETS]
     if useless:
@@ -168,15 +168,15 @@ def _check_attacks(options: AttackOptions) -> None:
             f"--attacks {','.join(useless)}: trains models of its own and takes no bank; with --shadows there are "
             f"{', '.join(ON_RECORDS)}."
         )
-    if asked.members and len(asked.members) != len(asked.target):
+    if audit_flags.members and len(audit_flags.members) != len(audit_flags.target):
         raise InputError(
-            f"--target was given {len(asked.target)} times and --members {len(asked.members)} times: give one of each "
-            "target, in the same order."
+            f"--target was given {len(audit_flags.target)} times and --members {len(audit_flags.members)} times: give "
+            "one of each target, in the same order."
         )
 
 
 def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
-    asked, usual = options.audit, AttackAudit()
+    audit_flags, usual = options.audit, AttackFlags()
     check_texts(options.data.data, options.model.model, options.recipe)
     useless = [name for name in names if name in ON_TARGETS]
     if useless:
@@ -184,7 +184,7 @@ def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
             f"--attacks {','.join(useless)}: compares the probabilities of classes, and texts have none; on a text's "
             f"one number there are {', '.join(ON_RECORDS)}."
         )
-    other = next((name for name in OF_TARGETS if getattr(asked, name) != getattr(usual, name)), None)
+    other = next((name for name in OF_TARGETS if getattr(audit_flags, name) != getattr(usual, name)), None)
     if other is not None or options.data.sample is not None:
         flag = f"--{other or 'sample'}".replace("_", "-")
         raise InputError(f"{flag} is for tables: of texts every one is attacked, by all others; leave it out.")
@@ -193,7 +193,7 @@ def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
 ATTACK = Command(
     "attack",
     AttackOptions,
-    {Source.TRAINING: "attack.run:prepare", Source.BANK: "attack.by_bank:prepare_by_bank"},
+    {ModelSource.TRAINING: "attack.run:prepare", ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank"},
     """How well do membership attacks do on this classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains the classifier on random halves of the records and attacks target records: was the record in the training

@@ -21,16 +21,16 @@ from jaxaudit.audits.attack.plan import (
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import train_splits
-from jaxaudit.cli.attack.by_bank import attacks_of, outcome_of
+from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
 from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
-from jaxaudit.cli.groups import Recipe
+from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
 from jaxaudit.cli.shadows import train
 from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, TrainOptions
-from jaxaudit.cli.tables import describe, read_table, read_training_set, table_data
+from jaxaudit.cli.tables import read_table_options, read_training_set, summarise_table, table_data
 from jaxaudit.data import Examples, Table, candidate_indices
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.ensemble import Execution
@@ -50,33 +50,33 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
     """The work for these options."""
     if options.of_texts:
         return prepare_of_texts(options)
-    asked = options.audit
-    names = attacks_named(asked.attacks)
-    attacks = tuple(each for each in ATTACKS if each.name in names)
+    audit_flags = options.audit
+    names = attacks_named(audit_flags.attacks)
+    attacks = tuple(attack for attack in ATTACKS if attack.name in names)
     sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else SIZES
-    iterations = asked.iterations or sizes["iterations"]
+    iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
-    pairs = asked.shadow_pairs if any(each.shadows == "paired" for each in attacks) else 0
-    pooled = asked.pooled_shadow_models if any(each.shadows == "pooled" for each in attacks) else 0
+    pairs = audit_flags.shadow_pairs if any(attack.shadows == "paired" for attack in attacks) else 0
+    pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
-    check_options(iterations, pairs, pooled, asked.measured_iterations, asked.bins)
-    check_attacks(attacks, asked.bins, bool(pairs), bool(pooled))
-    whole = read_table(options.data)
-    describe(whole, columns=options.data.csv is not None)
+    check_options(iterations, pairs, pooled, audit_flags.measured_iterations, audit_flags.bins)
+    check_attacks(attacks, audit_flags.bins, bool(pairs), bool(pooled))
+    whole = read_table_options(options.data)
+    summarise_table(whole, columns=options.data.csv is not None)
     candidates = _candidates(options.data.sample, whole)
-    targets = asked.targets or min(sizes["targets"], candidates)
-    chosen = candidate_indices(np.random.default_rng(asked.seed), len(whole), candidates)
+    targets = audit_flags.targets or min(sizes["targets"], candidates)
+    chosen = candidate_indices(np.random.default_rng(audit_flags.seed), len(whole), candidates)
     table = whole.take(chosen)
     examples, learner = make_classifier(options.model, options.recipe, table)
     splits = 2 * iterations * len(table)
     demand_memory(splits, f"--iterations {iterations}", "give fewer iterations, or a smaller --sample")
-    key = jax.random.key(asked.seed)
+    key = jax.random.key(audit_flags.seed)
     drawn = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {
         "shadow_pairs": pairs,
         "pooled_shadows": pooled,
-        "measured": min(asked.measured_iterations, iterations),
-        "fresh_shadows": asked.fresh_shadows,
+        "measured": min(audit_flags.measured_iterations, iterations),
+        "fresh_shadows": audit_flags.fresh_shadows,
     }
     settled = with_values(options, sample=candidates, attacks=",".join(names), iterations=iterations, targets=targets)
 
@@ -85,24 +85,26 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
 
     def audit(execution: Execution) -> AttackAudit:
         models = train_splits(
-            *(key, examples, learner),
+            key,
+            examples,
+            learner,
             **how,
             iterations=iterations,
             targets=targets,
-            bins=asked.bins,
+            bins=audit_flags.bins,
             execution=execution,
         )
-        return attack(models, attacks=attacks, level=asked.level)
+        return attack(models, attacks=attacks, level=audit_flags.level)
 
-    def outcome(found: AttackAudit, provenance: Provenance) -> Outcome:
-        indices = whole.in_file(chosen[found.records])
-        splits = found.result.splits
+    def outcome(audit: AttackAudit, provenance: Provenance) -> Outcome:
+        indices = whole.in_file(chosen[audit.records])
+        splits = audit.result.splits
         assert splits is not None
         listed = zip(splits.records, indices.tolist(), strict=True)
         in_file = tuple(msgspec.structs.replace(record, index=place) for record, place in listed)
-        result = msgspec.structs.replace(found.result, splits=msgspec.structs.replace(splits, records=in_file))
-        kept = {"records": indices, "truth": found.truth, "pdtp": found.measurements, **found.scores}
-        return Outcome(recorded("attack", result, found.sources, provenance), {}, {"scores.npz": arrays(kept)})
+        result = msgspec.structs.replace(audit.result, splits=msgspec.structs.replace(splits, records=in_file))
+        kept = {"records": indices, "truth": audit.truth, "pdtp": audit.measurements, **audit.scores}
+        return Outcome(recorded("attack", result, audit.sources, provenance), {}, {"scores.npz": arrays(kept)})
 
     return Job(
         options=settled,
@@ -120,17 +122,17 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
     )
 
 
-def _candidates(asked: int | None, table: Table) -> int:
+def _candidates(count: int | None, table: Table) -> int:
     """The number of candidates: as given, else the paper's number, or the largest possible even number."""
-    if asked is None:
+    if count is None:
         return min(CANDIDATES, len(table) // 2 * 2)
-    if asked > len(table):
+    if count > len(table):
         raise InputError(
-            f"--sample {asked} is more than the {len(table):,} records of {table.name}; leave it out to use all."
+            f"--sample {count} is more than the {len(table):,} records of {table.name}; leave it out to use all."
         )
-    if asked % 2 or asked < 4:
-        raise InputError(f"--sample {asked} cannot be split into equal halves; give an even number of at least 4.")
-    return asked
+    if count % 2 or count < 4:
+        raise InputError(f"--sample {count} cannot be split into equal halves; give an even number of at least 4.")
+    return count
 
 
 def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | Summary:
@@ -139,28 +141,28 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
     assert isinstance(texts, Examples)
     folder = tempfile.TemporaryDirectory(prefix="jaxaudit-")
     network = BankNetwork(**vars(network_of_texts(options.model)))
-    asked = TrainOptions(
+    train_options = TrainOptions(
         data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
         models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
         model=network,
         recipe=ShadowRecipe(**vars(options.recipe)),
         bank=Path(folder.name) / "bank",
     )
-    work = train.prepare(asked)
+    work = train.prepare(train_options)
     if isinstance(work, Summary):
         folder.cleanup()
         return work
-    settled = {each.name: getattr(work.options.recipe, each.name) for each in fields(Recipe)}
+    settled = {field.name: getattr(work.options.recipe, field.name) for field in fields(RecipeFlags)}
 
     def audit(execution: Execution) -> tuple[AttackAudit, Bank]:
         with folder:
             # What is trained is kept in the bank, which no later call finds.
             bank = work.audit(replace(execution, checkpoints=None))
-            known = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
-            return attack_records(known, attacks=attacks, level=options.audit.level), bank
+            shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
+            return attack_records(shadows, attacks=attacks, level=options.audit.level), bank
 
-    def outcome(found: tuple[AttackAudit, Bank], provenance: Provenance) -> Outcome:
-        return outcome_of(*found, len(texts), provenance)
+    def outcome(audit_and_bank: tuple[AttackAudit, Bank], provenance: Provenance) -> Outcome:
+        return attack_outcome(*audit_and_bank, len(texts), provenance)
 
     return Job(
         options=with_values(options, model=work.options.model.model, **settled),

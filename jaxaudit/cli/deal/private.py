@@ -16,7 +16,7 @@ import pyarrow as pa
 from jaxtyping import Shaped
 from pyarrow import csv
 
-from jaxaudit.cli.deal.show import Side
+from jaxaudit.cli.deal.show import DealSide
 from jaxaudit.data import Examples
 from jaxaudit.data.challenge import (
     RECORD,
@@ -64,13 +64,13 @@ def keys_with_values(
             column.append(_as_text(bytes(value)))
 
     def tells(column: list[str | None]) -> bool:
-        there = [(word, text) for word, text in zip(words, column, strict=False) if text is not None]
-        if all(_within(word, text) for word, text in there) or any(text in names for _, text in there):
+        pairs_there = [(word, text) for word, text in zip(words, column, strict=False) if text is not None]
+        if all(_within(word, text) for word, text in pairs_there) or any(text in names for _, text in pairs_there):
             return True
-        pairs = set(there)
+        pairs = set(pairs_there)
         return (
             other_names
-            and len(there) == len(words)
+            and len(pairs_there) == len(words)
             and len(pairs) == len(set(words)) == len({text for _, text in pairs})
         )
 
@@ -89,15 +89,15 @@ def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> N
     """Refuses inputs, labels and class names that have values of the groups: nobody can leave these out."""
     classes = np.array(examples.class_names)
     table = examples.inputs.ndim == 2
-    found = _columns_with(groups, examples.inputs) if table else []
+    columns_found = _columns_with(groups, examples.inputs) if table else []
     # Where each record is a group of its own, any column with another value in each would be a name of them.
     shared = len(np.unique(groups)) < len(groups)
-    found = found or (_other_names(groups, examples.inputs) if table and shared else [])
-    if found:
-        place = found[0]
-        what = repr(examples.titles[place][:40]) if examples.titles else f"{place + 1} of the inputs"
+    columns_found = columns_found or (_other_names(groups, examples.inputs) if table and shared else [])
+    if columns_found:
+        place = columns_found[0]
+        column_name = repr(examples.titles[place][:40]) if examples.titles else f"{place + 1} of the inputs"
         raise InputError(
-            f"{examples.name}: column {what} has the values of the groups row by row, or one "
+            f"{examples.name}: column {column_name} has the values of the groups row by row, or one "
             "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups "
             "(--groups)."
         )
@@ -138,15 +138,19 @@ def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
         return []
     columns = array.reshape(len(array), -1)
     first, numbers = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    found = np.arange(columns.shape[1])
+    candidates = np.arange(columns.shape[1])
     for start in range(0, len(columns), ROWS):
         rows = slice(start, start + ROWS)
-        found = found[(columns[rows, found] == columns[first[numbers[rows], None], found]).all(axis=0)]
-        if not len(found):
+        candidates = candidates[
+            (columns[rows, candidates] == columns[first[numbers[rows], None], candidates]).all(axis=0)
+        ]
+        if not len(candidates):
             return []
-    values = columns[first][:, found]
-    whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(found), bool)
-    return [int(place) for place, one, column in zip(found, whole, values.T, strict=True) if one and _differ(column)]
+    values = columns[first][:, candidates]
+    whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(candidates), bool)
+    return [
+        int(place) for place, one, column in zip(candidates, whole, values.T, strict=True) if one and _differ(column)
+    ]
 
 
 def _differ(values: np.ndarray) -> bool:
@@ -188,7 +192,7 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def challenge_arrays(
-    sides: Mapping[str, Side], arrays: Mapping[str, np.ndarray], inputs: str, salt: str
+    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], inputs: str, salt: str
 ) -> tuple[dict[str, np.ndarray], dict[Role, list[int]]]:
     """The arrays of a challenge, and the rows in it of the records of each side.
 
@@ -196,9 +200,9 @@ def challenge_arrays(
     do not need, no groups, and no further array: each could tell which set a record is of.
     """
     order = record_order(salt, len(arrays[inputs]))
-    named = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
-    made = {RECORD: np.array(record_names(salt, len(order))), inputs: arrays[inputs][order], **named}
-    return made, rows_in_order(order, {name: side.rows for name, side in sides.items()})
+    class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
+    challenge_file = {RECORD: np.array(record_names(salt, len(order))), inputs: arrays[inputs][order], **class_names}
+    return challenge_file, rows_in_order(order, {name: side.rows for name, side in sides.items()})
 
 
 def new_salt() -> str:

@@ -26,7 +26,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import RECORD, Blind, Side, summary
+from jaxaudit.cli.deal.show import RECORD, Blind, DealSide, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.read_sets import load_told
@@ -34,12 +34,12 @@ from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key
 from jaxaudit.data.files import comparable
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.group_values import numbered
+from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
-from jaxaudit.metrics.deal import deal, deal_members, joined
+from jaxaudit.metrics.deal import deal, deal_members, merge_groups
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import write_files
 from jaxaudit.version import __version__
@@ -53,7 +53,7 @@ INPUTS, LABELS = "x", "y"
 """The arrays of what a deal writes, whatever they were called; class names have the first of their usual names."""
 
 
-class Source(NamedTuple):
+class DealSource(NamedTuple):
     """The provider's records, as every command reads them; their file, if it is one; and their name, without folders.
 
     `arrays` are as they are written (of a `.npz` all of its own, without the groups), `split` the names of those with
@@ -84,21 +84,21 @@ def deal_records(options: DealOptions) -> Summary:
     source = _read(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = _as_compared(source.examples).record_hashes.view("S16")
-    given = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
-    together = numbered(joined(given, copies))
+    group_values = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
+    together = number_groups(merge_groups(group_values, copies))
     copied = count - len(np.unique(copies))
     # Records that belong to nobody need no groups, and the test of records finds more.
     whole = groups is not None or copied > 0
     seed = seed_of(how)
     key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
-    rows = dealt(key, how, count, together if whole else None)
+    rows = draw_deal(key, how, count, together if whole else None)
     left_out: list[str] = []
     if groups is not None:
-        refuse_in_records(given, source.examples)
-        left_out = arrays_with_values(given, {name: source.arrays[name] for name in _further(source.arrays)})
+        refuse_in_records(group_values, source.examples)
+        left_out = arrays_with_values(group_values, {name: source.arrays[name] for name in _further(source.arrays)})
     arrays = {name: array for name, array in source.arrays.items() if name not in left_out}
     split = set(source.split) - set(left_out)
-    others = _further(arrays)
+    further_arrays = _further(arrays)
     if COLUMN in arrays:
         raise InputError(
             f"{data} has an array {COLUMN!r}, the name of the groups of a deal: deal by it (--groups {COLUMN}), or "
@@ -113,10 +113,10 @@ def deal_records(options: DealOptions) -> Summary:
             drawn = generator_of(stream(key, "numbers")).choice(NUMBERS, number, replace=False)
         arrays[COLUMN], split = drawn[together], {*split, COLUMN}
     sides = {
-        name: Side(f"{name}.npz", np.flatnonzero(each), len(np.unique(together[each]))) for name, each in rows.items()
+        name: DealSide(f"{name}.npz", np.flatnonzero(row), len(np.unique(together[row]))) for name, row in rows.items()
     }
 
-    def rows_of(side: Side) -> dict[str, np.ndarray]:
+    def rows_of(side: DealSide) -> dict[str, np.ndarray]:
         return {name: array[side.rows] if name in split else array for name, array in arrays.items()}
 
     def record(file: IO[bytes]) -> None:
@@ -133,17 +133,17 @@ def deal_records(options: DealOptions) -> Summary:
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
     challenge, positions = "", {}
     if how.blind:
-        made, positions = challenge_arrays(sides, arrays, INPUTS, salt)
+        challenge_file, positions = challenge_arrays(sides, arrays, INPUTS, salt)
         table = source.path is not None and source.path.suffix.lower() == ".csv"
         challenge = f"{CHALLENGE}{'.csv' if table else '.npz'}"
-        files[challenge] = as_csv(made, INPUTS) if table else _npz(made)
+        files[challenge] = as_csv(challenge_file, INPUTS) if table else _npz(challenge_file)
     # The record is written after the sides, and a key last: they have the hashes of the others.
     files[RECORD] = record
     if how.blind:
         files[KEY] = key_writer(out, [*files], salt, seed, whole, positions)
     write_files(out, files)
     blind = Blind(challenge, read_key(out / KEY).committed) if how.blind else None
-    return Summary(summary(source.name, out, sides, whole, copied, others, left_out, blind))
+    return Summary(summary(source.name, out, sides, whole, copied, further_arrays, left_out, blind))
 
 
 def _further(arrays: Iterable[str]) -> list[str]:
@@ -161,7 +161,7 @@ def key_of(seed: int) -> Key[Array, ""]:
     return jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
 
 
-def dealt(
+def draw_deal(
     key: Key[Array, ""], how: Deal, count: int, groups: Int[np.ndarray, " n"] | None
 ) -> dict[str, Bool[np.ndarray, " n"]]:
     """True for the records of each side, by its name."""
@@ -174,7 +174,7 @@ def dealt(
     return {"query": ~(drawn | members), "members": members, "holdout": drawn}
 
 
-def _read(options: DealData, groups: str | None) -> Source:
+def _read(options: DealData, groups: str | None) -> DealSource:
     """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
 
     Inputs are as they are stored, or of 64 bits where they are text.
@@ -198,23 +198,24 @@ def _read(options: DealData, groups: str | None) -> Source:
         _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
     if archive is not None and list(pairs) == [None]:
         inputs, labels = pairs[None]
-        own = {inputs: INPUTS, str(labels): LABELS}
+        standard_names = {inputs: INPUTS, str(labels): LABELS}
         # The reader of groups also takes names that differ in case or hyphens.
-        kept = [each for each in archive.names if groups is None or named_in([each], groups, None) is None]
-        arrays = {own.get(each, each): archive.read(each) for each in kept if each != groups}
-        rows = {each for each, array in arrays.items() if array.shape[:1] == (len(examples),)}
-        return Source(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
+        kept = [name for name in archive.names if groups is None or named_in([name], groups, None) is None]
+        arrays = {standard_names.get(name, name): archive.read(name) for name in kept if name != groups}
+        rows = {name for name, array in arrays.items() if array.shape[:1] == (len(examples),)}
+        return DealSource(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
     arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
-    return Source(examples, arrays, frozenset({INPUTS, LABELS}), file, name)
+    return DealSource(examples, arrays, frozenset({INPUTS, LABELS}), file, name)
 
 
 def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str | None]) -> None:
     """Refuses a set of several splits: what is not dealt now could only be dealt apart."""
     if taken == whole:
         return
-    named = ", ".join(each for each in splits if each is not None)
+    split_names = ", ".join(split for split in splits if split is not None)
     raise InputError(
-        f"{name} has several splits{f' ({named})' if named else ''}, and {taken:,} of its {whole:,} records in the one "
+        f"{name} has several splits{f' ({split_names})' if split_names else ''}, and {taken:,} of its {whole:,} "
+        "records in the one "
         f"that is read where none is named: say which records to deal. {name}@all deals all of them, {name}@train one "
         f"split, {name}@train+test two."
     )
@@ -235,7 +236,7 @@ def record_of(
     copied: int,
     source: Mapping[str, Any],
     out: Path,
-    sides: Mapping[str, Side],
+    sides: Mapping[str, DealSide],
     hashes: Mapping[str, np.ndarray],
 ) -> bytes:
     """The record of a deal, whose sides are written.
@@ -243,7 +244,7 @@ def record_of(
     `membership` of a side is the SHA-256 of the hashes of its records, in the file's order.
     """
 
-    def recorded(name: str, side: Side) -> dict[str, Any]:
+    def recorded(name: str, side: DealSide) -> dict[str, Any]:
         return {
             "file": side.file,
             "records": len(side.rows),

@@ -16,7 +16,7 @@ TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
-class Side(NamedTuple):
+class DealSide(NamedTuple):
     """One side of a deal: its file, the indices of its records in the source, and how many groups they are."""
 
     file: str
@@ -34,10 +34,10 @@ class Blind(NamedTuple):
 def summary(
     source: str,
     out: Path,
-    sides: Mapping[str, Side],
+    sides: Mapping[str, DealSide],
     whole: bool,
     copied: int,
-    others: Sequence[str] = (),
+    further_arrays: Sequence[str] = (),
     left_out: Sequence[str] = (),
     blind: Blind | None = None,
     texts: bool = False,
@@ -45,11 +45,11 @@ def summary(
     """The lines for the terminal; they have no value of a record.
 
     `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
-    `others` are arrays that are written beside inputs and labels, `left_out` those that have values of
+    `further_arrays` are arrays that are written beside inputs and labels, `left_out` those that have values of
     the groups or other names for them.
     """
 
-    def counted(side: Side) -> str:
+    def counted(side: DealSide) -> str:
         return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if whole else "")
 
     members, holdout = "members" in sides, "holdout" in sides
@@ -102,9 +102,11 @@ def summary(
     if left_out:
         why = "they have values of the groups or other names for them"
         lines.append(f"Left out of the files, because {why}: {', '.join(left_out)}.")
-    if others:
+    if further_arrays:
         kind = "keys" if texts else "arrays"
-        lines.append(f"The files also have these {kind} of {source}; check that none is private: {', '.join(others)}.")
+        lines.append(
+            f"The files also have these {kind} of {source}; check that none is private: {', '.join(further_arrays)}."
+        )
     if texts:
         words = ["jaxaudit", "scores", "lm", "MODEL"]
         for name in LABELS:
@@ -113,10 +115,10 @@ def summary(
         lines += ["", "To test a model later:", "", f"  {shlex.join([*words, '--out', 'scores.csv'])}"]
         return (*lines, "  jaxaudit ks --scores scores.csv")
     where = f"records of {blind.file}" if blind else "records of each file"
-    asked = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
+    request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
     words = _of_challenge(out, members) if blind else _command(out, members, holdout, whole)
     command = shlex.join(words)
-    return (*lines, "", f"To test a model later, get {asked}:", "", f"  {command}")
+    return (*lines, "", f"To test a model later, get {request}:", "", f"  {command}")
 
 
 def _of_challenge(out: Path, members: bool) -> list[str]:

@@ -12,17 +12,17 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.deal.private import keys_with_values
-from jaxaudit.cli.deal.run import NUMBERS, dealt, key_of, record_of, seed_of
-from jaxaudit.cli.deal.show import RECORD, Side, summary
+from jaxaudit.cli.deal.run import NUMBERS, draw_deal, key_of, record_of, seed_of
+from jaxaudit.cli.deal.show import RECORD, DealSide, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.data.challenge import file_hash
-from jaxaudit.data.group_values import numbered
+from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.texts import Texts, read_texts
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import joined
+from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer, write_files
@@ -44,15 +44,15 @@ def deal_texts(options: DealOptions) -> Summary:
     """Deals the texts and writes every side."""
     how, out, groups, pairs = options.deal, options.out, options.data.groups, options.data.pairs
     path = expanded(options.data.data)
-    versions = [read_texts(each) for each in (path, pairs) if each is not None]
-    hashes = [_hashes(each) for each in versions]
+    versions = [read_texts(path_of_version) for path_of_version in (path, pairs) if path_of_version is not None]
+    hashes = [_hashes(version) for version in versions]
     count, paired = len(hashes[0]), pairs is not None
     if paired:
         _refuse_no_versions(versions, hashes)
     values = None if groups is None else _groups(groups, path, versions[0])
-    together = numbered(joined(np.arange(count) if values is None else _as_numbers(values), hashes[0]))
+    together = number_groups(merge_groups(np.arange(count) if values is None else _as_numbers(values), hashes[0]))
     whole = groups is not None or len(np.unique(together)) < count
-    keys = {key for each in versions for line in each.objects() for key in line} - {groups}
+    keys = {key for version in versions for line in version.objects() for key in line} - {groups}
     left_out: list[str] = []
     if values is not None:
         telling = keys_with_values(values, versions[0].objects())
@@ -66,13 +66,13 @@ def deal_texts(options: DealOptions) -> Summary:
         shared, every = generator_of(stream(key, "deal")).integers(2, size=count), np.arange(count)
         lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}
     else:
-        rows = map(np.flatnonzero, (found := dealt(key, how, count, together if whole else None)).values())
-        lines = {of: Lines(np.zeros_like(each), each) for of, each in zip(found, rows, strict=True)}
+        rows = map(np.flatnonzero, (dealt_rows := draw_deal(key, how, count, together if whole else None)).values())
+        lines = {of: Lines(np.zeros_like(row), row) for of, row in zip(dealt_rows, rows, strict=True)}
     numbers = generator_of(stream(key, "numbers")).choice(NUMBERS, together.max() + 1, replace=False)[together]
 
-    def writer(mine: Lines) -> Writer:
+    def writer(side_lines: Lines) -> Writer:
         def save(file: IO[bytes]) -> None:
-            for version, row in zip(mine.version.tolist(), mine.row.tolist(), strict=True):
+            for version, row in zip(side_lines.version.tolist(), side_lines.row.tolist(), strict=True):
                 line = versions[version].object(row)
                 for private in (groups, *left_out):
                     line.pop(private, None)
@@ -84,10 +84,13 @@ def deal_texts(options: DealOptions) -> Summary:
 
         return save
 
-    sides = {of: Side(f"{of}.jsonl", mine.row, len(np.unique(together[mine.row]))) for of, mine in lines.items()}
+    sides = {
+        of: DealSide(f"{of}.jsonl", side_lines.row, len(np.unique(together[side_lines.row])))
+        for of, side_lines in lines.items()
+    }
     copied = count - len(np.unique(hashes[0]))
     source = {
-        "name": " and ".join(each.source for each in versions),
+        "name": " and ".join(version.source for version in versions),
         "records": count,
         "groups": len(np.unique(together)),
         "content_hash": f"blake2b:{hashlib.blake2b(np.concatenate(hashes).tobytes(), digest_size=16).hexdigest()}",
@@ -96,10 +99,10 @@ def deal_texts(options: DealOptions) -> Summary:
     }
 
     def record(file: IO[bytes]) -> None:
-        membership = {of: np.stack(hashes)[mine] for of, mine in lines.items()}
+        membership = {of: np.stack(hashes)[side_lines] for of, side_lines in lines.items()}
         file.write(record_of(how, seed, whole, copied, source, out, sides, membership))
 
-    write_files(out, {**{f"{of}.jsonl": writer(mine) for of, mine in lines.items()}, RECORD: record})
+    write_files(out, {**{f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}, RECORD: record})
     head, *more = summary(
         source["name"], out, sides, whole, copied, sorted(keys - OWN - {*left_out}), left_out, texts=True
     )
@@ -110,9 +113,9 @@ def deal_texts(options: DealOptions) -> Summary:
 
 def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
     """16 bytes a record, the same for equal texts."""
-    both = zip(texts.prompts, texts.answers, strict=True)
-    found = [hashlib.blake2b(json.dumps(each).encode(), digest_size=16).digest() for each in both]
-    return np.array(found, "S16")
+    pairs = zip(texts.prompts, texts.answers, strict=True)
+    digests = [hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest() for pair in pairs]
+    return np.array(digests, "S16")
 
 
 def _groups(groups: str, path: Path, texts: Texts) -> list[str | int]:
@@ -121,8 +124,8 @@ def _groups(groups: str, path: Path, texts: Texts) -> list[str | int]:
         return load_groups(groups, str(path), len(texts.lines), "data").tolist()
     values = texts.column(groups)
     if values is None or groups in TEXT_KEYS:
-        what = "is a text of the records" if values else "is neither a file nor a key of the lines"
-        raise InputError(f"--groups {groups} {what}; name the key of what records have in common, such as author.")
+        trouble = "is a text of the records" if values else "is neither a file nor a key of the lines"
+        raise InputError(f"--groups {groups} {trouble}; name the key of what records have in common, such as author.")
     return values
 
 
@@ -140,7 +143,7 @@ def _tell_of_texts(values: list[str | int], texts: Texts) -> None:
 
 def _as_numbers(values: Sequence[str | int]) -> Int[np.ndarray, " records"]:
     names: dict[str | int, int] = {}
-    return np.array([names.setdefault(each, len(names)) for each in values])
+    return np.array([names.setdefault(value, len(names)) for value in values])
 
 
 def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None:

@@ -61,21 +61,21 @@ def doctor(
         "where": str(Path(__file__).parents[2]),
         "executable": sys.executable,
     }
-    found = {
+    report = {
         **program,
         "devices": devices._asdict(),
-        "places": [{**each._asdict(), "path": each.path and str(each.path)} for each in folders],
-        "packages": [each._asdict() for each in needed],
+        "places": [{**place._asdict(), "path": place.path and str(place.path)} for place in folders],
+        "packages": [package._asdict() for package in needed],
         "extras": [
-            {"name": each.name, "ready": each.ready, "packages": [one._asdict() for one in each.packages]}
-            for each in added
+            {"name": extra.name, "ready": extra.ready, "packages": [one._asdict() for one in extra.packages]}
+            for extra in added
         ],
-        "data_sets": [{**each._asdict(), "ready": not each.todo} for each in sets],
+        "data_sets": [{**data_set._asdict(), "ready": not data_set.todo} for data_set in sets],
         "problems": problems,
     }
     head = f"jaxaudit {__version__}, Python {program['python']}, {program['system']}"
     lines = (head, f"  {program['where']}", *_lines(needed, added, folders, devices, sets, problems))
-    show_summary(Summary(lines, found), as_json)
+    show_summary(Summary(lines, report), as_json)
     if problems:
         raise typer.Exit(1)
 
@@ -88,7 +88,7 @@ def _devices() -> Devices:
 
         from jaxaudit.ensemble.concurrency import cores
 
-        names = tuple(f"{each.platform}: {each.device_kind}" for each in jax.local_devices())
+        names = tuple(f"{device.platform}: {device.device_kind}" for device in jax.local_devices())
     except (ImportError, RuntimeError) as error:
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
         return Devices((), os.cpu_count() or 1, memory_bytes(), why)
@@ -102,28 +102,35 @@ def _data_sets() -> list[DataSet]:
     from jaxaudit.data.tables.resolve import table_names, what_is_missing
     from jaxaudit.data.tfds.tfds import data_folder, prepared_names, set_folders
 
-    found = [DataSet(name, "embedded") for name in embedded_names()]
+    sets_found = [DataSet(name, "embedded") for name in embedded_names()]
     for name in table_names():
         missing = what_is_missing(name, None)
-        found.append(DataSet(name, "" if missing else "the data folder, or embedded", missing))
-    found += [DataSet(name, str(folder)) for folder in set_folders(None) for name in prepared_names(folder)]
-    known, folder = {each.name.partition("/")[0] for each in found}, data_folder(None)
-    others = [path for path in (entries(folder) if folder is not None and folder.is_dir() else []) if path.is_dir()]
-    return found + [DataSet(path.name, f"{path}, not looked into") for path in others if path.name not in known]
+        sets_found.append(DataSet(name, "" if missing else "the data folder, or embedded", missing))
+    sets_found += [DataSet(name, str(folder)) for folder in set_folders(None) for name in prepared_names(folder)]
+    set_names, folder = {data_set.name.partition("/")[0] for data_set in sets_found}, data_folder(None)
+    other_folders = [
+        path for path in (entries(folder) if folder is not None and folder.is_dir() else []) if path.is_dir()
+    ]
+    return sets_found + [
+        DataSet(path.name, f"{path}, not looked into") for path in other_folders if path.name not in set_names
+    ]
 
 
 def _problems(needed: Any, folders: Any, devices: Devices) -> Iterator[str]:
     if not needed:
         yield "jaxaudit is not installed here, only found; install it from its checkout: pip install ."
-    for each in needed:
-        if not each.fits:
-            there = "is missing" if each.version is None else f"is {each.version}"
-            yield f"{each.name} {there}, {each.needs or 'any version'} is needed: pip install '{each.name}{each.needs}'"
+    for package in needed:
+        if not package.fits:
+            trouble = "is missing" if package.version is None else f"is {package.version}"
+            yield (
+                f"{package.name} {trouble}, {package.needs or 'any version'} is needed: pip install "
+                f"'{package.name}{package.needs}'"
+            )
     if devices.error:
         yield f"JAX has no device ({devices.error}); unset JAX_PLATFORMS, or install JAX for this machine."
-    for each in folders:
-        if each.name == "cache" and not each.writable:
-            yield f"the cache folder {each.path} cannot be written; set JAXAUDIT_CACHE to a folder of yours."
+    for package in folders:
+        if package.name == "cache" and not package.writable:
+            yield f"the cache folder {package.path} cannot be written; set JAXAUDIT_CACHE to a folder of yours."
 
 
 def _lines(
@@ -140,19 +147,21 @@ def _lines(
     for place in folders:
         yield f"  {place.name:<18}{_place(place)}"
     yield from ("", "Packages")
-    yield from _wrapped([f"{each.name} {each.version or 'missing'}{'' if each.fits else ' (!)'}" for each in needed])
+    yield from _wrapped(
+        [f"{package.name} {package.version or 'missing'}{'' if package.fits else ' (!)'}" for package in needed]
+    )
     yield from ("", "Extras")
     for extra in added:
-        lacking = ", ".join(each.name for each in extra.packages if not each.fits)
+        lacking = ", ".join(package.name for package in extra.packages if not package.fits)
         advice = "" if extra.name in OF_TESTS else f": pip install '.[{extra.name}]' in the checkout"
         yield f"  {extra.name:<9} {'ready' if extra.ready else f'{lacking} missing{advice}'}"
     yield from ("", "Data sets")
-    yield from _wrapped([each.name for each in sets if not each.todo])
-    yield from (f"  {each.todo}" for each in sets if each.todo)
+    yield from _wrapped([data_set.name for data_set in sets if not data_set.todo])
+    yield from (f"  {data_set.todo}" for data_set in sets if data_set.todo)
     if not any(extra.name == "prepare" and extra.ready for extra in added):
         yield "  Others of TensorFlow Datasets are prepared with the extra `prepare`."
     yield from ("", "To do" if problems else "Everything that commands need is there.")
-    yield from (f"  {each}" for each in problems)
+    yield from (f"  {problem}" for problem in problems)
 
 
 def _place(place: Any) -> str:

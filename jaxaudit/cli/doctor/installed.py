@@ -39,15 +39,19 @@ class Extra(NamedTuple):
 
 def packages() -> tuple[Package, ...]:
     """The requirements of a plain installation; empty if this package itself is not installed."""
-    return tuple(_found(each) for each in _requirements() if each.marker is None or each.marker.evaluate({"extra": ""}))
+    return tuple(
+        _found(requirement)
+        for requirement in _requirements()
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    )
 
 
 def extras() -> tuple[Extra, ...]:
     """The extras, with the packages that each adds on this system."""
     with suppress(PackageNotFoundError):
-        asked = list(_requirements())
+        requirements = list(_requirements())
         names = metadata(NAME).get_all("Provides-Extra") or []
-        return tuple(Extra(name, tuple(map(_found, _added_by(name, asked)))) for name in names)
+        return tuple(Extra(name, tuple(map(_found, _added_by(name, requirements)))) for name in names)
     return ()
 
 
@@ -56,25 +60,25 @@ def _requirements(name: str = NAME) -> Iterator[Requirement]:
         yield from map(Requirement, requires(name) or [])
 
 
-def _found(asked: Requirement) -> Package:
+def _found(requirement: Requirement) -> Package:
     try:
-        there = version(asked.name)
+        installed_version = version(requirement.name)
     except PackageNotFoundError:
-        there = None
-    fits = there is not None and asked.specifier.contains(there, prereleases=True)
-    named = asked.name + (f"[{','.join(sorted(asked.extras))}]" if asked.extras else "")
+        installed_version = None
+    fits = installed_version is not None and requirement.specifier.contains(installed_version, prereleases=True)
+    package_name = requirement.name + (f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else "")
     # A requirement may add packages by extras of its own.
-    added = (each for extra in asked.extras for each in _added_by(extra, _requirements(asked.name)))
-    fits = fits and all(_found(each).version is not None for each in added)
-    return Package(named, str(asked.specifier), there, fits)
+    added = (further for extra in requirement.extras for further in _added_by(extra, _requirements(requirement.name)))
+    fits = fits and all(_found(further).version is not None for further in added)
+    return Package(package_name, str(requirement.specifier), installed_version, fits)
 
 
-def _added_by(extra: str, asked: Iterable[Requirement]) -> Iterator[Requirement]:
+def _added_by(extra: str, requirements: Iterable[Requirement]) -> Iterator[Requirement]:
     """The requirements of an extra beyond a plain installation, on this system."""
-    for each in asked:
-        added = each.marker is not None and each.marker.evaluate({"extra": extra})
-        if added and not (each.marker and each.marker.evaluate({"extra": ""})):
-            yield each
+    for requirement in requirements:
+        added = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+        if added and not (requirement.marker and requirement.marker.evaluate({"extra": ""})):
+            yield requirement
 
 
 MOST_FILES = 50_000
@@ -103,14 +107,14 @@ def list_folders() -> tuple[Folder, ...]:
     data, prepared, cache = data_folder(None), set_folders(None), cache_dir()
     compiled = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     programs = Path(compiled) if compiled else cache / FOLDER
-    found = [_folder("data", data, "JAXAUDIT_DATA" if data else "")]
+    folders = [_folder("data", data, "JAXAUDIT_DATA" if data else "")]
     of_sets = "TFDS_DATA_DIR" if os.environ.get("TFDS_DATA_DIR") else ""
-    found += [_folder("prepared sets", path, of_sets) for path in prepared if path != data]
-    found.append(_folder("cache", cache, "JAXAUDIT_CACHE" if os.environ.get("JAXAUDIT_CACHE") else ""))
-    return (*found, _folder("compiled programs", programs, "JAX_COMPILATION_CACHE_DIR" if compiled else ""))
+    folders += [_folder("prepared sets", path, of_sets) for path in prepared if path != data]
+    folders.append(_folder("cache", cache, "JAXAUDIT_CACHE" if os.environ.get("JAXAUDIT_CACHE") else ""))
+    return (*folders, _folder("compiled programs", programs, "JAX_COMPILATION_CACHE_DIR" if compiled else ""))
 
 
-def measured(folder: Path, most: int = MOST_FILES) -> tuple[int, int, bool]:
+def folder_size(folder: Path, most: int = MOST_FILES) -> tuple[int, int, bool]:
     """Bytes and number of the files below a folder, and whether all were counted."""
     size = files = 0
     waiting = [folder]
@@ -132,7 +136,7 @@ def measured(folder: Path, most: int = MOST_FILES) -> tuple[int, int, bool]:
 def _folder(name: str, path: Path | None, chosen_by: str) -> Folder:
     if path is None:
         return Folder(name, None, chosen_by, False, False, 0, 0, True)
-    there = path.is_dir()
-    above = next((each for each in (path, *path.parents) if each.exists()), path)
+    exists = path.is_dir()
+    above = next((folder for folder in (path, *path.parents) if folder.exists()), path)
     writable = path != NOWHERE and above.is_dir() and os.access(above, os.W_OK)
-    return Folder(name, path, chosen_by, there, writable, *(measured(path) if there else (0, 0, True)))
+    return Folder(name, path, chosen_by, exists, writable, *(folder_size(path) if exists else (0, 0, True)))

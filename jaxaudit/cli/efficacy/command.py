@@ -37,7 +37,7 @@ class EfficacyData(Images):
 
 
 @dataclass(frozen=True)
-class Weights(Network):
+class WeightsFlags(Network):
     """The network, its weights, and reference weights."""
 
     model: str | None = option(
@@ -64,7 +64,7 @@ class Weights(Network):
 
 
 @dataclass(frozen=True)
-class EfficacyAudit(Seeded):
+class EfficacyFlags(Seeded):
     """How it is measured."""
 
     likelihood: str = option(
@@ -103,21 +103,24 @@ class EfficacyOptions:
     """All options of the command."""
 
     data: EfficacyData = group(DATA, EfficacyData())
-    model: Weights = group(MODEL, Weights())
-    audit: EfficacyAudit = group(AUDIT, EfficacyAudit())
+    model: WeightsFlags = group(MODEL, WeightsFlags())
+    audit: EfficacyFlags = group(AUDIT, EfficacyFlags())
     output: EfficacyOutput = group(OUTPUT, EfficacyOutput())
 
 
 def _check_together(options: EfficacyOptions) -> None:
     # A folder contains weights; a missing path is reported by its own option, not as missing weights.
     config = pretrained_config(options.model.model)
-    own = config if config and not config.is_file() else None
+    config_folder = config if config and not config.is_file() else None
     needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
-    values = dict(zip(needs, (options.model.params or own, options.model.model, options.data.data), strict=True))
-    given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]
-    if given and missing:
+    values = dict(
+        zip(needs, (options.model.params or config_folder, options.model.model, options.data.data), strict=True)
+    )
+    present, missing = [need for need in needs if values[need] is not None], [n for n in needs if values[n] is None]
+    if present and missing:
         raise InputError(
-            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
+            f"--{present[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an "
+            "example."
         )
     if options.data.template and not is_texts(options.data.data or ""):
         raise InputError("--template is of texts (--data .jsonl): leave it out.")

@@ -61,7 +61,9 @@ class EfficacyInputs(NamedTuple):
     def audit(self, options: EfficacyOptions) -> EfficacyAudit:
         """The measurement."""
         return measure_efficacy(
-            *(self.net, self.judged, self.examples),
+            self.net,
+            self.judged,
+            self.examples,
             references=self.references,
             likelihood=_likelihood(options),
             true_fisher=options.audit.true_fisher,
@@ -74,25 +76,28 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
     of_model = {}
     if is_texts(options.data.data or ""):
-        given = read_text_inputs(options)
+        text_inputs = read_text_inputs(options)
     else:
         _likelihood(options)
         if options.model.params is None and options.model.model is None and options.data.data is None:
-            given = _demonstration(jax.random.key(options.audit.seed))
-            say(f"evaluating three models on {given.examples.name}")
+            text_inputs = _demonstration(jax.random.key(options.audit.seed))
+            say(f"evaluating three models on {text_inputs.examples.name}")
         else:
-            given = _inputs(options)
-        of_model = {"model_hash": given.config_hash} if given.config_hash else {}
-    examples, others = given.examples, {each.name: _hash(each) for each in given.references}
+            text_inputs = _inputs(options)
+        of_model = {"model_hash": text_inputs.config_hash} if text_inputs.config_hash else {}
+    examples, reference_hashes = (
+        text_inputs.examples,
+        {reference.name: _hash(reference) for reference in text_inputs.references},
+    )
     return Job(
         options=options,
         data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
-        audit=lambda _: given.audit(options),
-        outcome=lambda found, provenance: Outcome(
-            recorded("efficacy", found.result, [SOURCE], provenance), {}, record_files(found.columns)
+        audit=lambda _: text_inputs.audit(options),
+        outcome=lambda audit, provenance: Outcome(
+            recorded("efficacy", audit.result, [SOURCE], provenance), {}, record_files(audit.columns)
         ),
         label="measuring",
-        extra={"weights_hash": _hash(given.judged), "reference_hashes": others, **of_model},
+        extra={"weights_hash": _hash(text_inputs.judged), "reference_hashes": reference_hashes, **of_model},
     )
 
 
@@ -149,7 +154,7 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
         for path in paths:
             source = without_folders(str(path))
-            kinds = {each.dtype for each in weights[path].values() if each.dtype.itemsize < 4}
+            kinds = {array.dtype for array in weights[path].values() if array.dtype.itemsize < 4}
             halved = sorted({str(kind) for kind in kinds if kind.kind in "fV"})
             notes += [f"{source}: converted from {', '.join(halved)} to float32"] if halved else []
             weights[path] = pretrained.as_named_here(weights[path], source)
@@ -240,16 +245,16 @@ def outputs_note(examples: Examples) -> list[str]:
     return [f"Assumed order of the network outputs, from 0: {', '.join(names[:NAMES_SHOWN])}{more}."]
 
 
-def _hint(wanted: int | None, weights: Weights, classes: int) -> str:
+def _hint(outputs_asked: int | None, weights: Weights, classes: int) -> str:
     """A further hint for weights that do not fit a network with this number of outputs."""
     sizes = {size for values in weights.values() if values.ndim for size in (values.shape[0], values.shape[-1])}
-    if wanted is None and classes not in sizes:
+    if outputs_asked is None and classes not in sizes:
         return f" The network has {classes} outputs, the number of classes in the data; --classes sets this number."
     return ""
 
 
-def _hash(named: NamedWeights) -> str:
-    weights = name_weights(named.params, named.state)
+def _hash(named_weights: NamedWeights) -> str:
+    weights = name_weights(named_weights.params, named_weights.state)
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(weights):
         digest.update(f"{name}\0{weights[name].dtype}{weights[name].shape}\0".encode())

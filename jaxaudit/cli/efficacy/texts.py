@@ -35,11 +35,13 @@ class TextInputs(NamedTuple):
         """The measurement."""
 
         def log_likelihood(params: dict[str, Array], tokens: Array, rest: dict[str, Array] | None = None) -> Array:
-            tensors = {name.replace("/", "."): each for name, each in params.items()} | (rest or {})
+            tensors = {name.replace("/", "."): tensor for name, tensor in params.items()} | (rest or {})
             return SEQUENCE.log_prob(self.model.apply(tensors, jnp.where(tokens < 0, ~tokens, tokens)), tokens)
 
         return measure_sequence_efficacy(
-            *(log_likelihood, self.judged, self.examples.inputs),
+            log_likelihood,
+            self.judged,
+            self.examples.inputs,
             references=self.references,
             vocabulary=self.model.model.vocabulary,
             framework="torch",
@@ -72,19 +74,19 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
     (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)
-    others = {name: causal_model(path) for name, path in sources if path}
-    for name, each in others.items():
-        if not each.model.computes_as(judged.model):
+    references_by_name = {name: causal_model(path) for name, path in sources if path}
+    for name, reference in references_by_name.items():
+        if not reference.model.computes_as(judged.model):
             raise InputError(
                 f"--reference {name}: its config.json or its tokenizer is not that of {judged.model.name}; weights are "
                 "compared in one network."
             )
-    references = [_named(name, each) for name, each in others.items()]
+    references = [_named(name, reference) for name, reference in references_by_name.items()]
     return TextInputs(judged, _named(judged.model.name, judged), references, examples)
 
 
 def _named(name: str, model: Causal) -> NamedWeights:
     """The weights of a model; a layer's name ends where that of its parameter begins."""
     return NamedWeights(
-        name, {"/".join(each.rsplit(".", 1)): values for each, values in model.weights.items()}, model.rest
+        name, {"/".join(path.rsplit(".", 1)): values for path, values in model.weights.items()}, model.rest
     )

@@ -29,11 +29,13 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
     have one row for every record of the given sets.
     """
-    found = audit.shadows
-    indices = [] if found is None else [index for index, kind in enumerate(found.kinds) if kind in OF_BANK]
-    if found is None or not indices or len(sets.query.class_names) > MOST_CLASSES:
+    shadows_kept = audit.shadows
+    indices = (
+        [] if shadows_kept is None else [index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK]
+    )
+    if shadows_kept is None or not indices or len(sets.query.class_names) > MOST_CLASSES:
         return {}
-    shadows = found.take(np.array(indices))
+    shadows = shadows_kept.take(np.array(indices))
     parts = (sets.query, sets.holdout, sets.calibration)
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
@@ -52,15 +54,19 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
     arrays |= {} if texts else {LABELS: labels, CORRECT: correct}
     # Of a text the log-odds are those of its mean log-likelihood.
-    said = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
-    for array, own in zip((membership, correct, outputs), (shadows.membership, shadows.correct, said), strict=True):
+    stored_outputs = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
+    for array, of_models in zip(
+        (membership, correct, outputs), (shadows.membership, shadows.correct, stored_outputs), strict=True
+    ):
         # A separate reference, members and records used only by targets have no column in the bank.
-        array[:, columns] = own[:, : len(columns)]
+        array[:, columns] = of_models[:, : len(columns)]
     measured = None
     if audit.sampled_alike is not None:
         # Of records without classes the labels are not compared, and all are equal.
         found_alike = audit.sampled_alike._asdict().items()
-        measured = {name: 1.0 if np.isnan(each) else each for name, each in found_alike if name != "difficulty"}
+        measured = {
+            name: 1.0 if np.isnan(p_value) else p_value for name, p_value in found_alike if name != "difficulty"
+        }
     description = Description(
         format=1,
         outputs="log_likelihood" if texts else "log_odds",
@@ -70,7 +76,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         records=records,
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
-        hashes=Hashes(**{role: each.content_hash for role, each in sets.read.items()}),
+        hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
         sampled_alike=None if measured is None else SampledAlike(**measured),
         image_size=options.data.image_size or "none",
         gray=options.data.gray,
@@ -84,7 +90,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     if dropped.any():
         arrays[DROPPED] = dropped
     if sets.read_groups is not None:
-        arrays[GROUPS] = sets.read_groups.dealt.astype(np.int64)
+        arrays[GROUPS] = sets.read_groups.dealt_sets.astype(np.int64)
     if description.designs:
         arrays[DESIGNS] = shadows.designs.astype(np.int64)
     return bank_files(description, arrays)

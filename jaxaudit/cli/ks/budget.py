@@ -51,7 +51,7 @@ def parse_budget(text: str | None) -> float | None:
 
 def plan_within(
     budget: float | None,
-    given: KSOptions,
+    given_options: KSOptions,
     options: KSOptions,
     sets: AuditInputs,
     tests: tuple[KSTest, ...],
@@ -59,18 +59,22 @@ def plan_within(
 ) -> tuple[KSOptions, Summary]:
     """The options for an audit of at most `budget` seconds (None: no limit), and the plan.
 
-    What is `given` on the command line is not changed; `options` are the same with defaults. `learner_of` is the
-    learner for a model name and mlp's hidden layers.
+    What is `given_options` on the command line is not changed; `options` are the same with defaults. `learner_of` is
+    the learner for a model name and mlp's hidden layers.
     """
     full = _work(options, sets, tests)
-    wanted = (options.model.model or "", options.model.hidden or "")
-    lighter = LIGHTER.get(wanted[0], ()) if given.model.model is None and given.model.hidden is None else ()
-    designs = list(dict.fromkeys([wanted, *lighter]))
+    requested_design = (options.model.model or "", options.model.hidden or "")
+    lighter = (
+        LIGHTER.get(requested_design[0], ())
+        if given_options.model.model is None and given_options.model.hidden is None
+        else ()
+    )
+    designs = list(dict.fromkeys([requested_design, *lighter]))
     free = Free(
-        records=given.data.sample is None,
-        epochs=given.recipe.epochs is None,
-        replicates=given.audit.replicates is None,
-        shadows=given.audit.shadow_models is None and given.audit.holdout_shadow_models is None,
+        records=given_options.data.sample is None,
+        epochs=given_options.recipe.epochs is None,
+        replicates=given_options.audit.replicates is None,
+        shadows=given_options.audit.shadow_models is None and given_options.audit.holdout_shadow_models is None,
     )
     room = float("inf") if budget is None else TRAINING_SHARE * budget - FIXED_SECONDS
     speeds = [lambda design=design: speed_of(design, options, sets.query, learner_of(*design)) for design in designs]
@@ -81,15 +85,17 @@ def plan_within(
         most = f"{int(needed // 60) + 1}m" if needed < 7200 else f"{int(needed // 3600) + 1}h"
         # What a plan could otherwise reduce.
         names = {"sample", "epochs", "replicates", "shadow_models", "holdout_shadow_models", "model", "hidden"}
-        by_hand = sorted(each.flag for each in fields_of(given) if each.name in names and each.value is not None)
+        by_hand = sorted(
+            field.flag for field in fields_of(given_options) if field.name in names and field.value is not None
+        )
         raise InputError(
-            f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest audit takes about "
-            f"{duration(needed)}. Give --budget {most} or more, or --budget none, or remove some of "
+            f"--budget {given_options.audit.budget or USUAL} is too short for these options: the smallest audit takes "
+            f"about {duration(needed)}. Give --budget {most} or more, or --budget none, or remove some of "
             f"{', '.join(by_hand) or 'the records'}."
         )
     first = speeds[0]()
-    told = _told(full, plan, designs, seconds_of(full, first), sets, budget)
-    return settled(options, plan, full, designs[plan.design]), told
+    summary = _told(full, plan, designs, seconds_of(full, first), sets, budget)
+    return settled(options, plan, full, designs[plan.design]), summary
 
 
 def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
@@ -116,20 +122,20 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     """
     work = facts_of("ks", options, source_hashes(options), query.inputs.shape[1:], len(query.class_names))
     work |= {"model": design[0], "hidden": design[1]}
-    known = recall_speed(work)
-    if known is None:
+    speed = recall_speed(work)
+    if speed is None:
         number = options.recipe.models_per_batch or recall_models_per_batch(work)
         of_network = {**work, "command": "speed", "record": None, "classes": None}
         near = recall_models_per_batch(of_network)
         how = "measuring how fast" if near is None else "timing a few steps: how fast"
         say(f"{how} {_named(design)} trains on this machine (once; the result is cached)")
-        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, number, near)
-        remember_speed(work, known)
+        speed = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, number, near)
+        remember_speed(work, speed)
         if near is None:
-            remember_models_per_batch(of_network, known.models_per_batch)
+            remember_models_per_batch(of_network, speed.models_per_batch)
         # So that a run without a budget uses the same number of models per batch and gets the same results.
-        remember_models_per_batch(work, known.models_per_batch)
-    return known
+        remember_models_per_batch(work, speed.models_per_batch)
+    return speed
 
 
 def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInputs:
@@ -146,18 +152,18 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
         generator = generator_of(stream(key, "records", role))
         if groups is None or of_records is None:
             return np.sort(generator.permutation(len(examples))[:records])
-        count = groups_in_sample(records, groups.dealt)
+        count = groups_in_sample(records, groups.dealt_sets)
         return np.flatnonzero(np.isin(of_records, generator.permutation(np.unique(of_records))[:count]))
 
     of_sets = {} if groups is None else groups._asdict()
-    rows = {role: drawn(role, examples, of_sets.get(role)) for role, examples in sets.named.items()}
-    taken = {role: examples.take(rows[role]) for role, examples in sets.named.items()}
-    known = {id(examples): taken[role] for role, examples in sets.named.items()}
+    rows = {role: drawn(role, examples, of_sets.get(role)) for role, examples in sets.sets_by_role.items()}
+    taken = {role: examples.take(rows[role]) for role, examples in sets.sets_by_role.items()}
+    kept_examples = {id(examples): taken[role] for role, examples in sets.sets_by_role.items()}
 
     def part(one: Part) -> Part:
-        if id(one.examples) not in known:
-            known[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
-        return one._replace(examples=known[id(one.examples)])
+        if id(one.examples) not in kept_examples:
+            kept_examples[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
+        return one._replace(examples=kept_examples[id(one.examples)])
 
     none = np.zeros(0, int)
     of_files = {"query set": rows["query"], "reference": rows.get("calibration", none)} | rows
@@ -189,7 +195,7 @@ def _work(options: KSOptions, sets: AuditInputs, tests: tuple[KSTest, ...]) -> W
 def _models_of(work: Work) -> dict[str, int]:
     """The number of models of each test, by title."""
     sizes = work.query, work.calibration, work.reference
-    return {test.title: sum(count for count, _ in each) for test, each in sizes_of(work.tests, *sizes)}
+    return {test.title: sum(count for count, _ in sizes) for test, sizes in sizes_of(work.tests, *sizes)}
 
 
 def _told(
@@ -205,13 +211,13 @@ def _told(
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     # Reductions that change what the shadow models are like; fewer models do not.
-    unlike = [each for each in reduced if not each.startswith("models of ")]
-    each = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
+    unlike = [reduction for reduction in reduced if not reduction.startswith("models of ")]
+    counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
     within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
     lines = [
-        f"Plan: {models} models ({each}), {_named(designs[plan.design])}, {work.epochs} epochs",
+        f"Plan: {models} models ({counts_text}), {_named(designs[plan.design])}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
         f"  time: about {duration(plan.seconds + FIXED_SECONDS)}, {within}; memory: about {memory / 2**30:.1f} GiB",
     ]
@@ -234,9 +240,9 @@ def _told(
     return Summary(tuple(lines), numbers)
 
 
-def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str, str]) -> Any:
-    if design != wanted:
-        yield f"{_named(design)} instead of {_named(wanted)} (--model prevents this)"
+def _reduced(full: Work, work: Work, requested_design: tuple[str, str], design: tuple[str, str]) -> Any:
+    if design != requested_design:
+        yield f"{_named(design)} instead of {_named(requested_design)} (--model prevents this)"
     for name, before, after in zip(SETS, full.records, work.records, strict=True):
         if after < before:
             yield f"{name} records {before:,} to {after:,}"

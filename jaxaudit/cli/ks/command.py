@@ -2,10 +2,10 @@
 
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, reference_flag, tests_named
-from jaxaudit.cli.options import Source, fields_of, with_values
+from jaxaudit.cli.options import ModelSource, fields_of, with_values
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.cli.preflight import ask
-from jaxaudit.cli.sets import check_groups
+from jaxaudit.cli.sets import check_group_options
 from jaxaudit.errors import InputError
 
 SETS = ("query", "holdout", "members", "groups", "holdout_groups", "members_groups")
@@ -21,24 +21,24 @@ def opened(options: KSOptions) -> KSOptions:
     from jaxaudit.data.challenge import read_key
     from jaxaudit.data.groups import COLUMN
 
-    given = {field.name: field for field in fields_of(options)}
-    twice = ", ".join(given[name].flag for name in (*SETS, *ANSWERS) if given[name].value)
+    fields_by_name = {field.name: field for field in fields_of(options)}
+    twice = ", ".join(fields_by_name[name].flag for name in (*SETS, *ANSWERS) if fields_by_name[name].value)
     if twice:
         raise InputError(f"--challenge names the sets and splits the outputs on them; leave out {twice}.")
     if not target.target:
         raise InputError("--challenge needs --target: the target's outputs on the challenge, in its order.")
     key = read_key(path)
-    known, whole = "members" in key.rows, COLUMN if key.groups else None
-    if not known and options.data.calibration is None:
+    has_members, whole = "members" in key.rows, COLUMN if key.groups else None
+    if not has_members and options.data.calibration is None:
         raise InputError("this challenge has no members, so --challenge needs --calibration, to train shadow models.")
     return with_values(
         options,
         **{role: str(path.parent / f"{role}.npz") for role in key.rows},
         groups=whole,
         holdout_groups=whole,
-        members_groups=whole if known else None,
+        members_groups=whole if has_members else None,
         holdout_target=target.target,
-        members_target=target.target if known else (),
+        members_target=target.target if has_members else (),
         holdout_before=target.before,
     )
 
@@ -51,28 +51,28 @@ def as_given(options: KSOptions) -> KSOptions:
 
 
 def _check_pair(options: KSOptions) -> None:
-    if options.source is Source.TRAINING:
+    if options.source is ModelSource.TRAINING:
         check_pair(options.data.query, options.data.calibration)
 
 
 def _check_groups(options: KSOptions) -> None:
-    if options.source is Source.BANK:
+    if options.source is ModelSource.BANK:
         return
-    check_groups(options.data)
+    check_group_options(options.data)
     if options.data.members is not None and (options.data.groups is None) != (options.data.members_groups is None):
         raise InputError("--groups and --members-groups need each other where there are --members.")
 
 
 def _check_members(options: KSOptions) -> None:
     data = options.data
-    if data.members is None or options.source is Source.BANK:
+    if data.members is None or options.source is ModelSource.BANK:
         return
     if data.query is None or data.holdout is None:
         raise InputError(
             "--members needs --query and --holdout: members show what the target remembers of records that it used, "
             "and a holdout what it says of others."
         )
-    if options.source is Source.MEMBERS and not options.target.target:
+    if options.source is ModelSource.MEMBERS and not options.target.target:
         raise InputError(
             "--members without --calibration trains nothing, so there is no target to simulate: give --target, "
             "--holdout-target and --members-target, or --calibration."
@@ -80,7 +80,7 @@ def _check_members(options: KSOptions) -> None:
 
 
 def _check_targets(options: KSOptions) -> None:
-    data, target, banked = options.data, options.target, options.source is Source.BANK
+    data, target, banked = options.data, options.target, options.source is ModelSource.BANK
     if banked and not target.target:
         raise InputError("--shadows needs --target: outputs of the target on the query set of the bank.")
     if data.members is None and (target.members_target or data.members_groups):
@@ -103,7 +103,7 @@ def _check_targets(options: KSOptions) -> None:
 
 
 def _check_in_step(options: KSOptions) -> None:
-    data, target, banked = options.data, options.target, options.source is Source.BANK
+    data, target, banked = options.data, options.target, options.source is ModelSource.BANK
     before = bool(target.before or target.holdout_before)
     files = {
         "--holdout-target": (target.holdout_target, "on the holdout", data.holdout is not None and not banked),
@@ -113,44 +113,44 @@ def _check_in_step(options: KSOptions) -> None:
         "--before": (target.before, "before the deletion", before),
         "--holdout-before": (target.holdout_before, "on the holdout before the deletion", before),
     }
-    for flag, (given, which, needed) in files.items():
-        if (given or needed) and len(given) != len(target.target):
+    for flag, (answers, which, needed) in files.items():
+        if (answers or needed) and len(answers) != len(target.target):
             raise InputError(
-                f"--target was given {len(target.target)} times and {flag} {len(given)} times: give each target's "
+                f"--target was given {len(target.target)} times and {flag} {len(answers)} times: give each target's "
                 f"outputs on the query set and those {which}, in the same order."
             )
 
 
 def _check_tests(options: KSOptions) -> None:
     """Refuses tests that do not go with the data. What a test of your own needs is not known here."""
-    if options.source is Source.BANK:
+    if options.source is ModelSource.BANK:
         return
-    held, known = options.data.holdout is not None, options.data.members is not None
+    held, has_members = options.data.holdout is not None, options.data.members is not None
     names = tests_named(options)
-    flag, said, own = reference_flag(options), f"--tests {','.join(names)}", any(map(is_own, names))
+    flag, flag_and_names, has_own = reference_flag(options), f"--tests {','.join(names)}", any(map(is_own, names))
     if "reference" in names and options.target.target and not flag:
         raise InputError(
             "--tests reference needs --calibration-target, the target's outputs on the calibration set, or --reference "
             "with --reference-target, those on other data that it did not use."
         )
-    if flag and "reference" not in names and not own:
-        raise InputError(f"{said} does not use {flag}; leave one out, or use --tests all.")
+    if flag and "reference" not in names and not has_own:
+        raise InputError(f"{flag_and_names} does not use {flag}; leave one out, or use --tests all.")
     if "holdout" in names and not held:
         raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
-    if held and "holdout" not in names and options.source is Source.TRAINING and not own:
-        raise InputError(f"{said} does not use --holdout; leave one out, or use --tests all.")
-    if "members" in names and not known:
-        raise InputError(f"{said} needs --members; leave one out, or use --tests all.")
-    if known and "members" not in names and not own:
-        raise InputError(f"{said} does not use --members; leave one out, or use --tests all.")
+    if held and "holdout" not in names and options.source is ModelSource.TRAINING and not has_own:
+        raise InputError(f"{flag_and_names} does not use --holdout; leave one out, or use --tests all.")
+    if "members" in names and not has_members:
+        raise InputError(f"{flag_and_names} needs --members; leave one out, or use --tests all.")
+    if has_members and "members" not in names and not has_own:
+        raise InputError(f"{flag_and_names} does not use --members; leave one out, or use --tests all.")
     first = next((name for name in ("members", "holdout") if name in names), names[0])
     if held and names[0] != first:
-        others = ",".join(name for name in names if name != first)
-        raise InputError(f"{said}: with --{first} the {first} test decides; give {first},{others}.")
+        further_names = ",".join(name for name in names if name != first)
+        raise InputError(f"{flag_and_names}: with --{first} the {first} test decides; give {first},{further_names}.")
     needing = [name for name in names if name in OF_RHO]
     if options.audit.replicates == 0 and needing:
         raise InputError(
-            f"{said}: --replicates 0 trains no models of rho, which {' and '.join(needing)} need; "
+            f"{flag_and_names}: --replicates 0 trains no models of rho, which {' and '.join(needing)} need; "
             "leave out one of the two options, or give --replicates 2 or more."
         )
     if "ema" in names and options.audit.subsample == 1:
@@ -167,18 +167,18 @@ def _check(options: KSOptions) -> None:
     """Refuses options that do not go together, with what a challenge stands for among them."""
     if options.data.challenge is not None and not options.data.challenge.exists():
         return  # which is an error of its own
-    given = opened(options)
-    ask([(each, (given,)) for each in CHECKS])
+    opened_options = opened(options)
+    ask([(question, (opened_options,)) for question in CHECKS])
 
 
 KS = Command(
     "ks",
     KSOptions,
     {
-        Source.TRAINING: "ks.run:prepare",
-        Source.MEMBERS: "ks.run:prepare_by_members",
-        Source.BANK: "ks.without_training:prepare_by_bank",
-        Source.SCORES: "ks.without_training:prepare_by_scores",
+        ModelSource.TRAINING: "ks.run:prepare",
+        ModelSource.MEMBERS: "ks.run:prepare_by_members",
+        ModelSource.BANK: "ks.without_training:prepare_by_bank",
+        ModelSource.SCORES: "ks.without_training:prepare_by_scores",
     },
     """Has a model forgotten a data set, or never used it?
 

@@ -54,7 +54,7 @@ def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
     """Which records of a set are in a part of it, which is in its order."""
     left = iter(enumerate(whole.record_hashes.tolist()))
     records = () if part is None else part.record_hashes.tolist()
-    return np.array([next(index for index, each in left if each == record) for record in records], int)
+    return np.array([next(index for index, record_hash in left if record_hash == record) for record in records], int)
 
 
 class AuditInputs(NamedTuple):
@@ -89,17 +89,17 @@ class AuditInputs(NamedTuple):
         return (*self.files, *self.simulated)
 
     @property
-    def named(self) -> dict[str, Examples]:
+    def sets_by_role(self) -> dict[str, Examples]:
         """The sets by role."""
         further = {"calibration": self.calibration, "holdout": self.holdout}
         further |= {"members": self.members, "reference": self.reference}
-        return {"query": self.query} | {role: each for role, each in further.items() if each is not None}
+        return {"query": self.query} | {role: examples for role, examples in further.items() if examples is not None}
 
     @property
     def records(self) -> int:
         """The largest training set of any model."""
         parts = (part for target in self.simulated for part in target.parts)
-        return sum(map(len, self.named.values())) + sum(len(part.examples) for part in parts)
+        return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
 
 
 def read_given(options: KSOptions) -> AuditInputs:
@@ -122,20 +122,20 @@ def read_given(options: KSOptions) -> AuditInputs:
     holdout = None if held is None else align_target_data(query, held)
     members = None if data.members is None else align_target_data(query, read(data.members))
     if not data.drop_overlap:
-        for of, each in ((HOLDOUT, holdout), (MEMBERS, members)):
-            others = {"query set": query, "calibration set": calibration} | (
+        for of, examples in ((HOLDOUT, holdout), (MEMBERS, members)):
+            sets_before = {"query set": query, "calibration set": calibration} | (
                 {} if of == HOLDOUT else {HOLDOUT: holdout}
             )
-            for role, other in others.items():
-                if each is not None and other is not None:
-                    refuse_held(other, each, role, of=of)
-    asked, reference = whole, None
+            for role, other in sets_before.items():
+                if examples is not None and other is not None:
+                    refuse_held(other, examples, role, of=of)
+    reference_whole, reference = whole, None
     if data.reference is not None:
-        asked = align_target_data(query, read(data.reference))
-        reference = _match_reference(asked, query, calibration, holdout, drop_shared=data.drop_overlap)
+        reference_whole = align_target_data(query, read(data.reference))
+        reference = _match_reference(reference_whole, query, calibration, holdout, drop_shared=data.drop_overlap)
     kept = calibration if reference is None else reference
 
-    sets = {"query set": query, "holdout": holdout, "reference": asked, "members": members}
+    sets = {"query set": query, "holdout": holdout, "reference": reference_whole, "members": members}
 
     def one(path: Path, of: str) -> Outputs:
         examples, role = sets[of] or query, DEALT.get(of)
@@ -144,32 +144,39 @@ def read_given(options: KSOptions) -> AuditInputs:
         if texts is not None:
             return load_log_likelihoods(path, len(examples), of=of)
         called = "calibration set" if of == "reference" and reference is None else of
-        said = load_outputs(path, query.class_names, len(examples), kind, of=called)
-        return said if of != "reference" or asked is None else said.take(positions(asked, kept))
+        outputs = load_outputs(path, query.class_names, len(examples), kind, of=called)
+        return (
+            outputs if of != "reference" or reference_whole is None else outputs.take(positions(reference_whole, kept))
+        )
 
     files = file_targets(target, one)
-    sizes = (None if each is None else len(each) for each in (holdout, members))
+    sizes = (None if examples is None else len(examples) for examples in (holdout, members))
     groups = read_dealt_groups(data, len(query), *sizes)
     as_read = {"query": query, "holdout": held, "calibration": whole}
-    given = AuditInputs(
-        *(query, calibration, holdout, files),
+    inputs = AuditInputs(
+        query,
+        calibration,
+        holdout,
+        files,
         groups=groups,
         reference=reference,
         read={
-            role: SourceSet(each.content_hash, each.record_hashes) for role, each in as_read.items() if each is not None
+            role: SourceSet(source_set.content_hash, source_set.record_hashes)
+            for role, source_set in as_read.items()
+            if source_set is not None
         },
         read_groups=groups,
         members=members,
         commitment=None if key is None else key.commitment,
     )
     if holdout is not None and data.drop_overlap:
-        given = _apart(given, holdout)
-    return given._replace(simulated=_simulated(options, given, read))
+        inputs = _apart(inputs, holdout)
+    return inputs._replace(simulated=_simulated(options, inputs, read))
 
 
 def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple[FileTarget, ...]:
     """The targets that are files of outputs: for each on the query set, those on other sets in the same order."""
-    given = {
+    paths_by_role = {
         "outputs": target.target,
         "on_holdout": target.holdout_target,
         "on_reference": target.reference_target or target.calibration_target,
@@ -187,12 +194,14 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
                 "set (--before, --holdout-before)."
             )
     files = {
-        name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths)) for name, paths in given.items()
+        name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths))
+        for name, paths in paths_by_role.items()
     }
-    tell_of_readings(file for each in files.values() for file in each)
+    tell_of_readings(file for outputs_of_role in files.values() for file in outputs_of_role)
     return tuple(
         FileTarget(
-            **{name: each[index] for name, each in files.items() if each}, allow_unrelated=target.allow_unrelated_target
+            **{name: outputs_of_role[index] for name, outputs_of_role in files.items() if outputs_of_role},
+            allow_unrelated=target.allow_unrelated_target,
         )
         for index in range(len(target.target))
     )
@@ -210,23 +219,26 @@ def _match_reference(
     return reference
 
 
-def _simulated(options: KSOptions, given: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
+def _simulated(options: KSOptions, inputs: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
     """One target trained on the union of what `--target-data` names, or three of known truth without any target.
 
     These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
     thirds of the other sets (the calibration set, a reference of its own), like the shadow models.
     """
-    query, calibration, reference, members = given.query, given.calibration, given.reference, given.members
-    asked = [parse_target_data(text) for text in options.target.target_data]
-    if not asked:
-        rest = [Part(each, 0.67) for each in (calibration, reference) if each is not None]
+    query, calibration, reference, members = inputs.query, inputs.calibration, inputs.reference, inputs.members
+    requested_parts = [parse_target_data(text) for text in options.target.target_data]
+    if not requested_parts:
+        rest = [Part(examples, 0.67) for examples in (calibration, reference) if examples is not None]
         rest += [] if members is None else [Part(members, 1.0)]
         used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
-        return () if given.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
-    own = {options.data.query: query, options.data.calibration: calibration}
-    own |= {} if reference is None else {options.data.reference: reference}
-    own |= {} if members is None else {options.data.members: members}
-    parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in asked]
+        return () if inputs.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
+    sets_by_source = {options.data.query: query, options.data.calibration: calibration}
+    sets_by_source |= {} if reference is None else {options.data.reference: reference}
+    sets_by_source |= {} if members is None else {options.data.members: members}
+    parts = [
+        Part(sets_by_source[name] if name in sets_by_source else read(name), fraction)
+        for name, fraction in requested_parts
+    ]
     for part in parts:
         # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
         one = slice(1)
@@ -236,40 +248,40 @@ def _simulated(options: KSOptions, given: AuditInputs, read: Callable[[str], Exa
     return (SimulatedTarget(" + ".join(names), tuple(parts)),)
 
 
-def _apart(given: AuditInputs, holdout: Examples) -> AuditInputs:
+def _apart(inputs: AuditInputs, holdout: Examples) -> AuditInputs:
     """The same without records that query set, calibration set, holdout and members share."""
-    calibration = given.calibration
-    compared = {"query set": given.query, "holdout": holdout}
-    compared |= {} if given.members is None else {"members": given.members}
+    calibration = inputs.calibration
+    compared = {"query set": inputs.query, "holdout": holdout}
+    compared |= {} if inputs.members is None else {"members": inputs.members}
     for role, other in list(compared.items())[1:]:
         calibration = None if calibration is None else drop_from(calibration, other, role)
     kept = without_copies(*compared.values())
-    lost = {role: len(each) - len(left) for (role, each), left in zip(compared.items(), kept, strict=True)}
+    lost = {role: len(examples) - len(left) for (role, examples), left in zip(compared.items(), kept, strict=True)}
     if any(lost.values()):
         say(
             f"{' and '.join(compared)} share records; dropped every record with a copy, "
             f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
         )
     rows: dict[str, np.ndarray] = dict(zip(compared, kept, strict=True))
-    if given.reference is None and given.calibration is not None:
-        rows["reference"] = positions(given.calibration, calibration)
-    return given._replace(
-        query=given.query.take(rows["query set"]),
+    if inputs.reference is None and inputs.calibration is not None:
+        rows["reference"] = positions(inputs.calibration, calibration)
+    return inputs._replace(
+        query=inputs.query.take(rows["query set"]),
         calibration=calibration,
         holdout=holdout.take(rows["holdout"]),
-        members=given.members and given.members.take(rows["members"]),
-        files=tuple(file.taken(rows) for file in given.files),
-        groups=given.groups and given.groups.take(*kept),
+        members=inputs.members and inputs.members.take(rows["members"]),
+        files=tuple(file.taken(rows) for file in inputs.files),
+        groups=inputs.groups and inputs.groups.take(*kept),
     )
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
     """Names for files: paths if names are equal, with numbers if paths are equal, too."""
     names = [file.name for file in outputs]
-    told = [without_folders(str(path)) for path in paths]
+    path_names = [without_folders(str(path)) for path in paths]
     return [
-        replace(file, name=path if told.count(path) == 1 else f"{path} ({place})")
+        replace(file, name=path if path_names.count(path) == 1 else f"{path} ({place})")
         if names.count(file.name) > 1
         else file
-        for place, (file, path) in enumerate(zip(outputs, told, strict=True), 1)
+        for place, (file, path) in enumerate(zip(outputs, path_names, strict=True), 1)
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, GIVEN, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
-from jaxaudit.cli.options import Source, bank_option, group, option, training_option
+from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.parsers import parse_target_data, parse_time, share_check
 from jaxaudit.cli.sets import (
@@ -90,7 +90,7 @@ class Targets:
         "They make a far firmer test than none.",
         default=(),
         names="file",
-        of=~Source.MEMBERS,
+        of=~ModelSource.MEMBERS,
     )
     reference_target: tuple[Path, ...] = training_option(
         "The same target's outputs on --reference, in its order. Repeatable, as above.", default=(), names="file"
@@ -100,13 +100,13 @@ class Targets:
         "Repeatable: one per --target, in the same order. Needs --holdout-before.",
         default=(),
         names="file",
-        of=~Source.MEMBERS,
+        of=~ModelSource.MEMBERS,
     )
     holdout_before: tuple[Path, ...] = option(
         "The same on the holdout. Repeatable: one per --before, in the same order.",
         default=(),
         names="file",
-        of=~Source.MEMBERS,
+        of=~ModelSource.MEMBERS,
     )
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
@@ -133,14 +133,14 @@ def renamed(text: str) -> tuple[str, str]:
     >>> renamed("target.loss=nll (mine)")
     ('nll (mine)', 'target.loss')
     """
-    here, sign, there = text.partition("=")
-    if not (here and sign and there):
+    column_name, sign, new_name = text.partition("=")
+    if not (column_name and sign and new_name):
         raise InputError(f"--column {text!r}: write NAME=COLUMN, such as target.loss=my_loss.")
-    return there, here
+    return new_name, column_name
 
 
 @dataclass(frozen=True)
-class Scores:
+class ScoreTableFlags:
     """A table of scores in place of sets, outputs and shadow models."""
 
     scores: Path | None = option(
@@ -174,7 +174,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class KSAudit(Level):
+class KSFlags(Level):
     """Options of the tests, and of their shadow models."""
 
     shadows: Path | None = bank_of_shadows(
@@ -193,7 +193,7 @@ class KSAudit(Level):
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
         names="codes",
-        of=~Source.SCORES,
+        of=~ModelSource.SCORES,
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
@@ -217,7 +217,7 @@ class KSAudit(Level):
         "--model of your own code or "
         "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
         default=False,
-        of=~(Source.MEMBERS | Source.SCORES),
+        of=~(ModelSource.MEMBERS | ModelSource.SCORES),
     )
     stated_share: float = option(
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
@@ -255,23 +255,23 @@ class KSOutput(Output):
 class KSOptions:
     """All options of the command."""
 
-    data: KSData = group(DATA, KSData(), of=~Source.SCORES)
-    target: Targets = group(TARGET, Targets(), of=~Source.SCORES)
-    scores: Scores = group("Scores", Scores(), of=Source.SCORES)
-    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~Source.SCORES)
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~Source.SCORES)
-    audit: KSAudit = group(AUDIT, KSAudit())
+    data: KSData = group(DATA, KSData(), of=~ModelSource.SCORES)
+    target: Targets = group(TARGET, Targets(), of=~ModelSource.SCORES)
+    scores: ScoreTableFlags = group("Scores", ScoreTableFlags(), of=ModelSource.SCORES)
+    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
+    audit: KSFlags = group(AUDIT, KSFlags())
     output: KSOutput = group(OUTPUT, KSOutput())
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ModelSource:
         """The origin of the models with which targets are compared."""
         if self.scores.scores is not None:
-            return Source.SCORES
+            return ModelSource.SCORES
         if self.audit.shadows is not None:
-            return Source.BANK
-        known = (self.data.members or self.data.challenge) is not None and self.data.calibration is None
-        return Source.MEMBERS if known else Source.TRAINING
+            return ModelSource.BANK
+        only_members = (self.data.members or self.data.challenge) is not None and self.data.calibration is None
+        return ModelSource.MEMBERS if only_members else ModelSource.TRAINING
 
 
 def parse_tests(text: str) -> dict[str, OwnCode | None]:
@@ -283,14 +283,14 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
     holdout, reference = options.data.holdout is not None, reference_flag(options)
     if options.audit.tests is None:
-        named = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}
-        return tuple(name for name, there in named.items() if there) or ("shadow",)
+        has_set = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}
+        return tuple(name for name, is_present in has_set.items() if is_present) or ("shadow",)
     # A target that is simulated here has outputs on any record.
     simulated = not options.target.target
     missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
     missing |= set(() if options.data.members is not None else ("members",))
     missing |= set(OF_RHO if options.audit.replicates == 0 else ())
-    return with_all(parse_tests(options.audit.tests), [each for each in TEST_NAMES if each not in missing])
+    return with_all(parse_tests(options.audit.tests), [name for name in TEST_NAMES if name not in missing])
 
 
 def with_all(names: Iterable[str], possible: Sequence[str]) -> tuple[str, ...]:
@@ -299,10 +299,10 @@ def with_all(names: Iterable[str], possible: Sequence[str]) -> tuple[str, ...]:
     >>> with_all(["rho", "all", "mine.py:Test"], ["shadow", "rho"])
     ('shadow', 'rho', 'mine.py:Test')
     """
-    given = tuple(names)
-    if ALL not in given:
-        return given
-    before, after = given[: given.index(ALL)], given[given.index(ALL) :]
+    requested = tuple(names)
+    if ALL not in requested:
+        return requested
+    before, after = requested[: requested.index(ALL)], requested[requested.index(ALL) :]
     return (*filter(is_own, before), *possible, *filter(is_own, after))
 
 

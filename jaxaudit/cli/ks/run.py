@@ -67,17 +67,17 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     options = opened(options)
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         say("No --target was given: three targets of known truth are simulated instead.")
-    given = options = of_texts(options)
+    given_options = options = of_texts(options)
     options = _filled(options)
     seconds = parse_budget(options.audit.budget)
     whole = read_given(options)
-    if given.audit.shadow_models is None:
+    if given_options.audit.shadow_models is None:
         # As many as adjusted p-values need.
         options = with_values(options, shadow_models=max(SHADOW_MODELS, least_models(len(whole.targets))))
-    own = load_own_tests(options)
-    tests = tests_of(options, len(whole.targets), own)
+    own_tests = load_own_tests(options)
+    tests = tests_of(options, len(whole.targets), own_tests)
     design = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
-    tell_of_large_numbers(design, (examples.inputs for examples in whole.named.values()))
+    tell_of_large_numbers(design, (examples.inputs for examples in whole.sets_by_role.values()))
     options = with_values(options, model=design)
     key = jax.random.key(options.audit.seed)
 
@@ -87,21 +87,21 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
     sets, plan = take_records(whole, options.data.sample, key), None
     if seconds is not None or options.recipe.dry_run:
-        options, plan = plan_within(seconds, given, options, sets, tests, partial(learner_of, sets))
-        if given.recipe.dry_run and not given.recipe.spread:
+        options, plan = plan_within(seconds, given_options, options, sets, tests, partial(learner_of, sets))
+        if given_options.recipe.dry_run and not given_options.recipe.spread:
             return plan
         for line in plan.lines:
             say(line)
-        sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own)
+        sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own_tests)
     # The plan is now part of the options, so that the command that repeats the run plans nothing.
     options = with_values(options, budget="none")
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
-    models = len(sets.simulated) + sum(count for _, each in sizes_of(tests, *sizes) for count, _ in each)
+    models = len(sets.simulated) + sum(count for _, sizes in sizes_of(tests, *sizes) for count, _ in sizes)
     designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
-    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
-        judged, bank = outcome_of(found, provenance), files_of_bank(options, sets, found)
+    def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
+        judged, bank = ks_outcome(audit, provenance), files_of_bank(options, sets, audit)
         where = shlex.quote(str(options.output.out))
         note = f"the next target needs no training: jaxaudit ks --shadows {where} --target ..." if bank else ""
         return judged._replace(files={**judged.files, **bank}, note=note)
@@ -112,7 +112,12 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     return Job(
         **_of_sets(options, sets),
         audit=lambda execution: _judged(
-            *(options, sets, tests, learner, designs, execution),
+            options,
+            sets,
+            tests,
+            learner,
+            designs,
+            execution,
             own_recipe=options.audit.same_recipe or parse_judged(options.model.model or "") is not None,
             reduced=() if plan is None else tuple(plan.numbers["unlike"]),
         ),
@@ -139,12 +144,15 @@ def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
             "test can be made; give --calibration, or leave --tests out."
         )
     options = with_values(with_usual(of_texts(opened(options)), image_size=IMAGE_SIZE), tests=MembersTest.name)
-    sets, asked = read_given(options), options.audit
-    tests, files = (MembersTest(stated=asked.stated_share, question=asked.question),), described_files(sets.files)
+    sets, audit_flags = read_given(options), options.audit
+    tests, files = (
+        (MembersTest(stated=audit_flags.stated_share, question=audit_flags.question),),
+        described_files(sets.files),
+    )
     return Job(
         **_of_sets(options, sets),
         audit=lambda execution: _judged(options, sets, tests, None, (), execution),
-        outcome=outcome_of,
+        outcome=ks_outcome,
         label="comparing",
         extra={"challenge": sets.commitment, **{role: files[role] for role in OF_MEMBERS}},
     )
@@ -162,7 +170,11 @@ def _judged(
     """What the tests find after training shadow models of this learner and these further designs."""
     key = jax.random.key(options.audit.seed)
     shadows = train_shadows(
-        *(key, sets.query, sets.calibration, learner, sets.targets),
+        key,
+        sets.query,
+        sets.calibration,
+        learner,
+        sets.targets,
         tests=tests,
         holdout=sets.holdout,
         members=sets.members,
@@ -183,23 +195,26 @@ def _filled(options: KSOptions) -> KSOptions:
     return with_values(with_usual(options, **numbers), tests=",".join(tests_named(options)))
 
 
-def outcome_of(found: KSAudit, provenance: Provenance) -> Outcome:
+def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
     """The result in all of its output forms; with every model's confidences on the query set, or the targets' alone."""
     models = {
-        "query": found.query_confidences,
-        "calibration": found.calibration_confidences,
-        "control": found.control_confidences,
+        "query": audit.query_confidences,
+        "calibration": audit.calibration_confidences,
+        "control": audit.control_confidences,
     }
-    targets = {f"target_{index}": own for index, own in enumerate(found.target_confidences)}
-    kept = {**(models if len(found.query_confidences) else {}), "labels": found.labels, **targets}
-    record = recorded("ks", found.result, found.sources, provenance)
+    targets = {f"target_{index}": confidences for index, confidences in enumerate(audit.target_confidences)}
+    kept = {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
+    record = recorded("ks", audit.result, audit.sources, provenance)
     return Outcome(record, kept, {"confidences.npz": arrays(kept)})
 
 
 def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
     """What a job says of its options and data."""
-    named, hashes = sets.named, {name: examples.content_hash for name, examples in sets.named.items()}
-    data: dict[str, Any] = {name: describe_examples(examples) for name, examples in named.items()}
+    sets_by_role, hashes = (
+        sets.sets_by_role,
+        {name: examples.content_hash for name, examples in sets.sets_by_role.items()},
+    )
+    data: dict[str, Any] = {name: describe_examples(examples) for name, examples in sets_by_role.items()}
     for index, target in enumerate(sets.simulated):
         # Of a simulated target the fractions count, too.
         parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)
@@ -212,10 +227,12 @@ def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
     if sets.groups is not None:
         counts = zip(("query", "holdout", "members"), sets.groups.counts, strict=True)
         hashes["groups"] = sets.groups.content_hash
-        known = {role: count for role, count in counts if count or role != "members"}
-        data["groups"] = {**known, "content_hash": hashes["groups"]}
-    others = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
-    data["target_data"] = [describe_examples(each) for each in others.values() if each not in (*named.values(),)]
+        counts_by_role = {role: count for role, count in counts if count or role != "members"}
+        data["groups"] = {**counts_by_role, "content_hash": hashes["groups"]}
+    target_parts = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
+    data["target_data"] = [
+        describe_examples(examples) for examples in target_parts.values() if examples not in (*sets_by_role.values(),)
+    ]
     return {"options": as_given(options), "data": data, "hashes": hashes}
 
 
@@ -224,11 +241,11 @@ def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, s
     files = {role: [getattr(target, field) for target in targets] for role, field in FILES.items()}
     return {
         role: [
-            {"name": each.name, "kind": each.kind, "content_hash": each.content_hash}
-            for each in given
-            if each is not None
+            {"name": outputs.name, "kind": outputs.kind, "content_hash": outputs.content_hash}
+            for outputs in outputs_of_role
+            if outputs is not None
         ]
-        for role, given in files.items()
+        for role, outputs_of_role in files.items()
     }
 
 
@@ -258,19 +275,19 @@ def of_texts(options: KSOptions) -> KSOptions:
 
 def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
     """Your own tests among those that the options name."""
-    named = parse_tests(options.audit.tests or "all")
+    own_names = parse_tests(options.audit.tests or "all")
     return load_named(
-        "--tests", named, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES
+        "--tests", own_names, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES
     )
 
 
-def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
+def tests_of(options: KSOptions, targets: int, own_tests: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
     """The tests that the options name, your own included; the first gives the verdict."""
     audit = options.audit
     without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, audit.replicates or 0
     some = max(LEAST, without // 2)
     by_rank: dict[str, Any] = {"never": without, "half": some, "fully": some, "stated": stated, "targets": targets}
-    made = (
+    built_in = (
         MembersTest(question=audit.question, stated=stated),
         HoldoutTest(mixed=audit.holdout_shadow_models or HOLDOUT_MODELS, stated=stated),
         ReferenceTest(**by_rank),
@@ -278,8 +295,8 @@ def tests_of(options: KSOptions, targets: int, own: Mapping[str, KSTest]) -> tup
         RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
     )
     usual: dict[str, KSTest] = {test.name: test() for test in TESTS}
-    known = {**usual, **{test.name: test for test in made}, **own}
+    tests_by_name = {**usual, **{test.name: test for test in built_in}, **own_tests}
     names = tests_named(options)
     # rho is added to all other tests, unless it has no replicates.
     names = names if "rho" in names or not replicates else (*names, "rho")
-    return tuple(known[name] for name in names)
+    return tuple(tests_by_name[name] for name in names)

@@ -17,7 +17,7 @@ from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
-from jaxaudit.cli.ks.run import described_files, load_own_tests, outcome_of
+from jaxaudit.cli.ks.run import described_files, ks_outcome, load_own_tests
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, reader
@@ -46,10 +46,10 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    sets, said = _read_sets(options, bank), bank.description
-    known, groups = _read_members(options, bank)
-    targets = _read_targets(options, bank, known)
-    shadows = open_bank(bank, members=known, member_groups=groups, sets=sets)
+    sets, description = _read_sets(options, bank), bank.description
+    member_examples, groups = _read_members(options, bank)
+    targets = _read_targets(options, bank, member_examples)
+    shadows = open_bank(bank, members=member_examples, member_groups=groups, sets=sets)
     names = {role: examples.name for role, examples in sets.items()}
     missing = bank.missing()
     if len(missing):
@@ -61,10 +61,11 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         if options.audit.leave_one_out:
             say("judging each shadow model by the others")
         return judge(
-            *(jax.random.key(options.audit.seed), shadows, targets),
+            jax.random.key(options.audit.seed),
+            shadows,
+            targets,
             tests=tuple(tests.values()),
-            # Models of the user's own script have the user's own recipe.
-            own_recipe=options.audit.same_recipe or not (said.device or said.command[1:2] == ("ks",)),
+            own_recipe=options.audit.same_recipe or not (description.device or description.command[1:2] == ("ks",)),
             level=options.audit.level,
             rates=options.audit.leave_one_out,
             progress=execution.progress,
@@ -74,7 +75,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         options=with_values(options, tests=",".join(tests)),
         data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
         audit=audit,
-        outcome=outcome_of,
+        outcome=ks_outcome,
         label="comparing",
         extra=described_files(targets),
     )
@@ -83,23 +84,23 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
     """The tests that the options name, by name, with the numbers of models in the bank."""
     audit = options.audit
-    known: dict[str, KSTest] = {test.name: test() for test in TESTS if test.name not in OF_RHO}
-    known |= made_tests(shadows, audit.stated_share, len(targets))
-    known[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
-    named = parse_tests(audit.tests or ALL)
-    names = tuple(named)
+    tests_by_name: dict[str, KSTest] = {test.name: test() for test in TESTS if test.name not in OF_RHO}
+    tests_by_name |= made_tests(shadows, audit.stated_share, len(targets))
+    tests_by_name[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
+    own_names = parse_tests(audit.tests or ALL)
+    names = tuple(own_names)
     if audit.tests is not None and ALL in names and shadows.pool.classless:
         say("--tests all: the reference and the shadow test need classes, and are left out")
     if ALL in names:
         names = with_all(names, [test.name for test in possible_tests(shadows, targets, audit.stated_share)])
-    allowed = ", ".join(known)
-    known |= load_own_tests(options)
-    unknown = [name for name in names if name not in known]
+    allowed = ", ".join(tests_by_name)
+    tests_by_name |= load_own_tests(options)
+    unknown = [name for name in names if name not in tests_by_name]
     if unknown:
         raise InputError(
             f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
         )
-    return {name: known[name] for name in names}
+    return {name: tests_by_name[name] for name in names}
 
 
 def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
@@ -123,27 +124,27 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
-    said, data = bank.description, options.data
-    read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
-    found: dict[str, Examples] = {}
+    description, data = bank.description, options.data
+    read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
+    sets_by_role: dict[str, Examples] = {}
     for role in Sizes._fields:
         name = getattr(data, role)
         if name is None:
             continue
-        there = getattr(said.hashes, role)
-        if there is None:
+        hash_of_bank = getattr(description.hashes, role)
+        if hash_of_bank is None:
             raise InputError(
                 f"--{role} {name}: the bank has no hash of its {role} records, so nobody can tell whether these are "
                 f"they; leave out --{role}."
             )
         examples = read(name)
-        if examples.content_hash != there:
+        if examples.content_hash != hash_of_bank:
             raise InputError(
-                f"--{role} {name} is not the set that the bank was planned with ({examples.content_hash} here, {there} "
-                "there): records, labels or their order differ."
+                f"--{role} {name} is not the set that the bank was planned with ({examples.content_hash} here, "
+                f"{hash_of_bank} there): records, labels or their order differ."
             )
-        found[role] = examples
-    return found
+        sets_by_role[role] = examples
+    return sets_by_role
 
 
 def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.ndarray | None]:
@@ -151,15 +152,17 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
 
     Of records without classes only their number is known.
     """
-    data, said = options.data, bank.description
+    data, description = options.data, bank.description
     if data.members is None:
         return None, None
-    if said.outputs in SCORED:
+    if description.outputs in SCORED:
         count = count_of("--members", data.members)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, data.members)
     else:
-        read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
-        members, names = read(data.members), said.class_names or tuple(map(str, range(said.classes)))
+        read = reader(
+            replace(data, image_size=description.image_size, gray=description.gray), description.group_columns
+        )
+        members, names = read(data.members), description.class_names or tuple(map(str, range(description.classes)))
         first = members.take(slice(1))
         members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
     if (data.members_groups is None) != (bank.groups is None):
@@ -173,30 +176,38 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
-    target, said = options.target, bank.description
-    if said.outputs in SCORED and target.target_kind != "auto":
-        raise InputError(f"--target-kind {target.target_kind}: this is a bank of {said.outputs}; leave it out.")
-    classes = said.class_names or said.classes
-    if target.target_kind == "log-odds" and said.outputs != "log_odds":
-        raise InputError(f"--target-kind log-odds: this is a bank of {said.outputs}; give the target's {said.outputs}.")
+    target, description = options.target, bank.description
+    if description.outputs in SCORED and target.target_kind != "auto":
+        raise InputError(f"--target-kind {target.target_kind}: this is a bank of {description.outputs}; leave it out.")
+    classes = description.class_names or description.classes
+    if target.target_kind == "log-odds" and description.outputs != "log_odds":
+        raise InputError(
+            f"--target-kind log-odds: this is a bank of {description.outputs}; give the target's {description.outputs}."
+        )
 
     sets = {"query set": bank.query, "holdout": bank.holdout, "reference": bank.calibration}
 
     def one(path: Path, of: str) -> Outputs:
         if of == "members":
-            if said.outputs in SCORED:
-                return score_outputs(path, said, len(members or ()), of)
+            if description.outputs in SCORED:
+                return score_outputs(path, description, len(members or ()), of)
             names = members.class_names if members else classes
             return load_outputs(path, names, len(members or ()), as_outputs(target.target_kind), of=of)
         columns, called = sets[of], "calibration set" if of == "reference" else of
         rows = columns.stop - columns.start
         if not rows:
             raise InputError(f"{path.name}: the bank has no {called}, so outputs on it cannot be compared.")
-        own = (rows, *said.shape[1:])
+        bank_shape = (rows, *description.shape[1:])
         # A file that could hold outputs of every class is not interpreted in another way.
-        plain = {(rows, said.classes), *([(rows,), (rows, 1)] if said.classes == 2 else [])}
-        told = target.target_kind == "auto" and own not in plain and path.suffix.lower() == ".npy" and exists(path)
-        if said.outputs in SCORED or target.target_kind == "log-odds" or (told and npy_shape(path) == own):
+        plain = {(rows, description.classes), *([(rows,), (rows, 1)] if description.classes == 2 else [])}
+        of_bank_kind = (
+            target.target_kind == "auto" and bank_shape not in plain and path.suffix.lower() == ".npy" and exists(path)
+        )
+        if (
+            description.outputs in SCORED
+            or target.target_kind == "log-odds"
+            or (of_bank_kind and npy_shape(path) == bank_shape)
+        ):
             return target_outputs(path, bank, columns, called)
         return load_outputs(path, classes, rows, as_outputs(target.target_kind), of=called)
 
@@ -205,26 +216,26 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
-    given, audit_options = options.scores, options.audit
-    rename = dict(map(renamed, given.column))
-    table = read_scores(given.scores or Path(), rename, given.lower, given.higher)
-    if given.show_words and table.texts is None:
+    score_flags, audit_options = options.scores, options.audit
+    rename = dict(map(renamed, score_flags.column))
+    table = read_scores(score_flags.scores or Path(), rename, score_flags.lower, score_flags.higher)
+    if score_flags.show_words and table.texts is None:
         raise InputError(f"--show-words: {table.name} has no column `text`; add it, or leave the option out.")
     test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question)
 
     def audit(_: Execution) -> KSAudit:
         return judge_scores(jax.random.key(audit_options.seed), table, test=test, level=audit_options.level)
 
-    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
-        record = recorded("ks", found.result, found.sources, provenance)
-        return Outcome(record, {}, {}, aside=_words(table, found) if given.show_words else "")
+    def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
+        record = recorded("ks", audit.result, audit.sources, provenance)
+        return Outcome(record, {}, {}, aside=_words(table, audit) if score_flags.show_words else "")
 
     return Job(options=options, audit=audit, outcome=outcome, data=describe_scores(table), label="comparing")
 
 
-def _words(table: ScoreTable, found: KSAudit) -> str:
+def _words(table: ScoreTable, audit: KSAudit) -> str:
     """The words that tell the sets apart, if the check says so."""
-    failed = [each for each in found.targets[0].checks if each.name == HOLDOUT_LIKE_QUERY and not each.passed]
+    failed = [check for check in audit.targets[0].checks if check.name == HOLDOUT_LIKE_QUERY and not check.passed]
     if not failed or table.texts is None:
         return "No words are shown: query set and holdout were not told apart without the target."
     texts = [table.texts[index] for index in table.rows("query", "holdout")]

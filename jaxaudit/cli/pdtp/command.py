@@ -11,7 +11,7 @@ from jaxaudit.cli.groups import (
     OUTPUT,
     TRAINING,
     ListOutput,
-    Recipe,
+    RecipeFlags,
     Seeded,
     dealt_groups,
     failing,
@@ -24,7 +24,7 @@ from jaxaudit.errors import InputError
 
 
 @dataclass(frozen=True)
-class PDTPAudit(Seeded):
+class PDTPFlags(Seeded):
     """The measurement of PDTP."""
 
     measured_records: int | None = option(
@@ -67,8 +67,8 @@ class PDTPOptions:
 
     data: TableData = group(DATA, TableData())
     model: ClassifierOptions = group(MODEL, ClassifierOptions())
-    recipe: Recipe = group(TRAINING, Recipe(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
-    audit: PDTPAudit = group(AUDIT, PDTPAudit())
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
+    audit: PDTPFlags = group(AUDIT, PDTPFlags())
     output: PDTPOutput = group(OUTPUT, PDTPOutput())
 
 

@@ -14,7 +14,7 @@ from jaxaudit.cli.classifiers import make_classifier, network_of_texts
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
 from jaxaudit.cli.read_sets import read_groups
-from jaxaudit.cli.tables import DEFAULT_DATA, describe, drawn, in_file, read_training_set, table_data
+from jaxaudit.cli.tables import DEFAULT_DATA, drawn, in_file, read_training_set, summarise_table, table_data
 from jaxaudit.data import Examples, Table, describe_record
 from jaxaudit.data.groups import as_groups, groups_file
 from jaxaudit.ensemble import Execution
@@ -28,27 +28,27 @@ from jaxaudit.runs.files import record_files
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
-    asked = options.audit
-    data, of_column = options.data, asked.groups is not None and groups_file(asked.groups) is None
-    if of_column and asked.groups and data.csv is not None:
-        data = replace(data, drop=(*data.drop, asked.groups))
+    audit_flags = options.audit
+    data, of_column = options.data, audit_flags.groups is not None and groups_file(audit_flags.groups) is None
+    if of_column and audit_flags.groups and data.csv is not None:
+        data = replace(data, drop=(*data.drop, audit_flags.groups))
     whole = read_training_set(data, network_of_texts(options.model))
     texts = isinstance(whole, Examples)
     if texts and options.output.show_values:
         raise InputError("--show-values prints a row of a table, and these are texts; leave it out.")
-    bins = asked.bins if asked.bins is not None else 0 if texts else BINS
-    options = replace(options, audit=replace(asked, bins=bins))
-    describe(whole, columns=options.data.csv is not None)
-    generator = np.random.default_rng(asked.seed)
+    bins = audit_flags.bins if audit_flags.bins is not None else 0 if texts else BINS
+    options = replace(options, audit=replace(audit_flags, bins=bins))
+    summarise_table(whole, columns=options.data.csv is not None)
+    generator = np.random.default_rng(audit_flags.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
     table = whole if chosen is None else whole.take(chosen)
-    if asked.reduce:
-        check_steps(asked.reduce, len(table))
-    records = drawn(generator, len(table), asked.measured_records, "--measured-records", table.name)
+    if audit_flags.reduce:
+        check_steps(audit_flags.reduce, len(table))
+    records = drawn(generator, len(table), audit_flags.measured_records, "--measured-records", table.name)
     examples, learner = make_classifier(options.model, options.recipe, table)
-    key = jax.random.key(asked.seed)
+    key = jax.random.key(audit_flags.seed)
     count = len(table) if records is None else len(records)
-    groups = None if asked.groups is None else _groups(options, whole, chosen)
+    groups = None if audit_flags.groups is None else _groups(options, whole, chosen)
     closed_form = groups is None and isinstance(learner, LeavesOneOut)
     # Records are identified by their index in the given table.
     indices = in_file(whole, np.arange(len(whole)) if chosen is None else chosen)
@@ -56,40 +56,40 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
 
     def models(models_per_batch: int) -> int:
-        counts = [left_out] * (1 if closed_form else asked.measurements)
-        counts += [len(table) - step for step in range(asked.reduce + 1) if asked.reduce]
+        counts = [left_out] * (1 if closed_form else audit_flags.measurements)
+        counts += [len(table) - step for step in range(audit_flags.reduce + 1) if audit_flags.reduce]
         if closed_form:
-            return sum(each for each in counts if models_in_pieces(learner, each))
-        return sum(models_trained(each, models_per_batch) for each in counts) + asked.floor_seeds
+            return sum(count for count in counts if models_in_pieces(learner, count))
+        return sum(models_trained(count, models_per_batch) for count in counts) + audit_flags.floor_seeds
 
     def audit(execution: Execution) -> PDTPAudit:
-        measuring, reducing = execution.split(asked.measurements, asked.reduce and asked.reduce + 1)
-        found = measure_pdtp(
+        measuring, reducing = execution.split(audit_flags.measurements, audit_flags.reduce and audit_flags.reduce + 1)
+        audit = measure_pdtp(
             key,
             examples,
             learner,
             records=records,
             groups=groups,
             bins=bins,
-            measurements=asked.measurements,
-            seeds=asked.floor_seeds,
+            measurements=audit_flags.measurements,
+            seeds=audit_flags.floor_seeds,
             execution=measuring,
         )
         reduction = None
-        if asked.reduce:
-            reduction = reduce_pdtp(key, examples, learner, asked.reduce, bins=bins, execution=reducing)
-            removed = tuple(int(indices[each]) for each in reduction.removed)
+        if audit_flags.reduce:
+            reduction = reduce_pdtp(key, examples, learner, audit_flags.reduce, bins=bins, execution=reducing)
+            removed = tuple(int(indices[place]) for place in reduction.removed)
             reduction = msgspec.structs.replace(reduction, removed=removed)
-        return replace(found, records=indices[found.records], reduction=reduction)
+        return replace(audit, records=indices[audit.records], reduction=reduction)
 
     held = {} if groups is None else {"groups": as_groups(groups, groups[:0]).content_hash}
 
-    def outcome(found: PDTPAudit, provenance: Provenance) -> Outcome:
-        record = recorded("pdtp", found.result, [SOURCE], provenance)
+    def outcome(audit: PDTPAudit, provenance: Provenance) -> Outcome:
+        record = recorded("pdtp", audit.result, [SOURCE], provenance)
         aside = ""
         if options.output.show_values and isinstance(whole, Table):
-            aside = _values(whole, found.result, options.output.top)
-        return Outcome(record, {"pdtp": found.values}, record_files(found.columns), aside)
+            aside = _values(whole, audit.result, options.output.top)
+        return Outcome(record, {"pdtp": audit.values}, record_files(audit.columns), aside)
 
     return Job(
         options=options,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import Source, group, option, training_option
+from jaxaudit.cli.options import ModelSource, group, option, training_option
 from jaxaudit.cli.parsers import check_pair, parse_time, share_check
 from jaxaudit.cli.sets import (
     MEANING,
@@ -22,11 +22,14 @@ SHADOW_MODELS = 40
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SizeFlags:
     """Options of the numbers of records that there will be."""
 
     query_size: int | None = option(
-        "Number of query records. [default: as many as the pilot has]", minimum=2, maximum=MOST * 1000, of=Source.SCORES
+        "Number of query records. [default: as many as the pilot has]",
+        minimum=2,
+        maximum=MOST * 1000,
+        of=ModelSource.SCORES,
     )
     holdout_size: int | None = option(
         "Number of holdout records. [default: as many as the query set has]", minimum=2, maximum=MOST * 1000
@@ -58,7 +61,7 @@ class PowerData(Sets):
 
 
 @dataclass(frozen=True)
-class PowerAudit(Seeded):
+class PowerFlags(Seeded):
     """Options of the fraction to detect, and of the number of models."""
 
     shadows: Path | None = bank_of_shadows(
@@ -69,7 +72,7 @@ class PowerAudit(Seeded):
         "and a holdout, and train none.",
         metavar="TABLE",
         names="file",
-        of=Source.SCORES,
+        of=ModelSource.SCORES,
     )
     fraction: float = option(
         "The used fraction of the query set to detect.", default=0.1, check=share_check("fraction")
@@ -95,19 +98,19 @@ class PowerOutput(Output):
 class PowerOptions:
     """All options of the command."""
 
-    sizes: Sizes = group(DATA, Sizes())
-    data: PowerData = group(DATA, PowerData(), of=Source.TRAINING)
-    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~Source.SCORES)
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~Source.SCORES)
-    audit: PowerAudit = group(AUDIT, PowerAudit())
+    sizes: SizeFlags = group(DATA, SizeFlags())
+    data: PowerData = group(DATA, PowerData(), of=ModelSource.TRAINING)
+    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
+    audit: PowerFlags = group(AUDIT, PowerFlags())
     output: PowerOutput = group(OUTPUT, PowerOutput())
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ModelSource:
         """The origin of the models that are measured."""
         if self.audit.scores is not None:
-            return Source.SCORES
-        return Source.TRAINING if self.audit.shadows is None else Source.BANK
+            return ModelSource.SCORES
+        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
 
 
 def _check_groups(options: PowerOptions) -> None:
@@ -119,9 +122,9 @@ POWER = Command(
     "power",
     PowerOptions,
     {
-        Source.TRAINING: "power.run:train",
-        Source.BANK: "power.run:measure_bank",
-        Source.SCORES: "power.run:measure_scores",
+        ModelSource.TRAINING: "power.run:train",
+        ModelSource.BANK: "power.run:measure_bank",
+        ModelSource.SCORES: "power.run:measure_scores",
     },
     """How small a used fraction of a data set could `jaxaudit ks --holdout` detect, and what could it conclude?
 

@@ -8,7 +8,15 @@ import jax
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
-from jaxaudit.audits.power.plan import Free, Pace, Work, choose, least, reduced, seconds_of
+from jaxaudit.audits.power.plan import (
+    PowerReducible,
+    PowerWork,
+    TrainingPace,
+    choose_power_work,
+    least_power_work,
+    power_seconds,
+    reduced,
+)
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.audits.power.scores import power_of_scores
 from jaxaudit.cli.harness import Job, Outcome, Summary
@@ -36,13 +44,13 @@ from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_
 
 def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     """The work for these options with training; for a dry run without workers, only the plan."""
-    given, seconds = options, parse_budget(options.audit.budget)
+    given_options, seconds = options, parse_budget(options.audit.budget)
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
     sets, plan = take_records(whole, options.data.sample, key), None
-    asked = _work(options, whole)
+    full_work = _work(options, whole)
     if seconds is not None or options.recipe.dry_run:
-        options, plan = plan_within(seconds, given, options, sets)
+        options, plan = plan_power_within(seconds, given_options, options, sets)
         if options.recipe.dry_run and not options.recipe.spread:
             return plan
         for line in plan.lines:
@@ -54,7 +62,10 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
 
     def audit(execution: Execution) -> PowerAudit:
         return measure_power(
-            *(key, sets.query, calibration, _learner(options, sets)),
+            key,
+            sets.query,
+            calibration,
+            _learner(options, sets),
             designs=_designs(options, sets),
             groups=sets.groups and sets.groups.query,
             query_size=len(whole.query),
@@ -62,14 +73,14 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             members_size=options.sizes.members_size,
             fraction=options.audit.fraction,
             models=work.models,
-            reduced=reduced(asked, work),
+            reduced=reduced(full_work, work),
             execution=execution,
         )
 
-    hashes = {name: examples.content_hash for name, examples in sets.named.items()}
+    hashes = {name: examples.content_hash for name, examples in sets.sets_by_role.items()}
     return Job(
         options=options,
-        data={name: describe_examples(examples) for name, examples in sets.named.items()},
+        data={name: describe_examples(examples) for name, examples in sets.sets_by_role.items()},
         hashes=hashes if sets.groups is None else {**hashes, "groups": sets.groups.content_hash},
         audit=audit,
         outcome=_outcome,
@@ -104,7 +115,8 @@ def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
         options=options,
         data=describe_scores(table),
         audit=lambda _: power_of_scores(
-            *(jax.random.key(options.audit.seed), table),
+            jax.random.key(options.audit.seed),
+            table,
             query_size=sizes.query_size,
             holdout_size=sizes.holdout_size,
             members_size=sizes.members_size,
@@ -115,8 +127,8 @@ def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     )
 
 
-def _outcome(found: PowerAudit, provenance: Provenance) -> Outcome:
-    return Outcome(recorded("power", found.result, SOURCES, provenance), {}, {})
+def _outcome(audit: PowerAudit, provenance: Provenance) -> Outcome:
+    return Outcome(recorded("power", audit.result, SOURCES, provenance), {}, {})
 
 
 def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
@@ -124,9 +136,9 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     options = with_usual(with_defaults(options), holdout_shadow_models=SHADOW_MODELS)
     data, model = options.data, options.model
     # A column with groups is not an input.
-    named = data.groups is not None and groups_file(data.groups) is None
+    by_column = data.groups is not None and groups_file(data.groups) is None
     texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
-    query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if named else []))
+    query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if by_column else []))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
     groups = None
@@ -144,28 +156,29 @@ def _designs(options: PowerOptions, sets: AuditInputs) -> tuple[Design, ...]:
     return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
 
-def _work(options: PowerOptions, sets: AuditInputs) -> Work:
+def _work(options: PowerOptions, sets: AuditInputs) -> PowerWork:
     """The training that these options require, on the whole sets."""
     models, epochs = options.audit.holdout_shadow_models or SHADOW_MODELS, options.recipe.epochs or 1
-    return Work(len(sets.query), len(sets.calibration or ()), models, epochs)
+    return PowerWork(len(sets.query), len(sets.calibration or ()), models, epochs)
 
 
-def plan_within(
-    budget: float | None, given: PowerOptions, options: PowerOptions, sets: AuditInputs
+def plan_power_within(
+    budget: float | None, given_options: PowerOptions, options: PowerOptions, sets: AuditInputs
 ) -> tuple[PowerOptions, Summary]:
     """The options for a measurement of at most `budget` seconds (None: no limit), and the plan, as for `ks`."""
     work, pace = _work(options, sets), _pace(options, sets)
-    free = Free(
-        models=given.audit.holdout_shadow_models is None,
-        records=given.data.sample is None,
-        epochs=given.recipe.epochs is None,
+    free = PowerReducible(
+        models=given_options.audit.holdout_shadow_models is None,
+        records=given_options.data.sample is None,
+        epochs=given_options.recipe.epochs is None,
     )
     room = float("inf") if budget is None else TRAINING_SHARE * budget - FIXED_SECONDS
-    chosen = choose(work, pace, room, free)
+    chosen = choose_power_work(work, pace, room, free)
     if chosen is None:
-        needed = (seconds_of(least(work, free), pace) + FIXED_SECONDS) / TRAINING_SHARE
+        needed = (power_seconds(least_power_work(work, free), pace) + FIXED_SECONDS) / TRAINING_SHARE
         raise InputError(
-            f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest measurement takes "
+            f"--budget {given_options.audit.budget or USUAL} is too short for these options: the smallest measurement "
+            "takes "
             f"about {duration(needed)}. Give --budget {int(needed // 60) + 1}m or more, or --budget none, or fewer of "
             "--holdout-shadow-models, --sample and --epochs."
         )
@@ -174,7 +187,7 @@ def plan_within(
     return planned, _told(work, chosen, pace, budget)
 
 
-def _pace(options: PowerOptions, sets: AuditInputs) -> Pace:
+def _pace(options: PowerOptions, sets: AuditInputs) -> TrainingPace:
     """The training speed on this machine, measured once as for `ks`."""
     model, recipe, query, shape = options.model, options.recipe, sets.query, sets.query.inputs.shape[1:]
     learners = 1 + len(_designs(options, sets))
@@ -186,11 +199,11 @@ def _pace(options: PowerOptions, sets: AuditInputs) -> Pace:
         number = speed.models_per_batch
         remember_models_per_batch(facts, number)
     cost = mean_cost(options.audit.designs, model, recipe, shape)
-    return Pace(speed._replace(models_per_batch=number), recipe.batch_size, learners, cost)
+    return TrainingPace(speed._replace(models_per_batch=number), recipe.batch_size, learners, cost)
 
 
-def _told(full: Work, work: Work, pace: Pace, budget: float | None) -> Summary:
-    seconds, whole = (seconds_of(each, pace) + FIXED_SECONDS for each in (work, full))
+def _told(full: PowerWork, work: PowerWork, pace: TrainingPace, budget: float | None) -> Summary:
+    seconds, whole = (power_seconds(part_of_plan, pace) + FIXED_SECONDS for part_of_plan in (work, full))
     less = reduced(full, work)
     within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
     lines = [

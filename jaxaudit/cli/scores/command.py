@@ -146,7 +146,7 @@ class OpenUnlearningOptions:
         metavar="TARGET_EVAL.json",
         names="file",
     )
-    known: KnownModels = group(MODELS, KnownModels())
+    known_models: KnownModels = group(MODELS, KnownModels())
     records_per_group: int | None = option(
         "Records of a group, where each block of so many consecutive records is one: 20 for TOFU's authors. "
         "[default: no groups]",

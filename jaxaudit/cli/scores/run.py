@@ -14,9 +14,9 @@ from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.data.formats.text_table import trimmed
-from jaxaudit.data.group_values import group_values, numbered
+from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
-from jaxaudit.data.scores.joined_logs import joined, model_names
+from jaxaudit.data.scores.joined_logs import model_names, table_of_logs
 from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
 from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
@@ -40,35 +40,35 @@ def score_texts(options: LMOptions) -> Summary:
 
     models = {
         name: LanguageModel(folder, options.precision)
-        for role, given in folders.items()
-        for name, folder in _names(role, given)
+        for role, role_folders in folders.items()
+        for name, folder in _names(role, role_folders)
     }
     for note in dict.fromkeys(note for model in models.values() for note in model.notes):
         say(note)
     encoded = {name: model.encode(prompts, answers, options.answer_start) for name, model in models.items()}
     for name, model in models.items():
-        long = sum(len(each.tokens) > model.positions for each in encoded[name]) if model.positions else 0
+        long = sum(len(tokens.tokens) > model.positions for tokens in encoded[name]) if model.positions else 0
         if long:
             raise InputError(
                 f"{long:,} of {len(encoded[name]):,} records have more tokens than the {model.positions:,} positions "
                 f"of {model.name}; shorten them, or leave them out of every set."
             )
-    tokens = {name: sum(len(each.tokens) for each in mine) for name, mine in encoded.items()}
+    tokens = {name: sum(len(tokens.tokens) for tokens in model_tokens) for name, model_tokens in encoded.items()}
     total, done = sum(tokens.values()), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     say(f"scoring {len(answers):,} records by {counted}: {total:,} tokens")
-    columns["covariate.tokens"] = [len(each.tokens) - each.start for each in encoded["target"]]
+    columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
 
-        def told(more: int) -> None:
+        def report_progress(more: int) -> None:
             nonlocal done
             done += more
             progress(done, total)
 
         for name, model in models.items():
-            found = token_scores(model, encoded[name], told)
-            columns |= {f"{name}.{each}": found[each] for each in SCORES}
-    kept = np.all([np.isfinite(columns[f"{name}.{each}"]) for name in models for each in SCORES], axis=0)
+            scores = token_scores(model, encoded[name], report_progress)
+            columns |= {f"{name}.{score}": scores[score] for score in SCORES}
+    kept = np.all([np.isfinite(columns[f"{name}.{score}"]) for name in models for score in SCORES], axis=0)
     left_out = int((~kept).sum())
     if left_out:
         say(f"left out: {left_out:,} records without a finite number by every model, such as those of one token")
@@ -85,33 +85,33 @@ def score_texts(options: LMOptions) -> Summary:
 
 def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
     """What stands before each answer, the answers, and the columns that are no score, of the records of all sets."""
-    given: dict[str | None, Path | None] = {"query": options.query, "holdout": options.holdout}
-    given |= {"members": options.members, None: options.texts}
-    read = {of: read_texts(path) for of, path in given.items() if path is not None}
-    if len({each.form for each in read.values()}) > 1:
+    paths_by_role: dict[str | None, Path | None] = {"query": options.query, "holdout": options.holdout}
+    paths_by_role |= {"members": options.members, None: options.texts}
+    read = {of: read_texts(path) for of, path in paths_by_role.items() if path is not None}
+    if len({texts.form for texts in read.values()}) > 1:
         raise InputError(
-            f"records have different forms ({', '.join(sorted({each.form for each in read.values()}))}); give all sets "
-            "one form, or it tells them apart."
+            f"records have different forms ({', '.join(sorted({texts.form for texts in read.values()}))}); give all "
+            "sets one form, or it tells them apart."
         )
-    sets = [name for of, each in read.items() for name in (_sets(each) if of is None else [of] * len(each.answers))]
+    sets = [name for of, texts in read.items() for name in (_sets(texts) if of is None else [of] * len(texts.answers))]
     _refuse_shared(read, sets)
     columns: dict[str, Any] = {"set": sets}
     for name in ("index", "group", "pair"):
-        found = [each.column(name) or [None] * len(each.answers) for each in read.values()]
-        values = [value for column in found for value in column]
+        columns_of_sets = [texts.column(name) or [None] * len(texts.answers) for texts in read.values()]
+        values = [value for column in columns_of_sets for value in column]
         if any(value is not None for value in values):
             texts = any(isinstance(value, str) for value in values)
-            columns[name] = [None if each is None else str(each) for each in values] if texts else values
+            columns[name] = [None if value is None else str(value) for value in values] if texts else values
             if name == "group":
                 # No value of a group is written, and other records than these need none.
                 rows = np.flatnonzero(np.isin(sets, SETS[:3]))
                 of_rows = dict(
-                    zip(rows.tolist(), numbered(group_values(values, rows, "records")).tolist(), strict=True)
+                    zip(rows.tolist(), number_groups(group_values(values, rows, "records")).tolist(), strict=True)
                 )
                 columns[name] = [of_rows.get(row) for row in range(len(values))]
     template = options.template and parse_template(options.template)
-    prompts = [prompt for each in read.values() for prompt in prompts_of(each, template)]
-    answers = [answer for each in read.values() for answer in each.answers]
+    prompts = [prompt for texts in read.values() for prompt in prompts_of(texts, template)]
+    answers = [answer for texts in read.values() for answer in texts.answers]
     if options.keep_text:
         columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
     return prompts, answers, columns
@@ -119,9 +119,11 @@ def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
 
 def _refuse_shared(read: Mapping[str | None, Texts], sets: Sequence[str]) -> None:
     """Refuses a record that is in two sets, such as one file that is given as both: it would hide use."""
-    records = [both for each in read.values() for both in zip(each.prompts, each.answers, strict=True)]
+    records = [record for texts in read.values() for record in zip(texts.prompts, texts.answers, strict=True)]
     first: dict[tuple[str, str], str] = {}
-    shared = [(first[both], of) for both, of in zip(records, sets, strict=True) if first.setdefault(both, of) != of]
+    shared = [
+        (first[record], of) for record, of in zip(records, sets, strict=True) if first.setdefault(record, of) != of
+    ]
     if shared:
         one, other = shared[0]
         raise InputError(
@@ -131,15 +133,15 @@ def _refuse_shared(read: Mapping[str | None, Texts], sets: Sequence[str]) -> Non
 
 
 def _sets(texts: Texts) -> list[str]:
-    found = texts.column("set")
-    if found is None:
+    names_of_sets = texts.column("set")
+    if names_of_sets is None:
         raise InputError(
             f"{texts.source}: lines have no 'set'; add it, or give a file for each set: --query, --holdout, --members."
         )
-    wrong = [row for row, name in enumerate(found, 1) if name not in SETS]
+    wrong = [row for row, name in enumerate(names_of_sets, 1) if name not in SETS]
     if wrong:
         raise InputError(f"{texts.source}: record {wrong[0]}: its 'set' must be one of {', '.join(SETS)}.")
-    return [str(name) for name in found]
+    return [str(name) for name in names_of_sets]
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -153,45 +155,54 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
 def join_logs(options: OpenUnlearningOptions) -> Summary:
     """Writes one table of the logs of all models."""
     paths: dict[Role, Sequence[Path]] = {"target": options.targets}
-    paths |= {"before": options.known.before, "baseline": options.known.baseline}
-    paths |= {"unused": options.known.unused, "used": options.known.used}
+    paths |= {"before": options.known_models.before, "baseline": options.known_models.baseline}
+    paths |= {"unused": options.known_models.unused, "used": options.known_models.used}
     refuse_repeated(paths)
     logs: dict[Role, dict[str, EvaluationLog]] = {
-        role: dict(zip(model_names(given), map(read_log, given), strict=True)) for role, given in paths.items() if given
+        role: dict(zip(model_names(role_paths), map(read_log, role_paths), strict=True))
+        for role, role_paths in paths.items()
+        if role_paths
     }
     for log in (log for of_role in logs.values() for log in of_role.values() if log.note):
         say(log.note)
-    made = joined(logs, options.records_per_group)
+    joined_table = table_of_logs(logs, options.records_per_group)
     # What cannot be judged is not written.
-    score_table(made.columns, name=options.scores.name)
-    write_scores(options.scores, made.columns)
-    for part, count in made.left_out.items():
+    score_table(joined_table.columns, name=options.scores.name)
+    write_scores(options.scores, joined_table.columns)
+    for part, count in joined_table.left_out.items():
         if count:
             say(
-                f"{count:,} of {count + made.records[part]:,} records of {part} are left out: some log has no finite "
-                "number of a score of theirs."
+                f"{count:,} of {count + joined_table.records[part]:,} records of {part} are left out: some log has no "
+                "finite number of a score of theirs."
             )
-    for column in made.empty:
+    for column in joined_table.empty:
         say(f"{column}: no record has a finite number; the column is empty there. Did the model diverge?")
-    for column in made.constant:
+    for column in joined_table.constant:
         say(f"{column} is left out: it has the same number for all records.")
-    records = ", ".join(f"{count:,} records of {part}" for part, count in made.records.items())
-    models = ", ".join(f"{len(given)} {role}" for role, given in paths.items() if given)
-    scores = dict.fromkeys(column.rpartition(".")[2] for column in made.columns if "." in column)
+    records = ", ".join(f"{count:,} records of {part}" for part, count in joined_table.records.items())
+    models = ", ".join(f"{len(role_paths)} {role}" for role, role_paths in paths.items() if role_paths)
+    scores = dict.fromkeys(column.rpartition(".")[2] for column in joined_table.columns if "." in column)
     return _written(options.scores, f"{records}. Models: {models}.", f"Scores: {', '.join(scores)}.")
 
 
 def score_predictions(options: RegressionOptions) -> Summary:
     """Scores the records of the table and writes their scores."""
-    wanted = {options.prediction, options.truth, options.set_column, *options.covariate, options.group, options.sigma}
+    needed_columns = {
+        options.prediction,
+        options.truth,
+        options.set_column,
+        *options.covariate,
+        options.group,
+        options.sigma,
+    }
     # pandas' index may hold any of them.
-    table, notes = read_text_table(options.predictions, index=True, only=lambda name: name in wanted)
+    table, notes = read_text_table(options.predictions, index=True, only=lambda name: name in needed_columns)
     names = table.header or []
 
     def place(name: str) -> int:
         if names.count(name) != 1:
-            what = "several columns" if name in names else "no column"
-            raise InputError(f"{table.source}: has {what} {name!r}; is the name right?")
+            trouble = "several columns" if name in names else "no column"
+            raise InputError(f"{table.source}: has {trouble} {name!r}; is the name right?")
         return names.index(name)
 
     def numbers(name: str) -> np.ndarray:
@@ -213,7 +224,7 @@ def score_predictions(options: RegressionOptions) -> Summary:
         # No value of a group is written.
         values = np.asarray(trimmed(table.columns[place(options.group)]).to_pylist(), object)
         of = f"table {table.source} (column {options.group})"
-        columns["group"] = numbered(group_values(values, np.arange(table.rows), of))
+        columns["group"] = number_groups(group_values(values, np.arange(table.rows), of))
     columns |= {f"covariate.{name}": numbers(name) for name in options.covariate}
     prediction, truth = numbers(options.prediction), numbers(options.truth)
     score, squared = "squared_error", squared_errors(prediction, truth, table.source)
@@ -246,17 +257,17 @@ def score_predictions(options: RegressionOptions) -> Summary:
 def _scored(path: Path, sets: Sequence[str], by: str, lower: Sequence[str] = ()) -> Summary:
     """The summary of a table of records of these sets."""
     counts = Counter(sets)
-    said = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
-    return _written(path, f"{len(sets):,} records ({said}), scored by {by}.", lower=lower)
+    counts_text = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
+    return _written(path, f"{len(sets):,} records ({counts_text}), scored by {by}.", lower=lower)
 
 
 def _written(path: Path, *lines: str, lower: Sequence[str] = ()) -> Summary:
     shown = shlex.quote(str(path))
     head, *more = lines
-    told = (
+    summary_lines = (
         f"{shown}: {head}",
         *more,
         "",
         f"To judge: {' '.join([f'jaxaudit ks --scores {shown}', *(f'--lower {score}' for score in lower)])}",
     )
-    return Summary(tuple(told))
+    return Summary(tuple(summary_lines))

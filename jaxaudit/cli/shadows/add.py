@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
-from jaxaudit.audits.bank_odds import said
+from jaxaudit.audits.bank_odds import as_model_outputs
 from jaxaudit.audits.ks.bank.row_check import COMPARED, RowMatch, first_models, match_row
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
@@ -51,9 +51,9 @@ def add(options: AddOptions) -> Summary:
         # Loaded again under the lock, because another process may have added outputs.
         bank = load_bank(path)
         placed, unshown = _placed(bank, files, model)
-        for each in placed:
-            if each.new:
-                _write(bank, each)
+        for placed_model in placed:
+            if placed_model.new:
+                _write(bank, placed_model)
     _tell_of_unshown(bank, unshown)
     lines = [f"{file.name}: {'added' if new else 'is there already'} as model {at}" for file, at, new, _ in placed]
     finished = len(bank.finished())
@@ -65,40 +65,48 @@ def add(options: AddOptions) -> Summary:
 
 def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[Placed], list[Path]]:
     """The model of each file, and the files whose outputs do not show their model; nothing is written."""
-    missing, known = bank.missing().tolist(), first_models(bank)
+    missing, odds_by_model = bank.missing().tolist(), first_models(bank)
     # The first files are checked when there are others to compare them with, and again with the next files.
-    early = {number: outputs_path(bank.directory, number) for number in known} if len(known) < COMPARED else {}
+    early = (
+        {number: outputs_path(bank.directory, number) for number in odds_by_model}
+        if len(odds_by_model) < COMPARED
+        else {}
+    )
     placed, fits = list[Placed](), dict[int, RowMatch | None]()
     for file in files:
         values = load_into(file, bank.description)
         digest = _digest(values)
-        again = next((each.file for each in placed if each.digest == digest), None)
+        again = next((placed_model.file for placed_model in placed if placed_model.digest == digest), None)
         if again is not None:
             # All files after it would be assigned to the wrong models.
             raise InputError(
                 f"{file} and {again} have the same outputs, and two models never have; is one of them a copy that was "
                 "saved under the wrong name?"
             )
-        there = _identical(bank, values)
-        if there is not None:
-            if model not in (None, there):
+        same_model = _identical(bank, values)
+        if same_model is not None:
+            if model not in (None, same_model):
                 raise InputError(
-                    f"{file}: has the very outputs that model {there} has already, and two models never have the same; "
-                    f"is it the file of model {model}?"
+                    f"{file}: has the very outputs that model {same_model} has already, and two models never have the "
+                    f"same; is it the file of model {model}?"
                 )
-            placed.append(Placed(file, there, False, digest))
+            placed.append(Placed(file, same_model, False, digest))
             continue
         number = _place(bank, file, missing, model)
-        missing = [each for each in missing if each != number]
+        missing = [number_left for number_left in missing if number_left != number]
         placed.append(Placed(file, number, True, digest))
-        log_odds = said(bank, values).log_odds
-        if len(known) < COMPARED:
-            known[number], early[number] = log_odds, file
+        log_odds = as_model_outputs(bank, values).log_odds
+        if len(odds_by_model) < COMPARED:
+            odds_by_model[number], early[number] = log_odds, file
         else:
-            fits[number] = _checked(bank, file, number, log_odds, known)
+            fits[number] = _checked(bank, file, number, log_odds, odds_by_model)
     for number, file in early.items():
-        fits[number] = _checked(bank, file, number, known[number], known)
-    return placed, [each.file for each in placed if each.new and not ((fit := fits[each.model]) and fit.shown)]
+        fits[number] = _checked(bank, file, number, odds_by_model[number], odds_by_model)
+    return placed, [
+        placed_model.file
+        for placed_model in placed
+        if placed_model.new and not ((fit := fits[placed_model.model]) and fit.shown)
+    ]
 
 
 def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
@@ -147,41 +155,44 @@ def _identical(bank: Bank, values: Values) -> int | None:
     shaped = values.reshape(bank.description.shape)
     for model in bank.finished().tolist():
         try:
-            there = StoredArray(outputs_path(bank.directory, model))
+            stored = StoredArray(outputs_path(bank.directory, model))
         except InputError:
             continue
         pieces = ((0, FIRST), (FIRST, len(shaped)))
         with np.errstate(over="ignore"):
-            if (there.shape, there.dtype.kind) == (shaped.shape, "f") and all(
-                np.array_equal(there[start:end].astype(np.float32), shaped[start:end]) for start, end in pieces
+            if (stored.shape, stored.dtype.kind) == (shaped.shape, "f") and all(
+                np.array_equal(stored[start:end].astype(np.float32), shaped[start:end]) for start, end in pieces
             ):
                 return model
     return None
 
 
-def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> RowMatch | None:
+def _checked(
+    bank: Bank, file: Path, model: int, log_odds: np.ndarray, odds_by_model: dict[int, np.ndarray]
+) -> RowMatch | None:
     """How well outputs fit the membership masks. Files in the bank that fit another model are named on stderr."""
-    found = match_row(bank, model, log_odds, known)
-    if found is None or found.other is None:
-        return found
-    own = outputs_path(bank.directory, model)
+    match = match_row(bank, model, log_odds, odds_by_model)
+    if match is None or match.other is None:
+        return match
+    own_path = outputs_path(bank.directory, model)
     why = (
-        f"{file}: seems to be the outputs of model {found.other}, not of model {model}: it fits the training records "
-        f"of model {found.other} by {found.fit:.1f} standard deviations, those of model {model} by {found.own:.1f} "
+        f"{file}: seems to be the outputs of model {match.other}, not of model {model}: it fits the training records "
+        f"of model {match.other} by {match.fit:.1f} standard deviations, those of model {model} by {match.own_fit:.1f} "
         f"(right outputs are taken for another model's at most once in {1 / RATE:,.0f} times)."
     )
-    if file != own:
+    if file != own_path:
         raise InputError(
-            f"{why} Are the files in order? Give --model {found.other}; if you are sure, save it as {own} yourself."
+            f"{why} Are the files in order? Give --model {match.other}; if you are sure, save it as {own_path} "
+            "yourself."
         )
     # The file was already in the bank and may be right, so it does not prevent adding others.
     say(
         visible(
             f"{why} It is left as it is. If you are not sure of it, delete it, and add it again with --model "
-            f"{found.other}; or make it again"
+            f"{match.other}; or make it again"
         )
     )
-    return found
+    return match
 
 
 def _write(bank: Bank, placed: Placed) -> None:

@@ -1,7 +1,7 @@
 """`jaxaudit shadows`: its commands. Imports nothing heavy, so that `--help` is instant."""
 
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.sets import check_groups
+from jaxaudit.cli.sets import check_group_options
 from jaxaudit.cli.shadows.options import OF_SCORES, AddOptions, ImportOptions, PlanOptions, ShowOptions, TrainOptions
 from jaxaudit.errors import InputError
 
@@ -40,7 +40,7 @@ def _check_model(options: AddOptions) -> None:
 PLAN = Command(
     "shadows plan",
     PlanOptions,
-    "shadows.plan:plan",
+    "shadows.plan:write_planned_bank",
     """Deals the training sets of shadow models that your own script trains.
 
     Writes bank.json, labels.npy, membership.npy (a row per model, a column per record: the query set, the holdout, the
@@ -55,7 +55,7 @@ PLAN = Command(
 
     `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
     """,
-    (_check_sets, lambda options: check_groups(options.data), _check_direction),
+    (_check_sets, lambda options: check_group_options(options.data), _check_direction),
     first=("query", "holdout", "bank"),
     compiles=False,
 )
@@ -83,7 +83,7 @@ TRAIN = Command(
 
     `jaxaudit shadows train --query q.jsonl --holdout h.jsonl --model gpt-2-64 --tokens words --out bank`
     """,
-    (_check_sets, lambda options: check_groups(options.data)),
+    (_check_sets, lambda options: check_group_options(options.data)),
     first=("query", "holdout", "bank"),
 )
 ADD = Command(
@@ -109,7 +109,7 @@ ADD = Command(
 SHOW = Command(
     "shadows show",
     ShowOptions,
-    "shadows.show:show",
+    "shadows.show:show_bank",
     """Shows what is in a bank, which tests it allows, and what is missing.
 
     Examples:

@@ -15,7 +15,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.options import ImportOptions
 from jaxaudit.data.bank import lira, privacy_meter
 from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
-from jaxaudit.data.bank.description import BY_CLASS, SCORED, Counts, Description, as_text
+from jaxaudit.data.bank.description import BY_CLASS, SCORED, Counts, Description, description_json
 from jaxaudit.data.bank.foreign import Foreign, chosen_rows, is_folder
 from jaxaudit.data.bank.outputs import checked
 from jaxaudit.data.bank.writing import bank_files
@@ -26,7 +26,10 @@ from jaxaudit.runs.directory import write_files
 from jaxaudit.shadow_models import Kind
 from jaxaudit.version import __version__
 
-LAYOUTS = ((lira.recognised, lira.read_lira), (privacy_meter.recognised, privacy_meter.read_privacy_meter))
+LAYOUTS = (
+    (lira.is_lira_folder, lira.read_lira),
+    (privacy_meter.is_privacy_meter_folder, privacy_meter.read_privacy_meter),
+)
 """For each tool, the functions that recognise and read its directory."""
 
 
@@ -75,9 +78,11 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
     holdout = np.zeros(0, int) if holdout_rows is None else chosen_rows(holdout_rows, records, "--holdout-rows")
     left = np.setdiff1d(np.arange(records), holdout)
     query = left if query_rows is None else chosen_rows(query_rows, records, "--query-rows")
-    both = len(np.intersect1d(query, holdout))
-    if both:
-        raise InputError(f"--query-rows and --holdout-rows have {both} records in common; a record is of one set.")
+    common_count = len(np.intersect1d(query, holdout))
+    if common_count:
+        raise InputError(
+            f"--query-rows and --holdout-rows have {common_count} records in common; a record is of one set."
+        )
     if not len(query):
         raise InputError(f"--holdout-rows names all {records} records, so there is no query set.")
     rest = np.setdiff1d(left, query)
@@ -88,7 +93,7 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
 def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
     models, records = foreign.membership.shape
     try:
-        made = Description(
+        description = Description(
             format=1,
             outputs=foreign.outputs,
             direction=foreign.direction,
@@ -102,7 +107,7 @@ def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
             versions={"jaxaudit": __version__, "numpy": version("numpy")},
         )
         # Decoding checks the limits of a description.
-        return msgspec.json.decode(as_text(made), type=Description)
+        return msgspec.json.decode(description_json(description), type=Description)
     except (ValueError, msgspec.MsgspecError) as error:
         raise InputError(f"the models of {foreign.tool} make no bank: {error}.") from error
 
@@ -127,17 +132,18 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
     description, sizes = bank.description, bank.description.sizes
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
-    kind, done = description.outputs.replace("_", "-"), sum(each is not None for each in foreign.read)
+    kind, done = description.outputs.replace("_", "-"), sum(model is not None for model in foreign.read)
     views = "" if description.queries == 1 else f" of {description.queries} views"
     lines = [
         f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; {kind}{views} on {columns} "
         "records."
     ]
     if sizes.holdout:
-        others = len(bank) - kinds_of(bank).count(Kind.MIXED)
-        if others:
+        other_models = len(bank) - kinds_of(bank).count(Kind.MIXED)
+        if other_models:
             lines.append(
-                f"{others} of the models are not of the holdout test: they are trained on far more or fewer of the "
+                f"{other_models} of the models are not of the holdout test: they are trained on far more or fewer of "
+                "the "
                 f"query and holdout records than the query set has ({sizes.query:,}), or on exactly one of the sets. "
                 "Name as many holdout as query records where models are trained on half of all."
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
-from jaxaudit.cli.options import Source, group, option
+from jaxaudit.cli.options import ModelSource, group, option
 from jaxaudit.cli.own_model import own_code
 from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
@@ -119,9 +119,9 @@ class TrainOptions:
     )
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ModelSource:
         """The origin of the models: networks of the options, or your own learner."""
-        return Source.TRAINING if self.model.learner is None else Source.LEARNER
+        return ModelSource.TRAINING if self.model.learner is None else ModelSource.LEARNER
 
 
 @dataclass(frozen=True)

@@ -34,20 +34,20 @@ Arrays = dict[str, np.ndarray]
 ADVICE = "free space there and repeat the command."
 
 
-def plan(options: PlanOptions) -> Summary:
+def write_planned_bank(options: PlanOptions) -> Summary:
     """Draws the training sets and writes the bank, or adds models to it."""
     out = options.bank or Path()
-    there = bank_there(out)
+    earlier = bank_there(out)
     key = jax.random.key(options.models.seed)
     scored = options.models.outputs in OF_SCORES
     sets = count_bank_sets(options.data) if scored else read_bank_sets(key, options.data)
-    recipe = there.recipe if there is not None and options.models.recipe is None else options.models.recipe
-    models = number_of_models(options.models.models, there, sets)
+    recipe = earlier.recipe if earlier is not None and options.models.recipe is None else options.models.recipe
+    models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, recipe=recipe or None)
-    description = describe(options.data, options.models, sets, command_line("shadows plan", options))
-    refuse_other(out, there, description)
-    lay(out, deal_of(key, sets, description, options.data.coins), there, description)
-    return _summary(out, description, 0 if there is None else there.models)
+    description = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
+    refuse_other(out, earlier, description)
+    lay(out, bank_arrays(key, sets, description, options.data.coins), earlier, description)
+    return _summary(out, description, 0 if earlier is None else earlier.models)
 
 
 def bank_there(out: Path) -> Description | None:
@@ -58,30 +58,30 @@ def bank_there(out: Path) -> Description | None:
     return None
 
 
-def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
+def lay(out: Path, arrays: Arrays, earlier: Description | None, description: Description) -> None:
     """Writes a bank without outputs, or adds models to an existing bank.
 
     If two commands write a new bank at the same time, only one does.
     """
-    if there is not None:
+    if earlier is not None:
         with working_in(out):
             refuse_other(out, read_description(out), description)
-            _refuse_changed(out, there.models, dealt)
+            _refuse_changed(out, earlier.models, arrays)
             with writing(f"--out {out}", ADVICE):
-                grow(out, description, dealt)
+                grow(out, description, arrays)
         return
     _refuse_made(out)
-    made: tuple[Path, ...] = ()
+    folders_created: tuple[Path, ...] = ()
     lock = None
     try:
         with writing(f"--out {out}", ADVICE):
-            made = make_directories(out / NAME)
+            folders_created = make_directories(out / NAME)
             # The command keeps its drafts in this folder, and `write_files` removes it together with the lock.
             lock = hold(out / NAME)
             if lock is not None:
                 sign(out / NAME)
             _refuse_made(out)
-            write_files(out, bank_files(description, dealt))
+            write_files(out, bank_files(description, arrays))
             make_folder(out)
     finally:
         if lock is not None:
@@ -89,7 +89,7 @@ def lay(out: Path, dealt: Arrays, there: Description | None, description: Descri
                 with suppress(OSError):
                     (out / NAME / name).unlink()
             lock.release()
-        remove_empty(made)
+        remove_empty(folders_created)
 
 
 def _refuse_made(out: Path) -> None:
@@ -103,13 +103,15 @@ def _refuse_made(out: Path) -> None:
         )
 
 
-def number_of_models(asked: int | None, there: Description | None, sets: BankSets) -> int:
+def number_of_models(requested: int | None, earlier: Description | None, sets: BankSets) -> int:
     """The requested number, else that of the existing bank, else that of the usual test."""
     usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
-    return asked or (usual if there is None else there.models)
+    return requested or (usual if earlier is None else earlier.models)
 
 
-def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any) -> Description:
+def bank_description(
+    data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any
+) -> Description:
     """The description of this bank for `bank.json`; `command` repeats the plan."""
     try:
         return Description(
@@ -138,10 +140,10 @@ def describe(data: BankData, chosen: PlannedModels, sets: BankSets, command: Seq
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
+def bank_arrays(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
     """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays."""
     sizes = description.sizes
-    dealt = plan_bank(
+    bank_plan = plan_bank(
         key,
         description.models,
         sizes.query,
@@ -152,35 +154,36 @@ def deal_of(key: Key[Array, ""], sets: BankSets, description: Description, coins
         coins=coins,
     )
     labels = {} if description.outputs in SCORED else {LABELS: sets.labels}
-    arrays: Arrays = {**labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
+    arrays: Arrays = {**labels, MEMBERSHIP: bank_plan.membership, SEEDS: bank_plan.seeds}
     if sets.groups is not None:
-        arrays[GROUPS] = sets.groups.dealt.astype(np.int64)
+        arrays[GROUPS] = sets.groups.dealt_sets.astype(np.int64)
     if description.designs:
-        arrays[DESIGNS] = (dealt.places % len(description.designs)).astype(np.int64)
+        arrays[DESIGNS] = (bank_plan.places % len(description.designs)).astype(np.int64)
     if sets.dropped.any():
         arrays[DROPPED] = sets.dropped
     return arrays
 
 
-def refuse_other(out: Path, there: Description | None, here: Description) -> None:
+def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
     """Rejects an existing bank that was planned differently."""
-    if there is None:
+    if earlier is None:
         return
-    ours, theirs = _facts(here), _facts(there)
+    ours, earlier_facts = _facts(planned), _facts(earlier)
     differing = [
-        f"{name} ({_short(_apart(theirs[name], ours[name]))} there, {_short(_apart(ours[name], theirs[name]))} here)"
+        f"{name} ({_short(_apart(earlier_facts[name], ours[name]))} there, "
+        f"{_short(_apart(ours[name], earlier_facts[name]))} here)"
         for name in ours
-        if ours[name] != theirs[name]
+        if ours[name] != earlier_facts[name]
     ]
     if differing:
         raise InputError(
             f"--out {out} is a bank with other {'; '.join(differing)}; repeat its own command, or name a new directory "
             "(nothing was changed)."
         )
-    if there.models > here.models:
+    if earlier.models > planned.models:
         raise InputError(
-            f"--out {out} is a bank of {there.models} models, and a bank only grows: give --models {there.models} or "
-            "more (nothing was changed)."
+            f"--out {out} is a bank of {earlier.models} models, and a bank only grows: give --models {earlier.models} "
+            "or more (nothing was changed)."
         )
 
 
@@ -209,7 +212,7 @@ def _apart(value: Any, other: Any) -> Any:
     """
     if not isinstance(value, str) or not isinstance(other, str):
         return value
-    return ", ".join(each for each in value.split(", ") if each not in other.split(", ")) or value
+    return ", ".join(fact for fact in value.split(", ") if fact not in other.split(", ")) or value
 
 
 def _short(value: Any) -> str:
@@ -224,11 +227,11 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
     """
     of_models = (MEMBERSHIP, SEEDS, DESIGNS)
     for name in (LABELS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, SEEDS):
-        here = arrays.get(name)
-        there = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
-        if here is not None and there is not None and name in of_models:
-            here, there = here[:models], there[:models]
-        if (here is None) != (there is None) or not np.array_equal(here, there):  # pyright: ignore[reportArgumentType]
+        new_array = arrays.get(name)
+        old_array = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
+        if new_array is not None and old_array is not None and name in of_models:
+            new_array, old_array = new_array[:models], old_array[:models]
+        if (new_array is None) != (old_array is None) or not np.array_equal(new_array, old_array):  # pyright: ignore[reportArgumentType]
             raise InputError(
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
                 "by another version, or with --coins or --drop-overlap? Name a new directory (nothing was changed)."
@@ -240,12 +243,14 @@ def _summary(out: Path, description: Description, before: int) -> Summary:
     added = "" if not before else f", {description.models - before} of them new"
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
-    what = description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
+    outputs_text = (
+        description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
+    )
     lines = (
         f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, in this "
         "order.",
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
-        f"{what} on all {description.records:,} records as",
+        f"{outputs_text} on all {description.records:,} records as",
         f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}",
         f"or add files: jaxaudit shadows add {bank} FILE...",
         f"What is missing: jaxaudit shadows show {bank}",

@@ -82,7 +82,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         labels[-1][shared] = calibration.labels
         dropped[of_calibration] |= ~shared
     return BankSets(
-        tuple(each.inputs for each in (query, held, other) if each is not None),
+        tuple(examples.inputs for examples in (query, held, other) if examples is not None),
         query.class_names,
         Counts(
             query=len(query), holdout=0 if held is None else len(held), calibration=0 if other is None else len(other)
@@ -106,8 +106,8 @@ def count_bank_sets(data: BankData) -> BankSets:
             "--drop-overlap, --drop-unshared, --image-size and --color are for records that are read; of scores only "
             "their number is known: leave them out."
         )
-    named = {flag: getattr(data, flag) for flag in Sizes._fields}
-    counts = {flag: count_of(f"--{flag}", text) for flag, text in named.items() if text is not None}
+    texts_by_flag = {flag: getattr(data, flag) for flag in Sizes._fields}
+    counts = {flag: count_of(f"--{flag}", text) for flag, text in texts_by_flag.items() if text is not None}
     groups = read_dealt_groups(replace(data, query=None, holdout=None), counts["query"], counts.get("holdout"))
     records = sum(counts.values())
     none = np.zeros(records, bool)
@@ -131,19 +131,23 @@ def _sampled_alike(
     key: Key[Array, ""], query: Examples, holdout: Examples, groups: Groups | None, dropped: Bool[np.ndarray, " n"]
 ) -> SampledAlike | None:
     """The test of `ks` whether these sets are exchangeable; None if no record of a set is left."""
-    asked = dropped[: len(query) + len(holdout)]
-    left, held = (np.flatnonzero(~part) for part in np.split(asked, [len(query)]))
+    dropped_records = dropped[: len(query) + len(holdout)]
+    left, held = (np.flatnonzero(~part) for part in np.split(dropped_records, [len(query)]))
     if not len(left) or not len(held):
         return None
-    both = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
-    inputs = token_counts(both) if are_texts(both) else both.inputs
-    whole = None if groups is None else groups.take(left, held).dealt
-    found = alike(
+    query_and_holdout = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
+    inputs = token_counts(query_and_holdout) if are_texts(query_and_holdout) else query_and_holdout.inputs
+    whole = None if groups is None else groups.take(left, held).dealt_sets
+    alikeness = alike(
         stream(key, "exchangeability"),
-        *(inputs, both.labels, None, both.record_hashes.view("S16"), len(left)),
+        inputs,
+        query_and_holdout.labels,
+        None,
+        query_and_holdout.record_hashes.view("S16"),
+        len(left),
         groups=whole,
     )
-    return SampledAlike(**{name: value for name, value in found._asdict().items() if name != "difficulty"})
+    return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
 
 
 def _calibration(
@@ -154,8 +158,8 @@ def _calibration(
         return None, np.zeros(0, bool)
     if not drop:
         return align_classes(query, whole), np.ones(len(whole), bool)
-    known = np.array(query.class_names)[np.unique(query.labels)]
-    return drop_unshared(query, whole), np.isin(np.array(whole.class_names)[whole.labels], known)
+    class_names = np.array(query.class_names)[np.unique(query.labels)]
+    return drop_unshared(query, whole), np.isin(np.array(whole.class_names)[whole.labels], class_names)
 
 
 def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
@@ -180,23 +184,23 @@ def _copies(
         if other is not None:
             # Rejects sets whose records could not be equal because they were stored in different forms.
             find_overlap(query, other.take(slice(1)))
-    asked = _hashes(query, holdout)
-    units = np.arange(len(asked)) if groups is None else groups.dealt
-    _, index = np.unique(asked, return_inverse=True)
+    record_hashes = _hashes(query, holdout)
+    units = np.arange(len(record_hashes)) if groups is None else groups.dealt_sets
+    _, index = np.unique(record_hashes, return_inverse=True)
     first, last = np.full(index.max() + 1, len(units)), np.full(index.max() + 1, -1)
     np.minimum.at(first, index, units)
     np.maximum.at(last, index, units)
     apart = first[index] != last[index]
     if calibration is None:
         return apart
-    theirs = _hashes(calibration, None)
-    _, earliest = np.unique(theirs, return_index=True)
-    again = np.ones(len(theirs), bool)
+    calibration_hashes = _hashes(calibration, None)
+    _, earliest = np.unique(calibration_hashes, return_index=True)
+    again = np.ones(len(calibration_hashes), bool)
     again[earliest] = False
-    return np.concatenate([apart, again | np.isin(theirs, asked)])
+    return np.concatenate([apart, again | np.isin(calibration_hashes, record_hashes)])
 
 
 def _hashes(first: Examples, second: Examples | None) -> Shaped[np.ndarray, " n"]:
     """Hashes as byte strings, which NumPy sorts quickly."""
-    parts = [each.record_hashes for each in (first, second) if each is not None]
+    parts = [examples.record_hashes for examples in (first, second) if examples is not None]
     return np.concatenate(parts).view("S16")

@@ -39,7 +39,7 @@ class Found(NamedTuple):
         return [model for model in range(len(self.bank)) if model not in self.usable.accuracy]
 
 
-def show(options: ShowOptions) -> Summary:
+def show_bank(options: ShowOptions) -> Summary:
     """A description of the bank."""
     path, bank = options.bank, load_bank(options.bank)
     usable = usable_models(bank)
@@ -47,49 +47,51 @@ def show(options: ShowOptions) -> Summary:
     tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)
     paths = [bank.directory / name for name in (*ARRAYS, DESCRIPTION)]
     paths += [outputs_path(bank.directory, model) for model in bank.finished().tolist()]
-    found = Found(bank, path, usable, tests, sum(path.lstat().st_size for path in paths if path.exists()))
-    return Summary(tuple(_lines(found)), _facts(found))
+    view = Found(bank, path, usable, tests, sum(path.lstat().st_size for path in paths if path.exists()))
+    return Summary(tuple(_lines(view)), _facts(view))
 
 
-def _facts(found: Found) -> dict[str, Any]:
-    bank, said = found.bank, found.bank.description
-    accuracy = {str(model): None if math.isnan(each) else each for model, each in found.usable.accuracy.items()}
+def _facts(view: Found) -> dict[str, Any]:
+    bank, description = view.bank, view.bank.description
+    accuracy = {
+        str(model): None if math.isnan(accuracy) else accuracy for model, accuracy in view.usable.accuracy.items()
+    }
     return {
         "schema": SCHEMA,
-        "bank": without_folders(str(found.path)),
-        "outputs": said.outputs,
-        "direction": said.direction,
-        "classes": said.classes,
-        "class_names": list(said.class_names),
-        "views": said.queries,
-        "records": {**said.sizes._asdict(), "dropped": int(bank.dropped.sum())},
-        "hashes": {name: getattr(said.hashes, name) for name in said.sizes._fields},
+        "bank": without_folders(str(view.path)),
+        "outputs": description.outputs,
+        "direction": description.direction,
+        "classes": description.classes,
+        "class_names": list(description.class_names),
+        "views": description.queries,
+        "records": {**description.sizes._asdict(), "dropped": int(bank.dropped.sum())},
+        "hashes": {name: getattr(description.hashes, name) for name in description.sizes._fields},
         "groups": None if bank.groups is None else dict(zip(("query", "holdout"), bank.groups.counts[:2], strict=True)),
-        "designs": list(said.designs),
-        "seed": said.seed,
-        "recipe": said.recipe,
-        "versions": dict(said.versions),
-        "bytes": found.bytes,
+        "designs": list(description.designs),
+        "seed": description.seed,
+        "recipe": description.recipe,
+        "versions": dict(description.versions),
+        "bytes": view.bytes,
         "models": len(bank),
         "finished": len(accuracy),
-        "missing": found.missing,
-        "refused": {str(model): why for model, why in found.usable.refused.items()},
+        "missing": view.missing,
+        "refused": {str(model): why for model, why in view.usable.refused.items()},
         "training_accuracy": accuracy,
-        "tests": {each.test: each._asdict() for each in found.tests},
-        "next": visible(_next(found)),
+        "tests": {test.test: test._asdict() for test in view.tests},
+        "next": visible(_next(view)),
     }
 
 
-def _lines(found: Found) -> Iterator[str]:
-    bank, said, sizes = found.bank, found.bank.description, found.bank.description.sizes
-    kind = said.outputs.replace("_", "-")
-    views = "" if said.queries == 1 else f", {said.queries} views of each record"
-    what = f"{kind} of {said.classes} classes"
-    if said.outputs in SCORED:
-        what = f"{kind}, {said.direction} for records that a model was trained on"
+def _lines(view: Found) -> Iterator[str]:
+    bank, description, sizes = view.bank, view.bank.description, view.bank.description.sizes
+    kind = description.outputs.replace("_", "-")
+    views = "" if description.queries == 1 else f", {description.queries} views of each record"
+    outputs_text = f"{kind} of {description.classes} classes"
+    if description.outputs in SCORED:
+        outputs_text = f"{kind}, {description.direction} for records that a model was trained on"
     yield (
-        f"{found.path}: {len(found.usable.accuracy)} of {len(bank)} shadow models finished; "
-        f"{what}{views}; {_size(found.bytes)}"
+        f"{view.path}: {len(view.usable.accuracy)} of {len(bank)} shadow models finished; "
+        f"{outputs_text}{views}; {_size(view.bytes)}"
     )
     names = {"query set": sizes.query, "holdout": sizes.holdout, "calibration set": sizes.calibration}
     yield f"  records: {', '.join(f'{count:,} {name}' for name, count in names.items() if count)}"
@@ -98,28 +100,28 @@ def _lines(found: Found) -> Iterator[str]:
     if bank.groups is not None:
         query, holdout, _ = bank.groups.counts
         yield f"  groups: {query:,} of the query set, {holdout:,} of the holdout, dealt whole"
-    if said.designs:
-        yield f"  designs: {', '.join(said.designs)}"
-    if said.recipe:
-        yield f"  recipe: {said.recipe}"
-    yield f"  seed: {'not dealt by jaxaudit' if said.seed is None else said.seed}"
-    accuracy = {model: each for model, each in found.usable.accuracy.items() if not math.isnan(each)}
+    if description.designs:
+        yield f"  designs: {', '.join(description.designs)}"
+    if description.recipe:
+        yield f"  recipe: {description.recipe}"
+    yield f"  seed: {'not dealt by jaxaudit' if description.seed is None else description.seed}"
+    accuracy = {model: accuracy for model, accuracy in view.usable.accuracy.items() if not math.isnan(accuracy)}
     if accuracy:
         worst = min(accuracy, key=lambda model: accuracy[model])
         mean = float(np.mean(list(accuracy.values())))
         yield f"  accuracy on own training records: mean {mean:.1%}, lowest {accuracy[worst]:.1%} (model {worst})"
     yield "Tests that the finished models allow:"
-    for each in found.tests:
-        yield f"  {each.title}: {_answer(each)}"
-    for model, why in list(found.usable.refused.items())[:LISTED]:
+    for test in view.tests:
+        yield f"  {test.title}: {_answer(test)}"
+    for model, why in list(view.usable.refused.items())[:LISTED]:
         yield f"Not usable, model {model}: {why}"
-    missing = found.missing
+    missing = view.missing
     if missing:
         more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
         yield f"Missing: {', '.join(map(str, missing[:LISTED]))}{more}. To add one:"
-    elif _next(found):
+    elif _next(view):
         yield "All models are finished. To plan more:"
-    yield from (f"  {each}" for each in (_next(found),) if each)
+    yield from (f"  {line}" for line in (_next(view),) if line)
 
 
 def _answer(test: Available) -> str:
@@ -134,20 +136,24 @@ def _answer(test: Available) -> str:
     return f"{'yes' if test.possible else 'no'}. Finished models: {', '.join(have)}."
 
 
-def _next(found: Found) -> str:
+def _next(view: Found) -> str:
     """The command that adds what is missing; empty if nothing is, or if the plan of the bank is unknown."""
-    bank = shlex.quote(str(found.path))
-    if found.missing and found.bank.description.models_per_batch is not None:
+    bank = shlex.quote(str(view.path))
+    if view.missing and view.bank.description.models_per_batch is not None:
         return "(repeat the `jaxaudit shadows train` command that trained this bank)"
-    if found.missing:
-        return f"jaxaudit shadows add {bank} FILE --model {found.missing[0]}"
-    wanted = HOLDOUT_MODELS if found.bank.description.sizes.holdout else SHADOW_MODELS
-    words = found.bank.description.command
-    if any(each.will_be_complete for each in found.tests) or words[: len(PLAN)] != PLAN or len(found.bank) >= wanted:
+    if view.missing:
+        return f"jaxaudit shadows add {bank} FILE --model {view.missing[0]}"
+    number_needed = HOLDOUT_MODELS if view.bank.description.sizes.holdout else SHADOW_MODELS
+    words = view.bank.description.command
+    if (
+        any(test.will_be_complete for test in view.tests)
+        or words[: len(PLAN)] != PLAN
+        or len(view.bank) >= number_needed
+    ):
         return ""
     rest = list(words[len(PLAN) :])
     if "--models" in rest[:-1]:
-        rest[rest.index("--models") + 1] = str(wanted)
+        rest[rest.index("--models") + 1] = str(number_needed)
     # Whatever an untrusted bank.json contains, this command only runs the planner.
     return f"{shlex.join([*PLAN, *rest, '--out'])} {bank}"
 

@@ -15,8 +15,8 @@ from jaxaudit.audits.ks.bank.train import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING
 from jaxaudit.cli.harness import Job, Summary
 from jaxaudit.cli.ks.budget import speed_of
-from jaxaudit.cli.networks import EPOCHS, HIDDEN, cost_of, make_designs, make_shadow_learner
-from jaxaudit.cli.options import Source, command_line, fields_of, with_usual, with_values
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner
+from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
 from jaxaudit.cli.progress import duration, say
@@ -24,7 +24,7 @@ from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
 from jaxaudit.cli.sets import GUESS
 from jaxaudit.cli.shadows.options import PlannedModels, TrainOptions
-from jaxaudit.cli.shadows.plan import bank_there, deal_of, describe, lay, number_of_models, refuse_other
+from jaxaudit.cli.shadows.plan import bank_arrays, bank_description, bank_there, lay, number_of_models, refuse_other
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
@@ -63,38 +63,42 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     of_query = np.asarray(sets.labels[: sets.counts.query])
     query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
     options = _filled(options, query)
-    tell_of_large_numbers(options.model.model if options.source is Source.TRAINING else None, sets.parts)
+    tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
     recipes = _recipes(options, query, len(sets.labels))
     out = options.bank or Path()
-    there = bank_there(out)
-    done = np.zeros(0, int) if there is None else finished_in(out, there.models)
+    earlier = bank_there(out)
+    done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
     learner, speed = recipes.learners[0], None
     if isinstance(learner, SteppedLearner):
         # That of models of the guess.
         name = (options.model.learner or options.model.model or "", options.model.hidden or "")
         speed = speed_of(name, options, query, learner)
     usual = WHOLE_FITS_PER_BATCH if speed is None else speed.models_per_batch
-    number = _models_per_batch(options.recipe.models_per_batch, there, done) or usual
-    models = number_of_models(options.models.models, there, sets)
+    number = _models_per_batch(options.recipe.models_per_batch, earlier, done) or usual
+    models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
     several = ",".join(recipes.names) if len(recipes.names) > 1 else None
     planned = PlannedModels(seed=options.models.seed, models=models, designs=several, recipe=_in_words(options))
     if are_texts(query):
         planned = replace(planned, outputs="log-likelihood", direction="higher")
-    description = describe(
-        *(options.data, planned, sets, command_line(COMMAND, options)),
+    description = bank_description(
+        options.data,
+        planned,
+        sets,
+        command_line(COMMAND, options),
         models_per_batch=number,
         form=form_of(learner),
-        device=_and("" if there is None else there.device, f"{device.platform}: {device.device_kind}"),
+        device=_and("" if earlier is None else earlier.device, f"{device.platform}: {device.device_kind}"),
         versions={
-            name: _and("" if there is None else there.versions.get(name, ""), each) for name, each in _here().items()
+            name: _and("" if earlier is None else earlier.versions.get(name, ""), version)
+            for name, version in _here().items()
         },
     )
-    refuse_other(out, there, description)
-    dealt = deal_of(key, sets, description, options.data.coins)
+    refuse_other(out, earlier, description)
+    arrays = bank_arrays(key, sets, description, options.data.coins)
     missing = np.setdiff1d(np.arange(description.models), done)
-    members = dealt[MEMBERSHIP][missing].sum(axis=1)
+    members = arrays[MEMBERSHIP][missing].sum(axis=1)
     plan = Summary(_estimate(sets, description, members, recipes, speed, options.recipe.spread))
     if options.recipe.dry_run and not options.recipe.spread:
         return plan
@@ -102,7 +106,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         say(line)
 
     def train(execution: Execution) -> Bank:
-        lay(out, dealt, there, description)
+        lay(out, arrays, earlier, description)
         bank = load_bank(out)
         with working_in(out):
             _train_missing(bank, key, np.concatenate(sets.parts), recipes, execution)
@@ -116,7 +120,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         except OSError as error:
             raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
         with temporary as folder:
-            lay(Path(folder) / "bank", dealt, None, description)
+            lay(Path(folder) / "bank", arrays, None, description)
             bank = load_bank(Path(folder) / "bank")
             train_bank(key, bank, np.concatenate(sets.parts), recipes.learners, missing.tolist(), execution=execution)
             return bank
@@ -149,30 +153,30 @@ def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Reci
             train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=kept)
 
 
-def _models_per_batch(asked: int | None, there: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
+def _models_per_batch(requested: int | None, earlier: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
     """The number of models per batch that the bank records, if any of its models is trained; None if unknown."""
-    known = None if there is None else there.models_per_batch
-    if known is None or not len(done):
-        return asked or known
-    if asked not in (None, known):
+    earlier_number = None if earlier is None else earlier.models_per_batch
+    if earlier_number is None or not len(done):
+        return requested or earlier_number
+    if requested not in (None, earlier_number):
         raise InputError(
-            f"--models-per-batch {asked}: models of this bank were trained {known} at a time, and in batches of "
-            "another size they would differ by rounding; leave it out."
+            f"--models-per-batch {requested}: models of this bank were trained {earlier_number} at a time, and in "
+            "batches of another size they would differ by rounding; leave it out."
         )
-    return known
+    return earlier_number
 
 
 def _here() -> Mapping[str, str]:
     return {name: version(name) for name in PACKAGES}
 
 
-def _and(there: str, here: str) -> str:
+def _and(earlier_versions: str, current_versions: str) -> str:
     """The distinct devices, or versions, with which the models of a bank are trained."""
-    return ", ".join(dict.fromkeys([*(there.split(", ") if there else []), here]))
+    return ", ".join(dict.fromkeys([*(earlier_versions.split(", ") if earlier_versions else []), current_versions]))
 
 
 def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
-    if options.source is Source.LEARNER:
+    if options.source is ModelSource.LEARNER:
         return options
     if not are_texts(query):
         usual = {"model": "liu-cnn" if is_image(query) else "mlp", "hidden": HIDDEN}
@@ -182,15 +186,15 @@ def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
 
 
 def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
-    own = options.model.learner
-    if own is not None:
-        learner = load_learner(own, query.inputs.shape[1:], len(query.class_names), query.inputs.dtype)
+    own_learner = options.model.learner
+    if own_learner is not None:
+        learner = load_learner(own_learner, query.inputs.shape[1:], len(query.class_names), query.inputs.dtype)
         return Recipes((GUESS,), (learner,), (1.0,))
     guess = options.model, options.recipe, query, records
     designs = make_designs(options.models.designs, *guess)
     names = (GUESS, *(design.name for design in designs))
     learners = (make_shadow_learner(*guess), *(design.learner for design in designs))
-    return Recipes(names, learners, tuple(cost_of(name, options.model) for name in names))
+    return Recipes(names, learners, tuple(design_cost(name, options.model) for name in names))
 
 
 def _in_words(options: TrainOptions) -> str:
@@ -198,7 +202,7 @@ def _in_words(options: TrainOptions) -> str:
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
-    told = [
+    set_fields = [
         field
         for field in fields_of(options)
         if field.panel in (MODEL, TRAINING)
@@ -206,8 +210,10 @@ def _in_words(options: TrainOptions) -> str:
         and field.value not in (None, ())
         and field.name != "models_per_batch"
     ]
-    values = [" ".join(map(str, each.value)) if isinstance(each.value, tuple) else each.value for each in told]
-    flags = [field.flag.removeprefix("--").replace("-", " ") for field in told]
+    values = [
+        " ".join(map(str, field.value)) if isinstance(field.value, tuple) else field.value for field in set_fields
+    ]
+    flags = [field.flag.removeprefix("--").replace("-", " ") for field in set_fields]
     facts = [f"{flag} {value}" for flag, value in zip(flags, values, strict=True)]
     return ", ".join([*facts, *sources])
 
@@ -236,19 +242,19 @@ def _estimate(
         )
     done = description.models - models
     have = f", {done} of them trained" if done else ""
-    each = f" on {_numbers(members)} records each{steps} ({', '.join(recipes.names)})" if models else ""
+    training_text = f" on {_numbers(members)} records each{steps} ({', '.join(recipes.names)})" if models else ""
     return (
-        f"{description.models} shadow models{have}; {models} to train{each}",
+        f"{description.models} shadow models{have}; {models} to train{training_text}",
         f"{time} on {description.device}{', in one process' if spread else ''}, {memory / 2**30:.1f} GiB of memory, "
         f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
     )
 
 
-def _numbers(each: Int[np.ndarray, " some"]) -> str:
+def _numbers(counts: Int[np.ndarray, " some"]) -> str:
     """Numbers of training records in words: one number, or their range with the mean.
 
     >>> _numbers(np.array([7000, 7000])), _numbers(np.array([5480, 5620]))
     ('7,000', '5,480 to 5,620 (on average 5,550)')
     """
-    least, most = each.min(), each.max()
-    return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {each.mean():,.0f})"
+    least, most = counts.min(), counts.max()
+    return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {counts.mean():,.0f})"

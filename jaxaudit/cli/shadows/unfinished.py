@@ -60,9 +60,9 @@ def _beginning(path: Path, count: int) -> bytes:
 def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
     """The models of an interrupted call, each once and in order; None if there is none."""
     try:
-        found = read_npy(path, links=False)
+        numbers = read_npy(path, links=False)
     except InputError:
         return None
-    if found.ndim != 1 or found.dtype.kind != "i" or not 0 < len(found) <= models:
+    if numbers.ndim != 1 or numbers.dtype.kind != "i" or not 0 < len(numbers) <= models:
         return None
-    return found if found[0] >= 0 and found[-1] < models and (np.diff(found) > 0).all() else None
+    return numbers if numbers[0] >= 0 and numbers[-1] < models and (np.diff(numbers) > 0).all() else None

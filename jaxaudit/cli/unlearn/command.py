@@ -13,7 +13,7 @@ from jaxaudit.cli.groups import (
     Level,
     Network,
     Output,
-    Recipe,
+    RecipeFlags,
     failing,
 )
 from jaxaudit.cli.harness import Command
@@ -82,7 +82,7 @@ class UnlearnNetwork(Network):
 
 
 @dataclass(frozen=True)
-class UnlearnAudit(Level):
+class UnlearnFlags(Level):
     """The methods, and how they are judged."""
 
     methods: str | None = option(
@@ -155,8 +155,8 @@ class UnlearnOptions:
 
     data: UnlearnData = group(DATA, UnlearnData())
     model: UnlearnNetwork = group(MODEL, UnlearnNetwork())
-    recipe: Recipe = group(TRAINING, Recipe(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
-    audit: UnlearnAudit = group(AUDIT, UnlearnAudit())
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
+    audit: UnlearnFlags = group(AUDIT, UnlearnFlags())
     output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
 
 

@@ -13,7 +13,7 @@ from jaxaudit import unlearning
 from jaxaudit.cli.own_model import OF_TEXTS
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.read_sets import read_inputs
-from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnAudit, UnlearnData, UnlearnOptions
+from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnData, UnlearnFlags, UnlearnOptions
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.data.paths import expanded
@@ -41,32 +41,32 @@ class Parts(NamedTuple):
 
 
 def make_methods(
-    names: Sequence[str], asked: UnlearnAudit, batch_size: int, net: PureModule
+    names: Sequence[str], flags: UnlearnFlags, batch_size: int, net: PureModule
 ) -> dict[str, unlearning.Unlearn]:
     """The methods among these that are functions of a trained model, by the options; rmu moves a layer of `net`."""
-    given = {"epochs": asked.unlearn_epochs, "learning_rate": asked.unlearn_rate, "batch_size": batch_size}
-    training: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    recipe_values = {"epochs": flags.unlearn_epochs, "learning_rate": flags.unlearn_rate, "batch_size": batch_size}
+    training: dict[str, Any] = {name: value for name, value in recipe_values.items() if value is not None}
     noises: dict[str, unlearning.Noise] = dict(
         zip(VARIANTS, (unlearning.golatkar, unlearning.paper, unlearning.becker_code), strict=True)
     )
-    made: dict[str, unlearning.Unlearn] = {
-        "fisher": partial(unlearning.forget_by_noise, noise=noises[asked.fisher_variant], alpha=asked.alpha),
+    methods: dict[str, unlearning.Unlearn] = {
+        "fisher": partial(unlearning.forget_by_noise, noise=noises[flags.fisher_variant], alpha=flags.alpha),
         "fine-tuning": partial(unlearning.fine_tune, **training),
         "gradient-ascent": partial(unlearning.gradient_ascent, **training),
-        "negative-gradient": partial(unlearning.negative_gradient, beta=asked.beta, **training),
+        "negative-gradient": partial(unlearning.negative_gradient, beta=flags.beta, **training),
         "scrub": partial(unlearning.scrub, **training),
-        "ssd": partial(unlearning.selective_dampening, selection=asked.ssd_alpha, strength=asked.ssd_lambda),
+        "ssd": partial(unlearning.selective_dampening, selection=flags.ssd_alpha, strength=flags.ssd_lambda),
         "gradient-difference": partial(unlearning.gradient_difference, **training),
-        "npo": partial(unlearning.npo, beta=asked.npo_beta, **training),
-        "simnpo": partial(unlearning.sim_npo, beta=asked.simnpo_beta, **training),
+        "npo": partial(unlearning.npo, beta=flags.npo_beta, **training),
+        "simnpo": partial(unlearning.sim_npo, beta=flags.simnpo_beta, **training),
         "rmu": partial(
-            unlearning.rmu, hidden=hidden_states(net, asked.rmu_layer), coefficient=asked.rmu_coefficient, **training
+            unlearning.rmu, hidden=hidden_states(net, flags.rmu_layer), coefficient=flags.rmu_coefficient, **training
         ),
     }
-    return {name: made[name] for name in names if name in OF_A_MODEL}
+    return {name: methods[name] for name in names if name in OF_A_MODEL}
 
 
-def read_parts(options: UnlearnOptions) -> Parts:
+def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     """The training and test records, and which to forget.
 
     Test records that equal a training record are left out.
@@ -75,8 +75,8 @@ def read_parts(options: UnlearnOptions) -> Parts:
     if is_texts(data.data or ""):
         train, test, forget, answers = read_text_sets(data, options.model.tokens)
         test, notes = _unseen(train, test)
-        said = f"{int(forget.sum()):,} of {len(train):,} texts"
-        return Parts(train, test, forget, said, f"{train.name} ({len(train):,} texts)", notes, answers)
+        forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
+        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes, answers)
     whole = read_inputs(data.data or "", data)
     if data.class_name is None:
         raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
@@ -85,7 +85,7 @@ def read_parts(options: UnlearnOptions) -> Parts:
     if len(np.unique(whole.labels)) < 2:
         raise InputError(f"{whole.name} contains a single class; at least two are required.")
     of_class = [np.flatnonzero(whole.labels == label) for label in np.unique(whole.labels)]
-    chosen = np.sort(np.concatenate([each[: data.per_class or None] for each in of_class]))
+    chosen = np.sort(np.concatenate([rows_of_class[: data.per_class or None] for rows_of_class in of_class]))
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
     test, notes = _unseen(train, _test_records(whole, rest, data))
@@ -109,8 +109,8 @@ def read_parts(options: UnlearnOptions) -> Parts:
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
     first = f"the first {data.per_class} of each class, " if train is not whole else ""
-    said = f"{count:,} of the {len(members):,} records of class {data.class_name}"
-    return Parts(train, test, forget, said, f"{whole.name} ({first}{len(train):,} records)", notes)
+    forgotten_text = f"{count:,} of the {len(members):,} records of class {data.class_name}"
+    return Parts(train, test, forget, forgotten_text, f"{whole.name} ({first}{len(train):,} records)", notes)
 
 
 def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
@@ -169,17 +169,19 @@ def check_kind(options: UnlearnOptions) -> None:
     """Rejects options of texts where records have classes, and the other way round."""
     data, usual = options.data, UnlearnData()
     if not is_texts(data.data or ""):
-        given = {"--forget": data.forget, "--tokens": options.model.tokens, "--rmu-layer": options.audit.rmu_layer}
-        named = [flag for flag, value in given.items() if value is not None]
-        if named:
-            raise InputError(f"{', '.join(named)}: for texts, and --data {data.data} is none ({', '.join(TEXTS)}).")
+        text_flags = {"--forget": data.forget, "--tokens": options.model.tokens, "--rmu-layer": options.audit.rmu_layer}
+        flags_used = [flag for flag, value in text_flags.items() if value is not None]
+        if flags_used:
+            raise InputError(
+                f"{', '.join(flags_used)}: for texts, and --data {data.data} is none ({', '.join(TEXTS)})."
+            )
         return
     of_classes = ("class_name", "per_class", "fraction", "image_size", "gray", "label", "drop")
     wrong = [name for name in of_classes if getattr(data, name) != getattr(usual, name)]
     flags = {"class_name": "--class", "gray": "--color"}
     if wrong:
-        named = ", ".join(flags.get(name, f"--{name.replace('_', '-')}") for name in wrong)
-        raise InputError(f"{named}: for records of classes, and texts have none; leave it out.")
+        flags_used = ", ".join(flags.get(name, f"--{name.replace('_', '-')}") for name in wrong)
+        raise InputError(f"{flags_used}: for records of classes, and texts have none; leave it out.")
     if options.audit.nonmembers:
         raise InputError("--nonmembers: attack networks learn from outputs of classes, and texts have none.")
     for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
@@ -198,36 +200,40 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
     Other answers are `int32[forgotten, answers, length]`, a paraphrase first; None where the lines have none.
     """
     whole, test = (_read(name or "") for name in (data.data, data.test_data))
-    named = data.forget or ""
-    if is_texts(named):
-        removed = _read(named)
+    forget_text = data.forget or ""
+    if is_texts(forget_text):
+        removed = _read(forget_text)
     else:
-        key, equals, value = named.partition("=")
+        key, equals, value = forget_text.partition("=")
         values = whole.column(key)
         if not equals or values is None:
             raise InputError(
                 f"--forget must be a file of texts ({', '.join(TEXTS)}), or KEY=VALUE with a key of the lines of "
                 "--data, such as author=7."
             )
-        rows = [row for row, each in enumerate(values) if str(each) == value]
+        rows = [row for row, cell in enumerate(values) if str(cell) == value]
         if not rows:
             raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
         removed = whole.take(rows)
     more = other_answers(removed)
     sets = [whole, removed, test, *([] if more is None else [more])]
     words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
-    there = [each in gone for each in zip(whole.prompts, whole.answers, strict=True)]
-    rest = np.flatnonzero(~np.array(there))
+    is_removed = [pair in gone for pair in zip(whole.prompts, whole.answers, strict=True)]
+    rest = np.flatnonzero(~np.array(is_removed))
     # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
-    known = {*zip(whole.prompts, whole.answers, strict=True)}
-    new = [row for row, each in enumerate(zip(removed.prompts, removed.answers, strict=True)) if each not in known]
+    pairs = {*zip(whole.prompts, whole.answers, strict=True)}
+    new = [row for row, pair in enumerate(zip(removed.prompts, removed.answers, strict=True)) if pair not in pairs]
     counted = [whole, removed.take(new), test]
-    every, forgotten, tested, *others = sequences(sets, BYTES if words is None else word_tokenizer(counted, words))
+    every, forgotten, tested, *further_sets = sequences(
+        sets, BYTES if words is None else word_tokenizer(counted, words)
+    )
     if not len(rest):
         raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
     train = concatenate([every.take(rest), forgotten], every.name)
     forget = np.arange(len(train)) >= len(rest)
-    answers = others[0].inputs.reshape(len(forgotten), -1, others[0].inputs.shape[1]) if others else None
+    answers = (
+        further_sets[0].inputs.reshape(len(forgotten), -1, further_sets[0].inputs.shape[1]) if further_sets else None
+    )
     return train, tested, forget, answers
 
 

@@ -18,7 +18,7 @@ from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
-from jaxaudit.cli.unlearn.inputs import Parts, check_kind, make_methods, read_parts
+from jaxaudit.cli.unlearn.inputs import Parts, check_kind, make_methods, read_unlearn_sets
 from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
@@ -40,26 +40,26 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     """The work for these options."""
     check_kind(options)
     options = _filled(options)
-    asked, recipe, design = options.audit, options.recipe, options.model.model or DESIGN
+    audit_flags, recipe, design = options.audit, options.recipe, options.model.model or DESIGN
     # Checks that need no data come first.
-    names = parse_names(asked.methods or "", METHODS, "--methods")
+    names = parse_names(audit_flags.methods or "", METHODS, "--methods")
     of_texts = is_texts(options.data.data or "")
     if parse_model(design) is None and of_texts is not is_of_texts(design):
-        what = "records of classes, and texts have none" if of_texts else "texts, and the records are not"
-        raise InputError(f"--model {design} is for {what}; use {OF_TEXTS if of_texts else DESIGN}.")
+        purpose = "records of classes, and texts have none" if of_texts else "texts, and the records are not"
+        raise InputError(f"--model {design} is for {purpose}; use {OF_TEXTS if of_texts else DESIGN}.")
     factory = make_factory(design, parse_hidden(options.model.hidden or ""), recipe.dropout)
-    parts = read_parts(options)
-    train, test, seeds = parts.train, parts.test, asked.seeds or SEEDS
+    parts = read_unlearn_sets(options)
+    train, test, seeds = parts.train, parts.test, audit_flags.seeds or SEEDS
     classes = vocabulary_of(train) or len(train.class_names)
     learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
-    methods = make_methods(names, asked, recipe.batch_size, learner.net)
+    methods = make_methods(names, audit_flags, recipe.batch_size, learner.net)
     if learner.batch_coupled and AMNESIAC in names:
-        others = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
+        further_names = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
         raise InputError(
             f"--methods amnesiac undoes updates of parameters, but {design} also has running statistics (batch "
-            f"normalisation), which would keep the forgotten records; leave it out: --methods {others}."
+            f"normalisation), which would keep the forgotten records; leave it out: --methods {further_names}."
         )
-    key = jax.random.key(asked.seed)
+    key = jax.random.key(audit_flags.seed)
 
     def audit(execution: Execution) -> UnlearnAudit:
         return compare_unlearning(
@@ -71,28 +71,28 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             amnesiac=AMNESIAC in names,
             methods=methods,
             seeds=seeds,
-            nonmembers=asked.nonmembers,
-            attack_epochs=asked.attack_epochs or ATTACK_EPOCHS,
-            level=asked.level,
+            nonmembers=audit_flags.nonmembers,
+            attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
+            level=audit_flags.level,
             forgotten=[parts.forgotten],
             other_answers=None if parts.answers is None else [parts.answers],
             notes=_notes(options, parts, learner, methods),
             execution=execution,
         )
 
-    def outcome(found: UnlearnAudit, provenance: Provenance) -> Outcome:
+    def outcome(audit: UnlearnAudit, provenance: Provenance) -> Outcome:
         forgotten = {"x": train.inputs[parts.forget], "y": train.labels[parts.forget]}
         files = {"forget.npz": arrays({**forgotten, "class_names": np.array(train.class_names)})}
-        for name in (each for each in found.models if each != UNTRAINED):
-            for seed in range(found.result.protocol.seeds):
-                files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, found, name, seed)
-        return Outcome(recorded("unlearn", found.result, found.sources, provenance), {}, files)
+        for name in (name_of_method for name_of_method in audit.models if name_of_method != UNTRAINED):
+            for seed in range(audit.result.protocol.seeds):
+                files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
+        return Outcome(recorded("unlearn", audit.result, audit.sources, provenance), {}, files)
 
     def measured() -> int:
         keys, rows = jax.random.split(key, seeds), np.tile(~parts.forget, (seeds, 1))
         return measure_models_per_batch(keys, rows, train.inputs, train.labels, learner).models_per_batch
 
-    attacks = f" and {seeds} attack networks" if asked.nonmembers != 0 and not of_texts else ""
+    attacks = f" and {seeds} attack networks" if audit_flags.nonmembers != 0 and not of_texts else ""
     return Job(
         options=options,
         data={"train": describe_examples(train), "test": describe_examples(test)},
@@ -130,27 +130,28 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
 def _notes(
     options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn]
 ) -> tuple[str, ...]:
-    asked = options.audit
+    audit_flags = options.audit
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
     if "fisher" in methods:
         notes.append(
-            f"fisher: {asked.fisher_variant} noise of strength alpha {asked.alpha:g}. If the noise is too weak, "
-            "nothing is forgotten; if it is too strong, everything is."
+            f"fisher: {audit_flags.fisher_variant} noise of strength alpha {audit_flags.alpha:g}. If the noise is too "
+            "weak, nothing is forgotten; if it is too strong, everything is."
         )
     settings = {name: inspect.signature(method).parameters for name, method in methods.items()}
-    trained_on = {name: each for name, each in settings.items() if "epochs" in each}
+    trained_on = {name: parameters for name, parameters in settings.items() if "epochs" in parameters}
     if trained_on:
-        epochs = max(each["epochs"].default for each in trained_on.values())
-        rates = [f"{each['learning_rate'].default:g}" for each in trained_on.values()]
+        epochs = max(parameters["epochs"].default for parameters in trained_on.values())
+        rates = [f"{parameters['learning_rate'].default:g}" for parameters in trained_on.values()]
         notes.append(
             f"{', '.join(trained_on)}: {epochs:,} epochs, learning rate {', '.join(rates)}. "
             "They were not tuned to your data, and what a method forgets depends on them (--unlearn-epochs, "
             "--unlearn-rate)."
         )
-    if "ssd" in methods and asked.ssd_alpha * parts.forget.sum() >= len(parts.train):
+    if "ssd" in methods and audit_flags.ssd_alpha * parts.forget.sum() >= len(parts.train):
         notes.append(
             f"ssd: nothing changes, because Fisher information of {int(parts.forget.sum()):,} of "
-            f"{len(parts.train):,} records cannot be {asked.ssd_alpha:g} times that of all; give a smaller --ssd-alpha."
+            f"{len(parts.train):,} records cannot be {audit_flags.ssd_alpha:g} times that of all; give a smaller "
+            "--ssd-alpha."
         )
     if learner.batch_coupled:
         notes += [

@@ -72,12 +72,12 @@ class Bank:
     @property
     def holdout(self) -> slice:
         """The columns of the holdout."""
-        return slice(self.description.sizes.query, self.description.sizes.asked)
+        return slice(self.description.sizes.query, self.description.sizes.compared)
 
     @property
     def calibration(self) -> slice:
         """The columns of the calibration set."""
-        return slice(self.description.sizes.asked, self.description.records)
+        return slice(self.description.sizes.compared, self.description.records)
 
     def finished(self) -> Int[np.ndarray, " finished"]:
         """The numbers of the trained models: those with outputs on disk, in ascending order. Links, pipes and folders
@@ -113,9 +113,9 @@ def load_bank(path: str | Path) -> Bank:
     refuse_larger(directory, n * BYTES_A_RECORD, MAX_BYTES, "keep fewer records for this machine's memory")
     refuse_holes(directory)
     classed = description.outputs not in SCORED
-    for name, said in ((LABELS, classed), (GROUPS, description.groups), (DESIGNS, bool(description.designs))):
-        if said != _there(directory, name):
-            words = f"wants {name}, but there is none" if said else f"wants no {name}, but there is one"
+    for name, is_expected in ((LABELS, classed), (GROUPS, description.groups), (DESIGNS, bool(description.designs))):
+        if is_expected != _there(directory, name):
+            words = f"wants {name}, but there is none" if is_expected else f"wants no {name}, but there is one"
             raise InputError(f"{directory}: {DESCRIPTION} {words}.")
 
     def read(name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -143,7 +143,7 @@ def load_bank(path: str | Path) -> Bank:
         below(2**32, SEEDS, seeds)
         seeds = seeds.astype(np.uint32)
     if description.groups:
-        values = read(GROUPS, "iu", (sizes.asked,))
+        values = read(GROUPS, "iu", (sizes.compared,))
         groups = as_groups(values[: sizes.query], values[sizes.query :])
     if description.designs:
         designs = read(DESIGNS, "iu", (models,)).astype(int)
@@ -161,7 +161,7 @@ def load_bank(path: str | Path) -> Bank:
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
     """The numbers below `models` of the models with outputs in a bank, as `Bank.finished`."""
-    folder, found = directory / FOLDER, []
+    folder, numbers = directory / FOLDER, []
     if _there(directory, WHOLE):
         if _there(directory, FOLDER):
             raise InputError(f"{directory}: has {WHOLE} and a folder {FOLDER}; a bank has its outputs in one of them.")
@@ -176,16 +176,16 @@ def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
             if number < models and name == path.name:
                 with suppress(FileNotFoundError):  # gone meanwhile
                     refuse_irregular(path.lstat(), path)
-                    found.append(number)
+                    numbers.append(number)
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read ({error.strerror}).") from error
-    return np.array(sorted(found), int)
+    return np.array(sorted(numbers), int)
 
 
 def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None:
     """Rejects masks that are not boolean or include dropped records, and a matrix that is all true or all false."""
     without, kept = np.flatnonzero(dropped), np.count_nonzero(~dropped)
-    some = others = False
+    some = some_out = False
     for part in row_blocks(membership):
         rows = booleans(membership[part], path.name)
         wrong = rows[:, without].any(axis=1)
@@ -193,8 +193,8 @@ def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None
             model = part.start + int(wrong.argmax())
             raise InputError(f"{path}: row {model} has records that were dropped because of copies.")
         counts = np.count_nonzero(rows, axis=1)
-        some, others = some or counts.max() > 0, others or counts.min() < kept
-    if not (some and others):
+        some, some_out = some or counts.max() > 0, some_out or counts.min() < kept
+    if not (some and some_out):
         which = "all records" if some else "no record"
         raise InputError(f"{path}: every model is trained on {which}, so nothing can be compared.")
 
@@ -230,12 +230,12 @@ def refuse_holes(directory: Path) -> None:
     does not report allocated space, as some network file systems do not, is trusted.
     """
     try:
-        folders = [each for each in (directory, directory / FOLDER) if each.is_dir()]
-        found = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
+        folders = [folder for folder in (directory, directory / FOLDER) if folder.is_dir()]
+        stats = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
     except OSError:
         return  # whoever reads it says what is wrong
-    held = sum(STORAGE_UNIT * getattr(each, "st_blocks", 0) for each in found)
-    claimed = sum(each.st_size for each in found)
+    held = sum(STORAGE_UNIT * getattr(stat_result, "st_blocks", 0) for stat_result in stats)
+    claimed = sum(stat_result.st_size for stat_result in stats)
     if held and claimed > max(SMALL, SHRUNK * held):
         raise InputError(
             f"{directory}: its files claim {claimed / 2**30:.1f} GiB, of which {held / 2**20:.1f} MiB are on the disk, "

@@ -38,7 +38,7 @@ class Sizes(NamedTuple):
     calibration: int
 
     @property
-    def asked(self) -> int:
+    def compared(self) -> int:
         """The number of query and holdout records together."""
         return self.query + self.holdout
 
@@ -166,6 +166,6 @@ def read_description(directory: Path) -> Description:
         return msgspec.json.decode(text, type=Description)
 
 
-def as_text(description: Description) -> bytes:
+def description_json(description: Description) -> bytes:
     """The description as JSON."""
     return msgspec.json.format(msgspec.json.encode(description), indent=1) + b"\n"

@@ -60,12 +60,12 @@ def is_folder(path: Path) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def there(folder: Path, stem: str) -> bool:
+def has_array(folder: Path, stem: str) -> bool:
     """Whether a folder has the file `stem`.npy; a pickle of this name instead is refused."""
-    found = [suffix for suffix in (".npy", *PICKLES) if os.path.lexists(folder / f"{stem}{suffix}")][:1]
-    for suffix in found:
+    suffixes = [suffix for suffix in (".npy", *PICKLES) if os.path.lexists(folder / f"{stem}{suffix}")][:1]
+    for suffix in suffixes:
         refuse_pickle(folder / f"{stem}{suffix}")
-    return bool(found)
+    return bool(suffixes)
 
 
 def refuse_large(models: int, records: int, of: Path) -> None:
@@ -79,16 +79,18 @@ def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.n
     plus 1.
     """
     refuse_pickle(path)
-    found = StoredArray(path)
-    if found.ndim not in (1, 2) or len(found) < records or found.shape[1:] not in ((), (1,)):
-        raise InputError(f"{path}: has labels of shape {found.shape}, but there are {records} records: one label each.")
+    stored = StoredArray(path)
+    if stored.ndim not in (1, 2) or len(stored) < records or stored.shape[1:] not in ((), (1,)):
+        raise InputError(
+            f"{path}: has labels of shape {stored.shape}, but there are {records} records: one label each."
+        )
     if classes is not None and classes > MOST_CLASSES:
         raise InputError(f"{path}: outputs are of {classes:,} classes; a bank has at most {MOST_CLASSES:,}.")
     names = None if classes is None else tuple(map(str, range(classes)))
-    labels, known = encode_labels(found[:records], names, str(path))
-    if known != tuple(map(str, range(len(known)))) or len(known) < 2:
+    labels, class_names = encode_labels(stored[:records], names, str(path))
+    if class_names != tuple(map(str, range(len(class_names)))) or len(class_names) < 2:
         raise InputError(f"{path}: labels must be classes numbered from 0, of which there are at least 2.")
-    return labels, len(known)
+    return labels, len(class_names)
 
 
 def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chosen"]:
@@ -96,13 +98,13 @@ def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chos
     of the pool.
     """
     refuse_pickle(path)
-    found = read_npy(path, 8 * records + SPARE)
-    if found.dtype == np.bool_ and found.shape == (records,):
-        found = np.flatnonzero(found)
-    if found.dtype.kind not in "iu" or found.ndim != 1 or not len(found):
-        raise InputError(f"{option} {path}: has {found.dtype} of shape {found.shape}; give numbers or booleans.")
-    if found.min() < 0 or found.max() >= records or len(np.unique(found)) < len(found):
+    rows = read_npy(path, 8 * records + SPARE)
+    if rows.dtype == np.bool_ and rows.shape == (records,):
+        rows = np.flatnonzero(rows)
+    if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows):
+        raise InputError(f"{option} {path}: has {rows.dtype} of shape {rows.shape}; give numbers or booleans.")
+    if rows.min() < 0 or rows.max() >= records or len(np.unique(rows)) < len(rows):
         raise InputError(
             f"{option} {path}: must have numbers from 0 to {records - 1}, the records of the pool, each once."
         )
-    return found.astype(np.int64)
+    return rows.astype(np.int64)

@@ -25,7 +25,7 @@ import numpy as np
 
 from jaxaudit.data.bank.bank import booleans
 from jaxaudit.data.bank.description import MOST_MODELS, Kind
-from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, there
+from jaxaudit.data.bank.foreign import Foreign, has_array, is_folder, read_labels, refuse_large
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.paths import entries, read_small
@@ -39,7 +39,7 @@ OWN = {"seed", "expid", "tunename"}
 _NUMBERED = re.compile(r"[0-9]{1,18}\.npy")
 
 
-def recognised(directory: Path) -> bool:
+def is_lira_folder(directory: Path) -> bool:
     """Whether a directory has an experiment with a file of its training records."""
     return bool(_experiments(directory))
 
@@ -59,31 +59,33 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     of_logits = logits.count(None) <= scores.count(None)
     kind: Kind = "logits" if of_logits else "log_odds"
     files = logits if of_logits else scores
-    found = [file for file in files if file is not None]
-    if not found:
+    files_of_outputs = [file for file in files if file is not None]
+    if not files_of_outputs:
         raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits.")
     readers = tuple(None if file is None else partial(_read, file, kind) for file in files)
-    shape = _shape(StoredArray(found[0]).shape, kind, found[0])
-    if labels is None and not there(directory, "y_train"):
+    shape = _shape(StoredArray(files_of_outputs[0]).shape, kind, files_of_outputs[0])
+    if labels is None and not has_array(directory, "y_train"):
         raise InputError(f"{directory}: has no y_train.npy; give the labels of the records (`labels`).")
-    known, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if of_logits else None)
-    said = [_hparams(experiment) for experiment in experiments]
-    designs = tuple(str(each.get("arch", "unknown")) for each in said)
+    labels_array, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if of_logits else None)
+    settings = [_hparams(experiment) for experiment in experiments]
+    designs = tuple(str(setting.get("arch", "unknown")) for setting in settings)
     designs = designs if len(set(designs)) > 1 else ()
-    tool = TOOL if any(_NUMBERED.fullmatch(file.name) for file in found) else PYTORCH
-    recipe = _recipe(tool, said, [int(file.stem) for file in found if _NUMBERED.fullmatch(file.name)])
-    return Foreign(tool, kind, classes, shape[1], known, membership, readers, designs, recipe)
+    tool = TOOL if any(_NUMBERED.fullmatch(file.name) for file in files_of_outputs) else PYTORCH
+    recipe = _recipe(tool, settings, [int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)])
+    return Foreign(tool, kind, classes, shape[1], labels_array, membership, readers, designs, recipe)
 
 
 def _experiments(directory: Path) -> list[Path]:
-    found = [
+    folders = [
         path
         for path in entries(directory)
-        if (path.name.startswith("experiment") or path.name.isdecimal()) and is_folder(path) and there(path, "keep")
+        if (path.name.startswith("experiment") or path.name.isdecimal()) and is_folder(path) and has_array(path, "keep")
     ]
-    if len(found) > MOST_MODELS:
-        raise InputError(f"{directory}: has {len(found):,} experiments, more than {MOST_MODELS:,}.")
-    return sorted(found, key=lambda path: ([int(each[:18]) for each in re.findall("[0-9]+", path.name)], path.name))
+    if len(folders) > MOST_MODELS:
+        raise InputError(f"{directory}: has {len(folders):,} experiments, more than {MOST_MODELS:,}.")
+    return sorted(
+        folders, key=lambda path: ([int(digits[:18]) for digits in re.findall("[0-9]+", path.name)], path.name)
+    )
 
 
 def _row(experiment: Path) -> StoredArray:
@@ -97,7 +99,7 @@ def _outputs(experiment: Path, name: str) -> Path | None:
     """The file of the last epoch, or the one file, of outputs of this name."""
     folder = experiment / name
     names = [path for path in entries(folder) if _NUMBERED.fullmatch(path.name)] if is_folder(folder) else []
-    alone = experiment / f"{name}.npy" if there(experiment, name) else None
+    alone = experiment / f"{name}.npy" if has_array(experiment, name) else None
     return max(names, key=lambda path: int(path.stem), default=alone)
 
 
@@ -114,8 +116,8 @@ def _shape(shape: tuple[int, ...], kind: Kind, file: Path) -> tuple[int, ...]:
     if len(shape) == axes - 1:
         return shape[0], 1, *shape[1:]
     if len(shape) != axes:
-        what = "[records, 1, views, classes]" if kind == "logits" else "[records, views]"
-        raise InputError(f"{file}: has shape {shape}; {kind.replace('_', '-')} must be {what}.")
+        layout = "[records, 1, views, classes]" if kind == "logits" else "[records, views]"
+        raise InputError(f"{file}: has shape {shape}; {kind.replace('_', '-')} must be {layout}.")
     return shape
 
 
@@ -130,10 +132,14 @@ def _hparams(experiment: Path) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
 
 
-def _recipe(tool: str, said: list[dict[str, Any]], epochs: list[int]) -> str:
+def _recipe(tool: str, settings: list[dict[str, Any]], epochs: list[int]) -> str:
     """The settings that all experiments share, as text."""
-    common = [name for name in said[0] if name not in OWN and all(each.get(name) == said[0][name] for each in said)]
-    values = [f"{name}={said[0][name]}" for name in sorted(common) if said[0][name] is not None]
+    common = [
+        name
+        for name in settings[0]
+        if name not in OWN and all(setting.get(name) == settings[0][name] for setting in settings)
+    ]
+    values = [f"{name}={settings[0][name]}" for name in sorted(common) if settings[0][name] is not None]
     until = [f"outputs after epoch {epochs[0]}"] if len(set(epochs)) == 1 else []
     until = [f"after epochs {min(epochs)} to {max(epochs)}"] if len(set(epochs)) > 1 else until
     return f"{tool}: {', '.join([*values, *until]) or 'no settings are known'}"[:LONGEST_RECIPE]

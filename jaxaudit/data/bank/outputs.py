@@ -82,8 +82,8 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
     else:
         refuse_pickle(path)
         if path.suffix.lower() != ".npy":
-            what = "log-odds" if description.outputs == "log_odds" else f"{description.queries} views of a record"
-            raise InputError(f"{path.name}: {what} are read from a .npy file of shape {description.shape}.")
+            layout = "log-odds" if description.outputs == "log_odds" else f"{description.queries} views of a record"
+            raise InputError(f"{path.name}: {layout} are read from a .npy file of shape {description.shape}.")
         values = read_npy(path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
     with np.errstate(over="ignore"):
         return checked(values.astype(np.float32), description, path.name)
@@ -112,8 +112,8 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
     scored = description.outputs in SCORED
     bad = int((~np.isfinite(values) if scored else np.isnan(values)).sum())
     if bad:
-        what = "numbers are NaN or infinite" if scored else "log-odds are NaN"
-        raise InputError(f"{source}: {bad} {what}; did the model diverge?")
+        trouble = "numbers are NaN or infinite" if scored else "log-odds are NaN"
+        raise InputError(f"{source}: {bad} {trouble}; did the model diverge?")
     if description.outputs == "log_likelihood":
         likely = -values if description.direction == "lower" else values
         if likely.max() > 0:

@@ -20,7 +20,7 @@ import numpy as np
 
 from jaxaudit.data.bank.bank import booleans
 from jaxaudit.data.bank.description import MOST_MODELS
-from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, there
+from jaxaudit.data.bank.foreign import Foreign, has_array, is_folder, read_labels, refuse_large
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.parsing import parsing, refuse_pickle, refuse_repeated_keys
 from jaxaudit.data.memory import MAX_BYTES
@@ -36,9 +36,9 @@ SURE = 0.5
 _SIGNALS = re.compile(r"\w+_signals")
 
 
-def recognised(directory: Path) -> bool:
+def is_privacy_meter_folder(directory: Path) -> bool:
     """Whether a directory has the training sets of Privacy Meter's models."""
-    return is_folder(directory / "models") and there(directory / "models", "memberships")
+    return is_folder(directory / "models") and has_array(directory / "models", "memberships")
 
 
 def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
@@ -66,7 +66,10 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
     sure = _surest(signals, kept)
     if labels is None:
         if language or (language is None and sure < SURE):
-            readers = *(partial(_log_likelihoods, file, *each) for each in enumerate(signals)), *_missing(rows, signals)
+            readers = (
+                *(partial(_log_likelihoods, file, *signal) for signal in enumerate(signals)),
+                *_missing(rows, signals),
+            )
             why = f"{METADATA} says that its models are language models" if language else "its models are sure of none"
             note = (
                 f"{file}: read as exp(mean log-probability of a record's tokens), because {why}; give their labels if "
@@ -77,7 +80,7 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
         raise InputError(
             f"{directory}: Privacy Meter keeps no labels as arrays; give those of its data set (`labels`)."
         )
-    known, classes = read_labels(labels, records, None)
+    labels_array, classes = read_labels(labels, records, None)
     if language or (language is None and sure < max(SURE, 1 / classes)):
         why = f"{METADATA} says so" if language else f"no model gives its own records more than {sure:.2g}, nearly"
         raise InputError(
@@ -85,8 +88,8 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
             "out `labels`: they are then read as log-likelihoods of records. If the models are classifiers after all, "
             "write their log-odds into a bank (`jaxaudit shadows plan`)."
         )
-    readers = *(partial(_log_odds, file, *each) for each in enumerate(signals)), *_missing(rows, signals)
-    return Foreign(TOOL, "log_odds", classes, 1, known, kept, readers, recipe=TOOL)
+    readers = *(partial(_log_odds, file, *signal) for signal in enumerate(signals)), *_missing(rows, signals)
+    return Foreign(TOOL, "log_odds", classes, 1, labels_array, kept, readers, recipe=TOOL)
 
 
 def _missing(rows: StoredArray, signals: np.ndarray) -> tuple[None, ...]:
@@ -104,28 +107,30 @@ def _are_of_language(directory: Path) -> bool | None:
         # Python writes NaN, which other parsers refuse.
         models = list(json.loads(text).values())
         # Classifiers have an accuracy.
-        language = {each["model_name"] == "gpt2" or each.get("train_acc", 0) is None for each in models}
+        language = {model["model_name"] == "gpt2" or model.get("train_acc", 0) is None for model in models}
     return language.pop() if len(language) == 1 else None
 
 
 def _surest(signals: np.ndarray, rows: np.ndarray) -> float:
     """The signal that a model gives to few of the records that it was trained on: a classifier is sure of some."""
-    own = [values[row] for values, row in zip(signals, rows, strict=False)]
-    found = [float(np.quantile(each.astype(np.float64), 0.99)) for each in own if len(each)]
-    return max(found, default=1.0)
+    kept_values = [values[row] for values, row in zip(signals, rows, strict=False)]
+    quantiles = [
+        float(np.quantile(model_values.astype(np.float64), 0.99)) for model_values in kept_values if len(model_values)
+    ]
+    return max(quantiles, default=1.0)
 
 
 def _signals(directory: Path) -> Path:
     folder = directory / "signals"
-    found = entries(folder) if is_folder(folder) else []
-    found = [each for each in found if _SIGNALS.fullmatch(each.stem) and not each.stem.endswith("_ramia_signals")]
-    for each in found:
-        refuse_pickle(each)
-    found = [each for each in found if each.suffix == ".npy"]
-    if len(found) != 1:
-        names = ", ".join(each.name for each in found[:5]) or "none"
+    files = entries(folder) if is_folder(folder) else []
+    files = [file for file in files if _SIGNALS.fullmatch(file.stem) and not file.stem.endswith("_ramia_signals")]
+    for file in files:
+        refuse_pickle(file)
+    files = [file for file in files if file.suffix == ".npy"]
+    if len(files) != 1:
+        names = ", ".join(file.name for file in files[:5]) or "none"
         raise InputError(f"{folder}: must have one file of signals such as rmia_signals.npy; found {names}.")
-    return found[0]
+    return files[0]
 
 
 def _shares(file: Path, model: int, stored: np.ndarray) -> np.ndarray:

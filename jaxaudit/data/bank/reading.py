@@ -44,7 +44,7 @@ def read_models(
             digests[index] = _digest(models[index], bank.membership[models[index]], values)
             return use(index, values)
 
-    found: list[Found] = []
+    read_so_far: list[Found] = []
     together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
     with ThreadPoolExecutor(together) as threads:
         waiting: deque[Future[Found]] = deque()
@@ -53,12 +53,12 @@ def read_models(
                 opened = open_outputs(bank.directory, model, bank.description)
             waiting.append(threads.submit(read, index, opened))
             if len(waiting) > together:
-                found.append(waiting.popleft().result())
-        found.extend(each.result() for each in waiting)
+                read_so_far.append(waiting.popleft().result())
+        read_so_far.extend(future.result() for future in waiting)
     whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
     for index in np.argsort(np.asarray(models, int)):
         whole.update(digests[index])
-    return found, f"blake2b:{whole.hexdigest()}"
+    return read_so_far, f"blake2b:{whole.hexdigest()}"
 
 
 @contextmanager

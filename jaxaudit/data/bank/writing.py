@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxaudit.data.bank.bank import ARRAYS, DESIGNS, MEMBERSHIP, SEEDS
-from jaxaudit.data.bank.description import DESCRIPTION, Description, as_text
+from jaxaudit.data.bank.description import DESCRIPTION, Description, description_json
 from jaxaudit.data.bank.outputs import FOLDER, outputs_path
 from jaxaudit.data.paths import whole_file
 
@@ -22,12 +22,12 @@ def bank_files(
 ) -> dict[str, Writer]:
     """A writer for each file of a bank, `bank.json` last."""
     writers = {name: _array(lambda name=name: arrays[name]) for name in ARRAYS if name in arrays}
-    made = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
+    output_writers = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
 
     def described(file: IO[bytes]) -> None:
-        file.write(as_text(description))
+        file.write(description_json(description))
 
-    return {**writers, **made, DESCRIPTION: described}
+    return {**writers, **output_writers, DESCRIPTION: described}
 
 
 def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:

@@ -89,34 +89,34 @@ class StoredArray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])
         if self._by_column and self.ndim > 1 and count < len(self):
             return self._of_columns(file, first, count, columns)
-        found, shape = self._numbers(file, first * columns, count * columns), (count, *self.shape[1:])[: self.ndim]
-        return found.reshape(shape[::-1]).T if self._by_column else found.reshape(shape)
+        numbers, shape = self._numbers(file, first * columns, count * columns), (count, *self.shape[1:])[: self.ndim]
+        return numbers.reshape(shape[::-1]).T if self._by_column else numbers.reshape(shape)
 
     def _of_columns(self, file: BufferedReader, first: int, count: int, columns: int) -> np.ndarray:
         """Rows of an array stored column by column: a part of each column; short columns are read many at a time."""
-        found, rows = np.empty((columns, count), self.dtype), len(self)
+        columns_read, rows = np.empty((columns, count), self.dtype), len(self)
         together = NEAR // (rows * self.dtype.itemsize)
         for column in range(0, columns, max(1, together)):
-            some = found[column : column + max(1, together)]
+            some = columns_read[column : column + max(1, together)]
             if together:
                 whole = self._numbers(file, column * rows, len(some) * rows).reshape(-1, rows)
                 some[:] = whole[:, first : first + count]
             else:
                 some[0] = self._numbers(file, column * rows + first, count)
-        return found.reshape(*self.shape[:0:-1], count).T
+        return columns_read.reshape(*self.shape[:0:-1], count).T
 
     def _numbers(self, file: BufferedReader, first: int, count: int) -> np.ndarray:
         """This many of its numbers as stored, starting at `first`."""
-        found, filled = np.empty(count * self.dtype.itemsize, np.uint8), 0
+        buffer, filled = np.empty(count * self.dtype.itemsize, np.uint8), 0
         file.seek(self._start + first * self.dtype.itemsize)
-        while filled < len(found):
-            read = file.readinto(memoryview(found.data)[filled:])
+        while filled < len(buffer):
+            read = file.readinto(memoryview(buffer.data)[filled:])
             if not read:
                 raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
             filled += read
         if _state_of(file) != self._state:
             raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
-        return _of_characters(found.view(self.dtype), str(self.path))
+        return _of_characters(buffer.view(self.dtype), str(self.path))
 
 
 def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> np.ndarray:
@@ -149,7 +149,7 @@ class NpzArrays:
                 raise InputError(f"{path}: is compressed in a way that NumPy does not use; save it with np.savez.")
             if member.file_size > MOST_DEFLATED * (member.compress_size + 1):
                 raise InputError(f"{path}: is damaged (its stated sizes exceed its bytes); save it again.")
-        counted = [each for each in members if not (opened and each.compress_type == zipfile.ZIP_STORED)]
+        counted = [member for member in members if not (opened and member.compress_type == zipfile.ZIP_STORED)]
         refuse_larger(path, sum(member.file_size for member in counted), max_bytes)
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         self.sizes = {name: member.file_size for name, member in self._members.items()}
@@ -194,8 +194,8 @@ class NpzArrays:
 
 def _state_of(file: BufferedReader) -> tuple[int, ...]:
     """Values that change when a file is written or replaced."""
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    stats = os.fstat(file.fileno())
+    return stats.st_dev, stats.st_ino, stats.st_size, stats.st_mtime_ns
 
 
 class _Header(NamedTuple):

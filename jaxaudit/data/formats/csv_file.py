@@ -49,12 +49,12 @@ class CsvFormat(NamedTuple):
     def __str__(self) -> str:
         """Deviations from the default; empty for UTF-8, commas and decimal points."""
         delimiter = DELIMITERS.get(self.delimiter, repr(self.delimiter))
-        said = {
+        deviations = {
             self.encoding: self.encoding != "utf-8",
             f"{delimiter} between cells": self.delimiter != ",",
             "decimal commas": self.decimal != ".",
         }
-        return ", ".join(text for text, unusual in said.items() if unusual)
+        return ", ".join(text for text, unusual in deviations.items() if unusual)
 
 
 DETECTED = CsvOptions()
@@ -88,7 +88,7 @@ def find_format(data: bytes, path: Path, options: CsvOptions) -> tuple[CsvFormat
     sample = text[: max(_SAMPLE, 4 * len(first))]
     if len(sample) < len(text) or len(text) > FIRST_LINE:
         sample = sample[: sample.rfind("\n") + 1] or first
-    candidates = [each for each in DELIMITERS if each in first] or [","]
+    candidates = [delimiter for delimiter in DELIMITERS if delimiter in first] or [","]
     if options.delimiter is not None:
         candidates = [options.delimiter]
     for candidate in candidates:
@@ -156,7 +156,7 @@ def parse_csv(data: bytes, path: Path, header: bool = True, *, options: CsvOptio
 def csv_batches(
     path: Path,
     columns: Mapping[str, pa.DataType],
-    what: str,
+    subject: str,
     advice: str,
     *,
     max_bytes: int | None = None,
@@ -165,8 +165,8 @@ def csv_batches(
 ) -> Iterator[pa.RecordBatch]:
     """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
 
-    `what` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those that
-    Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
+    `subject` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those
+    that Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
     """
     convert = arrow_csv.ConvertOptions(
         column_types=dict(columns), include_columns=list(columns), null_values=null_values
@@ -174,7 +174,7 @@ def csv_batches(
     read = arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes)
     header_line(path)
     with open_bounded(path, max_bytes) as stream:
-        yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), what, advice)
+        yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), subject, advice)
 
 
 def header_line(path: Path) -> bytes:
@@ -219,10 +219,10 @@ def _encoding(data: bytes, path: Path) -> str:
 def _cells(text: str, delimiter: str) -> list[list[str]]:
     """The cells of the first non-blank lines, as far as they can be split."""
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    found: list[list[str]] = []
+    lines_read: list[list[str]] = []
     with suppress(csv.Error):
-        found.extend(islice((line for line in lines if line), _LINES))
-    return found
+        lines_read.extend(islice((line for line in lines if line), _LINES))
+    return lines_read
 
 
 def _fit(lines: list[list[str]]) -> tuple[float, float]:

@@ -60,8 +60,8 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     for split in splits:
         images, beside = files[split, "images"].name, files.get((split, "labels"))
         if beside is None:
-            wanted = images.replace("images", "labels").replace("idx3", "idx1")
-            raise InputError(f"{folder}: {images} has no labels beside it; put {wanted} into the same folder.")
+            labels_name = images.replace("images", "labels").replace("idx3", "idx1")
+            raise InputError(f"{folder}: {images} has no labels beside it; put {labels_name} into the same folder.")
         labels.append(read_idx(beside))
         if labels[-1].ndim != 1:
             raise InputError(f"{beside}: has labels of shape {labels[-1].shape}; give one label per record.")
@@ -87,12 +87,12 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
     ):
         _check_svhn({name: (kind, shape) for name, shape, kind in whosmat(file)}, path, max_bytes)
         file.seek(0)
-        found = loadmat(file, variable_names=("X", "y"))
-    labels, source = found["y"].ravel(), f"{path.name}, y"
+        variables = loadmat(file, variable_names=("X", "y"))
+    labels, source = variables["y"].ravel(), f"{path.name}, y"
     codes, names = encode_labels(labels, None, source)
     if labels.min() >= 1 and labels.max() <= 10:
         codes, names = (labels.astype(np.int64) % 10).astype(np.int32), tuple("0123456789")
-    return Examples(np.ascontiguousarray(np.transpose(found["X"], (3, 0, 1, 2))), codes, names, path.name)
+    return Examples(np.ascontiguousarray(np.transpose(variables["X"], (3, 0, 1, 2))), codes, names, path.name)
 
 
 def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_bytes: int) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
+from jaxaudit.data.formats.parquet_footer import DeclaredColumn, declared_columns
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import LABEL_NAMES, TextTable
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
@@ -41,31 +41,31 @@ LONGEST, MOST = 1 << 24, 1 << 22
 
 class _Opened(NamedTuple):
     file: parquet.ParquetFile
-    declared: list[Declared]
-    said: str
+    declared: list[DeclaredColumn]
+    title: str
     most: int
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_Opened]:
     """A Parquet file whose texts are read as dictionaries, what its columns unpack to, and what they may."""
-    what = f"{path}: is not a readable Parquet file"
+    complaint = f"{path}: is not a readable Parquet file"
     # A stream, because pyarrow does not accept a path that is not UTF-8.
     with open_data(path) as stream:
         held = file_size(stream)
-        with parsing(what, "was it copied in full?"):
+        with parsing(complaint, "was it copied in full?"):
             first = _file(stream, [])
         rows, count = first.metadata.num_rows, len(first.schema_arrow.names)
-        said, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(held, MAX_BYTES)
-        refuse_larger(said, CELL * rows, most, ADVICE)
-        with parsing(what, "was it copied in full?"):
+        title, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(held, MAX_BYTES)
+        refuse_larger(title, CELL * rows, most, ADVICE)
+        with parsing(complaint, "was it copied in full?"):
             declared = declared_columns(stream)
             # Arrow makes no dictionary of texts that are stored as differences.
-            plain = {first.schema.column(place).path for place, each in enumerate(declared) if each.delta_bytes}
-            texts = [each.name for each in first.schema_arrow if is_text(each.type) and each.name not in plain]
+            plain = {first.schema.column(place).path for place, column in enumerate(declared) if column.delta_bytes}
+            texts = [field.name for field in first.schema_arrow if is_text(field.type) and field.name not in plain]
             file = _file(stream, texts)
         with file:
-            yield _Opened(file, declared, said, most)
+            yield _Opened(file, declared, title, most)
 
 
 def _file(stream: BufferedReader, dictionaries: list[str]) -> parquet.ParquetFile:
@@ -80,7 +80,7 @@ def parquet_names(path: Path) -> list[str]:
         return opened.file.schema_arrow.names
 
 
-def rows_at_once(declared: Sequence[Declared], most: int = ROWS) -> int:
+def rows_at_once(declared: Sequence[DeclaredColumn], most: int = ROWS) -> int:
     """How many rows are decoded together, of columns in which a text may take a page."""
     largest = max((column.delta_bytes for column in declared), default=0)
     return max(1, min(most, AT_ONCE // max(1, largest)))
@@ -108,7 +108,7 @@ def read_parquet(
         only: by its name, whether a column is read; others get empty cells, whatever their type.
     """
     with _opened(path) as opened:
-        file, declared, said, most = opened
+        file, declared, title, most = opened
         schema, rows, count = file.schema_arrow, file.metadata.num_rows, len(file.schema_arrow.names)
         if max(count, len(declared)) > MOST_COLUMNS:
             raise InputError(f"{path}: has {len(declared):,} columns; at most {MOST_COLUMNS:,} are allowed.")
@@ -120,19 +120,19 @@ def read_parquet(
         names = [name for name in schema.names if name not in left_out]
         read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
         unpacked = sum(column.unpacked_bytes for column in declared)
-        refuse_larger(said, max(unpacked, CELL * rows * len(read)), most, ADVICE)
+        refuse_larger(title, max(unpacked, CELL * rows * len(read)), most, ADVICE)
         parts: dict[str, list[pa.Array]] = {name: [] for name in read}
         size = done = 0
-        what = f"{path}: is not a readable Parquet file"
+        complaint = f"{path}: is not a readable Parquet file"
         batches = iter(file.iter_batches(rows_at_once(declared), columns=read)) if read else iter(())
         while True:
-            with parsing(what, "was it copied in full?"):
+            with parsing(complaint, "was it copied in full?"):
                 batch = next(batches, None)
                 if batch is None:
                     break
                 size += CELL * len(read) * len(batch) + sum(map(_text_bytes, batch.columns))
-            refuse_larger(said, size, most, ADVICE)
-            with parsing(what, "was it copied in full?"):
+            refuse_larger(title, size, most, ADVICE)
+            with parsing(complaint, "was it copied in full?"):
                 for name in read:
                     parts[name].append(_as_text(batch.column(name)))
             done += len(batch)
@@ -149,8 +149,8 @@ def read_parquet(
 def index_columns(schema: pa.Schema) -> list[str]:
     """The columns of a Parquet file that hold pandas' index; damaged metadata name none."""
     try:
-        said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-        return [name for name in said["index_columns"] if isinstance(name, str) and name in schema.names]
+        pandas_notes = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        return [name for name in pandas_notes["index_columns"] if isinstance(name, str) and name in schema.names]
     except (ValueError, KeyError, TypeError, RecursionError):
         return []
 

@@ -26,7 +26,7 @@ characters that a text shares with the one before, and the rest.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT = range(1, 13)
 
 
-class Declared(NamedTuple):
+class DeclaredColumn(NamedTuple):
     """What one column holds in all row groups, by the footer or by its pages, whichever is more.
 
     Attributes:
@@ -41,7 +41,7 @@ class Declared(NamedTuple):
     delta_bytes: int = 0
 
 
-def declared_columns(stream: BufferedIOBase) -> list[Declared]:
+def declared_columns(stream: BufferedIOBase) -> list[DeclaredColumn]:
     """Each column of the file, in order; the stream is left anywhere.
 
     Raises:
@@ -62,7 +62,7 @@ def declared_columns(stream: BufferedIOBase) -> list[Declared]:
         columns = list(zip(*metas, strict=True))
         if any(min(meta[_VALUES], meta[_UNPACKED]) < 0 for column in columns for meta in column):
             raise ValueError("its footer counts backwards")
-        pages, found = 0, list[Declared]()
+        pages, all_columns = 0, list[DeclaredColumn]()
         for column in columns:
             unpacked, largest, deltas = 0, 0, False
             for page in (page for meta in column for page in _pages(stream, meta, end)):
@@ -71,9 +71,11 @@ def declared_columns(stream: BufferedIOBase) -> list[Declared]:
                     raise ValueError(f"it has more than {MOST_PAGES:,} pages")
                 unpacked, largest = unpacked + page[_PAGE_UNPACKED], max(largest, page[_PAGE_UNPACKED])
                 deltas |= any(page[kind].get(field) in _DELTAS for kind, field in _ENCODING.items() if kind in page)
-            said = sum(meta[_UNPACKED] for meta in column)
-            found.append(Declared(sum(meta[_VALUES] for meta in column), max(said, unpacked), largest * deltas))
-        return found
+            stated_bytes = sum(meta[_UNPACKED] for meta in column)
+            all_columns.append(
+                DeclaredColumn(sum(meta[_VALUES] for meta in column), max(stated_bytes, unpacked), largest * deltas)
+            )
+        return all_columns
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("its footer or a page is damaged") from error
 
@@ -113,13 +115,13 @@ class _Reader:
         return self.data[self.at - 1]
 
     def number(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while shift < 64:
             byte = self.byte()
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return found
+                return number
         raise ValueError("its footer has too large a number")
 
     def signed(self) -> int:

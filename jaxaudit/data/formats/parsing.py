@@ -47,7 +47,7 @@ def quietly() -> Iterator[None]:
 
 
 @contextmanager
-def parsing(what: str, advice: str) -> Iterator[None]:
+def parsing(complaint: str, advice: str) -> Iterator[None]:
     """The context in which a parser reads untrusted data; suppresses stderr, warnings and logging.
 
     Damaged bytes can make parsers raise any exception. So this context should contain only calls of parsers, and no
@@ -62,24 +62,24 @@ def parsing(what: str, advice: str) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError as error:
-        raise InputError(f"{what} (not enough memory); split it into smaller files.") from error
+        raise InputError(f"{complaint} (not enough memory); split it into smaller files.") from error
     except Exception as error:
-        raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
+        raise InputError(f"{complaint} ({reason_of(error)}); {advice}") from error
     except BaseException as error:
         # A panic of a parser written in Rust, which is no Exception.
         if type(error).__name__ != "PanicException":
             raise
-        raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
+        raise InputError(f"{complaint} ({reason_of(error)}); {advice}") from error
 
 
-def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Iterator[Item]:
+def parsed(parse: Callable[[], Iterator[Item]], complaint: str, advice: str) -> Iterator[Item]:
     """The items that a parser yields, with only the parser's own code within `parsing`."""
-    with parsing(what, advice):
+    with parsing(complaint, advice):
         items = iter(parse())
         item = next(items, None)
     while item is not None:
         yield item
-        with parsing(what, advice):
+        with parsing(complaint, advice):
             item = next(items, None)
 
 
@@ -91,8 +91,8 @@ def reason_of(error: BaseException) -> str:
     """
     text = _CELLS.sub(r"\1", str(error).strip())
     if "CSV" in text:
-        found = ": ".join(match[0] for match in _OF_CSV.finditer(text))
-        return found or "it is damaged, or a quotation mark is not closed"
+        reason = ": ".join(match[0] for match in _OF_CSV.finditer(text))
+        return reason or "it is damaged, or a quotation mark is not closed"
     line = (text.splitlines() or [type(error).__name__])[0]
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
 

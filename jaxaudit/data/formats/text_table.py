@@ -60,9 +60,9 @@ class TextTable:
         kept = [index for index, name in enumerate(self.header or ()) if name not in names]
         return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
 
-    def without_empty(self, named: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
+    def without_empty(self, needed_names: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
         """The table without columns that have neither a name nor any value, as a delimiter at the end of each line
-        makes one, and a note on each; `named` are names of columns to keep.
+        makes one, and a note on each; `needed_names` are names of columns to keep.
 
         Without a header only empty cells are no values: `nan` may be a number that failed.
         """
@@ -71,7 +71,9 @@ class TextTable:
         empty = [
             place
             for place, name in enumerate(names)
-            if NAMELESS.fullmatch(name.strip()) and name not in named and _holds_only(nothing, self.columns[place])
+            if NAMELESS.fullmatch(name.strip())
+            and name not in needed_names
+            and _holds_only(nothing, self.columns[place])
         ]
         if not empty or len(empty) == len(self.columns):
             return self, ()
@@ -85,17 +87,17 @@ class TextTable:
         """`float64[rows]`: the cells of a column as numbers; an InputError names the row (from 1 below the header) of a
         cell that is none, and gives the advice.
         """
-        found = float_cells(self.columns[column], self.decimal)
-        if found is not None:
-            return found
+        numbers = float_cells(self.columns[column], self.decimal)
+        if numbers is not None:
+            return numbers
         cells = decimal_points(trimmed(self.columns[column]), self.decimal).to_pylist()
         for row, cell in enumerate(cells, 1):
             try:
                 float(cell)
             except ValueError as error:
-                what = "is empty" if cell == "" else "holds text"
+                trouble = "is empty" if cell == "" else "holds text"
                 raise InputError(
-                    f"{self.source}: row {row}, {self.title(column)} {what}, not a number; clean or encode it, or "
+                    f"{self.source}: row {row}, {self.title(column)} {trouble}, not a number; clean or encode it, or "
                     f"{advice}."
                 ) from error
         return np.array([float(cell) for cell in cells])
@@ -103,8 +105,8 @@ class TextTable:
 
 def _holds_only(texts: tuple[str, ...], cells: pa.ChunkedArray) -> bool:
     lower = pc.call_function("utf8_lower", [trimmed(cells)])
-    found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(texts)))
-    return bool(pc.call_function("all", [found]).as_py()) and len(cells) > 0
+    are_texts_of = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(texts)))
+    return bool(pc.call_function("all", [are_texts_of]).as_py()) and len(cells) > 0
 
 
 def trimmed(cells: Cells) -> Cells:
@@ -178,33 +180,33 @@ def label_place(names: Sequence[str], source: str, label: str | None = None) -> 
     """
     if label is not None:
         if list(names).count(label) != 1:
-            what = "has no column" if label not in names else "has several columns"
-            raise InputError(f"{source}: {what} {label!r}, the label (`label`); is the name right?")
+            trouble = "has no column" if label not in names else "has several columns"
+            raise InputError(f"{source}: {trouble} {label!r}, the label (`label`); is the name right?")
         return list(names).index(label)
     lower = [name.lower() for name in names]
-    found = [index for index, name in enumerate(lower) if name in LABEL_NAMES]
+    candidates = [index for index, name in enumerate(lower) if name in LABEL_NAMES]
     if "x" in lower and "y" in lower:
-        others = [index for index in found if lower[index] != "y"]
-        if not others and lower[-1] != "y":
+        better_candidates = [index for index in candidates if lower[index] != "y"]
+        if not better_candidates and lower[-1] != "y":
             raise InputError(
                 f"{source}: column 'y' may be the label, or a coordinate beside 'x' and another column the label, such "
                 f"as the last, {names[-1]!r}; name the label (`label`)."
             )
-        found = others or found
-    if len(found) > 1:
-        listed = ", ".join(repr(names[index]) for index in found)
+        candidates = better_candidates or candidates
+    if len(candidates) > 1:
+        listed = ", ".join(repr(names[index]) for index in candidates)
         raise InputError(
             f"{source}: columns {listed} could all be the label; name it (`label`), and leave the others out (`drop`)."
         )
-    return found[0] if found else None
+    return candidates[0] if candidates else None
 
 
 def row_numbers(table: TextTable) -> list[int]:
     """The columns that number the rows: named index or id, or a first one without a name, and counting from 0 or 1."""
     names = [name.lower() for name in table.header or ()]
-    found: list[int] = []
+    places: list[int] = []
     for place, name in enumerate(names if len(names) > 1 else ()):
         if name in INDEX_NAMES and (place == 0 or name):
             with suppress(InputError):
-                found += [place] if counting(table.numbers(place)) else []
-    return found
+                places += [place] if counting(table.numbers(place)) else []
+    return places

@@ -126,9 +126,9 @@ def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expe
             f"{source}: its columns {titles[0][:40]!r} and {titles[1][:40]!r} have the names of the second and the "
             "first class in them; name the columns after the classes, or put them in the order of the classes."
         )
-    known = [classes_named([title], expected) for title in titles]
-    if any(known):
-        places = [place for place, each in enumerate(known) if each is None]
+    class_indices = [classes_named([title], expected) for title in titles]
+    if any(class_indices):
+        places = [place for place, class_index in enumerate(class_indices) if class_index is None]
         wrong = titles[places[0] if places else 0]
         raise InputError(
             f"{source}: some columns are named after classes, but {wrong[:40]!r} "
@@ -151,19 +151,21 @@ def _spare(
         return next(iter(texts or indices))
     if texts or (header is not None and len(header) == expected.classes and classes_named(header, expected)):
         return None if numbers[0] is None or texts or not counts_records(numbers[0]) else 0
-    named = [column for column in range(len(numbers)) if _named_index(header, column)]
-    column = named[0] if len(named) == 1 else 0
+    titled_columns = [column for column in range(len(numbers)) if _named_index(header, column)]
+    column = titled_columns[0] if len(titled_columns) == 1 else 0
     leading = numbers[column]
-    others = [each for place, each in enumerate(numbers) if place != column and each is not None]
+    other_columns = [
+        column_numbers for place, column_numbers in enumerate(numbers) if place != column and column_numbers is not None
+    ]
     if leading is None:
         return None
     if counts_records(leading):
         return column
     # No outputs are whole numbers that all differ, beside others that are not whole.
     distinct = len(leading) > 2 and _whole(leading) and len(np.unique(leading)) == len(leading)
-    if distinct and expected.classes == 2 and others and np.isin(others[0], (0, 1)).all():
+    if distinct and expected.classes == 2 and other_columns and np.isin(other_columns[0], (0, 1)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
-    return column if named or (distinct and not any(map(_whole, others))) else None
+    return column if titled_columns or (distinct and not any(map(_whole, other_columns))) else None
 
 
 def _named_index(header: Sequence[str] | None, column: int) -> bool:
@@ -191,17 +193,17 @@ def _refuse_whole(header: Sequence[str] | None, columns: Mapping[int, np.ndarray
         return
     rows = np.stack(numbers, axis=1).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        if any((np.abs(each.sum(axis=1) - 1) <= 1e-3).all() for each in (rows, np.exp(rows))):
+        if any((np.abs(shares.sum(axis=1) - 1) <= 1e-3).all() for shares in (rows, np.exp(rows))):
             return
-    what = titled(header, list(columns)[whole[0]])
+    column_title = titled(header, list(columns)[whole[0]])
     give = "both classes, or one column" if len(columns) == 2 else "one column per class"
-    raise InputError(f"{source}: {what} has only whole numbers: an index, a fold or a label? Give {give}.")
+    raise InputError(f"{source}: {column_title} has only whole numbers: an index, a fold or a label? Give {give}.")
 
 
-def _refuse_out_of_order(numbers: np.ndarray | None, what: str, source: str) -> None:
+def _refuse_out_of_order(numbers: np.ndarray | None, column_title: str, source: str) -> None:
     """Refuses a column that numbers the rows, but not from the first to the last."""
     if numbers is not None and not counts_records(numbers) and counts_records(np.sort(numbers)):
-        raise InputError(f"{source}: {what} numbers the rows out of order; sort them.")
+        raise InputError(f"{source}: {column_title} numbers the rows out of order; sort them.")
 
 
 def counts_records(numbers: np.ndarray) -> bool:

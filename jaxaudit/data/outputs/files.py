@@ -36,20 +36,22 @@ class Expected(NamedTuple):
     of: str
     records: Sequence[str] | None = None
 
-    def check_rows(self, found: int, source: str) -> None:
+    def check_rows(self, count: int, source: str) -> None:
         """Rejects a number of rows other than one per record."""
-        if found != self.rows:
+        if count != self.rows:
             raise InputError(
-                f"{source}: has {found} rows but the {self.of} has {self.rows} records; give one row per record, in "
+                f"{source}: has {count} rows but the {self.of} has {self.rows} records; give one row per record, in "
                 f"the order of the {self.of}."
             )
 
-    def other_columns(self, found: int, source: str) -> InputError:
+    def other_columns(self, count: int, source: str) -> InputError:
         """The error for another number of columns."""
-        known = [name[:40] for name in (self.class_names or ())[:10]]
-        names = f" ({', '.join(known)}{', ...' if self.classes > len(known) else ''})" if known else ""
+        shown_names = [name[:40] for name in (self.class_names or ())[:10]]
+        names = (
+            f" ({', '.join(shown_names)}{', ...' if self.classes > len(shown_names) else ''})" if shown_names else ""
+        )
         return InputError(
-            f"{source}: has {found} columns but the {self.of} has {self.classes} classes{names}; give one column per "
+            f"{source}: has {count} columns but the {self.of} has {self.classes} classes{names}; give one column per "
             "class, in label order. A class that the model does not know has a column of zeros, or, in a table whose "
             "header names the classes, no column."
         )
@@ -104,8 +106,8 @@ def read_outputs(path: Path, expected: Expected) -> OutputColumns:
         kinds = ", ".join((".npz", ".npy", *TABLES))
         raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these.")
     if array.dtype.kind not in "uif":
-        what = HARD_LABELS if array.ndim == 1 or array.shape[1:] == (1,) else "save numbers"
-        raise InputError(f"{path.name}: has values of type {array.dtype}: {what}.")
+        advice = HARD_LABELS if array.ndim == 1 or array.shape[1:] == (1,) else "save numbers"
+        raise InputError(f"{path.name}: has values of type {array.dtype}: {advice}.")
     if array.ndim not in (1, 2):
         raise InputError(f"{path.name}: has shape {array.shape}; outputs must be [records, classes].")
     array = array[:, None] if array.ndim == 1 else array
@@ -128,20 +130,20 @@ def order_of_rows(
     Raises:
         InputError: the names of the set's records are known, and the file has others.
     """
-    wanted = expected.records
-    if wanted is None:
+    record_names = expected.records
+    if record_names is None:
         note = f"{where} is not used: rows are taken in the order of the {expected.of}"
         return None, (note,) if names is not None else ()
     if names is None:
         return None, (f"it does not name its records: rows are taken in the order of the {expected.of}",)
     rows = {name: row for row, name in enumerate(names)}
-    if len(names) != len(wanted) or rows.keys() != set(wanted):
+    if len(names) != len(record_names) or rows.keys() != set(record_names):
         raise InputError(
             f"{source}: the names of records in {where} are not those of the {expected.of}, each once: these are "
             f"outputs on other records, or the names were changed. Give the outputs on this {expected.of}, with its "
             f"names, or the {expected.of} that these outputs are on."
         )
-    return np.array([rows[name] for name in wanted]), (f"rows are put in order by the names in {where}",)
+    return np.array([rows[name] for name in record_names]), (f"rows are put in order by the names in {where}",)
 
 
 def _names_in(archive: NpzArrays, expected: Expected) -> list[str] | None:
@@ -157,17 +159,17 @@ def _names_in(archive: NpzArrays, expected: Expected) -> list[str] | None:
             stored = archive.open(name)
             if stored.dtype.kind not in "US" or len(stored.shape) != 1:
                 continue
-            found = stored[:].astype(str).tolist()
-        if name.lower() == RECORD or not set(expected.records).isdisjoint(found):
-            return found
+            names = stored[:].astype(str).tolist()
+        if name.lower() == RECORD or not set(expected.records).isdisjoint(names):
+            return names
     return None
 
 
 def _choose_array(names: list[str], path: Path) -> str:
     by_lower = {name.lower(): name for name in names}
-    known = [by_lower[name] for name in ARRAY_NAMES if name in by_lower]
-    if len(names) == 1 or known:
-        return names[0] if len(names) == 1 else known[0]
+    candidates = [by_lower[name] for name in ARRAY_NAMES if name in by_lower]
+    if len(names) == 1 or candidates:
+        return names[0] if len(names) == 1 else candidates[0]
     raise InputError(
         f"{path}: contains the arrays {', '.join(repr(name[:40]) for name in names[:10]) or '(none)'}; name the "
         "outputs 'probabilities' or 'logits'."

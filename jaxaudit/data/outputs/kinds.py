@@ -52,14 +52,14 @@ def of_infinite(values: np.ndarray, source: str) -> np.ndarray | None:
     if low != -np.inf or not high <= SLACK or values.shape[1] == 1:
         return None
     decimals = 6 if values.dtype == np.float32 else 12
-    made = np.round(np.exp(values.astype(np.float64)), decimals)
-    sums = made.sum(axis=1)
+    probabilities = np.round(np.exp(values.astype(np.float64)), decimals)
+    sums = probabilities.sum(axis=1)
     if (np.abs(sums - 1) > 1e-3).any():
         raise InputError(
             f"{source}: has -inf, as the logarithm of a probability of 0, but row {first(np.abs(sums - 1) > 1e-3)} is "
             "not of logarithms of probabilities that sum to 1; give the probabilities, or finite logits."
         )
-    return made
+    return probabilities
 
 
 def are_log_probabilities(values: np.ndarray, span: Span) -> bool:
@@ -98,7 +98,7 @@ def rounding_of_sums(classes: int, decimals: int | None, significant: int | None
     return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
 
 
-def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
+def kind_of_outputs(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
     """What `values` are, given their smallest and largest number (`span`) and the tolerance for sums of probabilities.
 
     They must be probabilities or logits, and of the given `kind`.
@@ -118,19 +118,19 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     if kind == "probabilities":
         outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
         row = first(outside | off)
-        what = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
-        raise InputError(f"{source}: row {row} {what}, so these are not probabilities; are they logits (`kind`)?")
+        trouble = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
+        raise InputError(f"{source}: row {row} {trouble}, so these are not probabilities; are they logits (`kind`)?")
     if inside(span):
         raise InputError(
             f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
             f"{sums[first(off) - 1]:g}; if they are logits, give `kind` logits; if they are independent "
             "scores (sigmoid), renormalise the rows."
         )
-    for scale, what in ((100, "percentages"), (255, "8-bit probabilities")):
+    for scale, trouble in ((100, "percentages"), (255, "8-bit probabilities")):
         if (np.abs(sums - scale) <= 0.02 * scale).all():
             raise InputError(
-                f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or give "
-                "`kind` logits if they are logits."
+                f"{source}: every row sums to about {scale}: these look like {trouble}; divide them by {scale}, or "
+                "give `kind` logits if they are logits."
             )
     return "logits"
 
@@ -142,14 +142,18 @@ def _refuse_one_sign(span: Span, source: str) -> None:
     if span[0] < 0 < span[1]:
         return
     if span[1] <= 0:
-        what, others = "no number above 0", "logarithms of probabilities: give the probabilities themselves"
+        range_words, guess_words = "no number above 0", "logarithms of probabilities: give the probabilities themselves"
     elif span[1] <= 255:
-        what, scale = "no number below 0, and some above 1", 100 if span[1] <= 100 else 255
-        others = f"{'percentages' if scale == 100 else '8-bit probabilities'}: divide them by {scale}"
+        range_words, scale = "no number below 0, and some above 1", 100 if span[1] <= 100 else 255
+        guess_words = f"{'percentages' if scale == 100 else '8-bit probabilities'}: divide them by {scale}"
     else:
-        what, others = "no number below 0, and some above 255", "numbers on another scale: give probabilities"
+        range_words, guess_words = (
+            "no number below 0, and some above 255",
+            "numbers on another scale: give probabilities",
+        )
     raise InputError(
-        f"{source}: its one column has {what}: it has either {others}, or logits of one sign: give `kind` logits."
+        f"{source}: its one column has {range_words}: it has either {guess_words}, or logits of one sign: give `kind` "
+        "logits."
     )
 
 

@@ -46,17 +46,17 @@ def with_points(text: str, expected: Expected, source: str) -> tuple[str, str] |
     titled = _WITH_COMMA.fullmatch(lines[0]) is None
     if titled and ("," in lines[0] or len(lines) < 2):
         return None
-    found: list[re.Match[str]] = []
+    numbers: list[re.Match[str]] = []
     for line in lines[titled:]:
         number = _WITH_COMMA.fullmatch(line)
         if number is None:
             return None
-        found.append(number)
-    commas = [number for number in found if number[2] is not None]
+        numbers.append(number)
+    commas = [number for number in numbers if number[2] is not None]
     if not commas:
         return None
     # Two columns of whole numbers have a comma in every line, no quotation marks around it, and no 0 before digits.
-    if titled or len(commas) < len(found) or any(_is_fraction(number) for number in commas):
+    if titled or len(commas) < len(numbers) or any(_is_fraction(number) for number in commas):
         return text.replace(",", "."), "decimal commas"
     first, second = ([int(number[place]) for number in commas] for place in (1, 2))
     if len(set(first)) == len(first) > 2 or set(first + second) <= {0, 1}:
@@ -78,7 +78,7 @@ def plain_numbers(table: TextTable) -> TextTable:
     if table.decimal == "." and _any(cells, r"^[+-]?\d+,\d") and not _any(cells, r"^[+-]?\d*\.\d"):
         table = replace(table, decimal=",", note="decimal commas")
     hundredths = [_hundredths(column) for column in cells]
-    if any(each is not None for each in hundredths):
+    if any(cell_percent is not None for cell_percent in hundredths):
         columns = [old if new is None else new for old, new in zip(table.columns, hundredths, strict=True)]
         note = ", ".join(filter(None, (table.note, "percent signs (100% is read as 1)")))
         table = replace(table, columns=columns, note=note)

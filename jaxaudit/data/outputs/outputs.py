@@ -16,7 +16,7 @@ from jaxaudit.data.outputs.kinds import (
     are_log_probabilities,
     blocks,
     inside,
-    kind_of,
+    kind_of_outputs,
     of_infinite,
     refuse_hard_labels,
     rounding_of_sums,
@@ -61,9 +61,9 @@ class Outputs:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """`float32[n, classes]`, read-only; for logits their softmax, computed in float64."""
-        made = _probabilities(self.values) if self.kind == "probabilities" else _softmax(self.logits)
-        made.flags.writeable = False
-        return made
+        probabilities = _probabilities(self.values) if self.kind == "probabilities" else _softmax(self.logits)
+        probabilities.flags.writeable = False
+        return probabilities
 
     @property
     def logits(self) -> np.ndarray:
@@ -156,33 +156,38 @@ def load_outputs(
     most = precision.MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
     significant = precision.significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
-    found = kind_of(values, "auto" if unlogged is not None else kind, span, tolerance, path.name)
-    logged = unlogged is not None or (found == "logits" and kind == "auto" and are_log_probabilities(values, span))
-    if values.shape[1] == 1 and found == "probabilities" and significant is not None:
+    kind_found = kind_of_outputs(values, "auto" if unlogged is not None else kind, span, tolerance, path.name)
+    logged = unlogged is not None or (kind_found == "logits" and kind == "auto" and are_log_probabilities(values, span))
+    if values.shape[1] == 1 and kind_found == "probabilities" and significant is not None:
         # The other class has as many decimals as numbers near 1 have digits.
         decimals = significant
     if read.only == 0:
-        values = -values if found == "logits" else 1 - values
+        values = -values if kind_found == "logits" else 1 - values
     if read.absent:
-        if found == "logits":
+        if kind_found == "logits":
             raise InputError(
                 f"{path.name}: has logits, but no column for {expected.title(read.absent[0])}; give its column, or "
                 "probabilities."
             )
         values = np.insert(values, np.array(read.absent) - np.arange(len(read.absent)), 0, axis=1)
-    reading = _reading(read, found, logged=logged, guessed=kind == "auto", expected=expected)
-    return Outputs(values, found, decimals, dtype, path.name, significant, reading=reading, absent=read.absent)
+    reading = _reading(read, kind_found, logged=logged, guessed=kind == "auto", expected=expected)
+    return Outputs(values, kind_found, decimals, dtype, path.name, significant, reading=reading, absent=read.absent)
 
 
 def _reading(
-    read: OutputColumns, found: Literal["probabilities", "logits"], *, logged: bool, guessed: bool, expected: Expected
+    read: OutputColumns,
+    kind_found: Literal["probabilities", "logits"],
+    *,
+    logged: bool,
+    guessed: bool,
+    expected: Expected,
 ) -> tuple[str, ...]:
     """What a file was taken for, where that was a guess."""
-    what = "logarithms of probabilities" if logged else found
+    kind_words = "logarithms of probabilities" if logged else kind_found
     single = read.values.shape[1] == 1 and expected.classes == 2
     if not single:
-        return (*((f"{what} of {expected.classes} classes",) if guessed else ()), *read.notes)
-    of = f"{what}, in one column, of {expected.title(1 if read.only is None else read.only)}"
+        return (*((f"{kind_words} of {expected.classes} classes",) if guessed else ()), *read.notes)
+    of = f"{kind_words}, in one column, of {expected.title(1 if read.only is None else read.only)}"
     how = "as its header says" if read.only is not None else f"the second class, and not of {expected.title(0)}"
     return f"{of}, {how}", *read.notes
 
@@ -194,8 +199,8 @@ def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
             f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give one for "
             "each."
         )
-    own = outputs.columns(np.asarray(labels))
-    return np.take_along_axis(outputs.probabilities, own[:, None], axis=1)[:, 0]
+    own_columns = outputs.columns(np.asarray(labels))
+    return np.take_along_axis(outputs.probabilities, own_columns[:, None], axis=1)[:, 0]
 
 
 def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
@@ -217,7 +222,7 @@ def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
     Apply it to all log-odds that are compared. The step is that between neighbouring numbers of a file at the median of
     the records' largest logits, since a constant added to all logits of a record also costs digits.
     """
-    return precision.round_to(log_odds, max(logit_step(each) for each in outputs))
+    return precision.round_to(log_odds, max(logit_step(grid) for grid in outputs))
 
 
 def logit_step(outputs: Outputs) -> float:
@@ -253,12 +258,12 @@ def _probabilities(values: np.ndarray) -> np.ndarray:
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
     """`float32[n, classes]`, by way of float64."""
-    made = np.empty(logits.shape, np.float32)
+    probabilities = np.empty(logits.shape, np.float32)
     start = 0
     for block in blocks(logits):
         powers = np.ascontiguousarray(block, np.float64)
         with np.errstate(over="ignore"):
             powers = np.exp(powers - powers.max(axis=1, keepdims=True))
-        made[start : start + len(block)] = powers / powers.sum(axis=1, keepdims=True)
+        probabilities[start : start + len(block)] = powers / powers.sum(axis=1, keepdims=True)
         start += len(block)
-    return made
+    return probabilities

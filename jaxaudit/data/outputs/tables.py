@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from jaxaudit.data.formats.csv_file import parse_csv, read_csv
 from jaxaudit.data.formats.parquet_file import index_columns, is_text
-from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
+from jaxaudit.data.formats.parquet_footer import DeclaredColumn, declared_columns
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable, trimmed
 from jaxaudit.data.memory import refuse_larger
@@ -48,8 +48,12 @@ def read_csv_outputs(path: Path, expected: Expected) -> OutputColumns:
     if first is not None and len(first) - (first[-1:] == [""]) > classes + 1:
         raise expected.other_columns(len(first), path.name)
     # Names of records are text, and so are read cell by cell.
-    found = _numbers_at_once(path, first, expected) if first and expected.records is None else None
-    return _from_cells(plain_numbers(read_csv(path, header=False)), expected) if found is None else found
+    outputs_at_once = _numbers_at_once(path, first, expected) if first and expected.records is None else None
+    return (
+        _from_cells(plain_numbers(read_csv(path, header=False)), expected)
+        if outputs_at_once is None
+        else outputs_at_once
+    )
 
 
 def _rewritten(path: Path, line: str, cells: int, expected: Expected) -> tuple[str, str] | None:
@@ -124,13 +128,15 @@ def _from_cells(table: TextTable, expected: Expected) -> OutputColumns:
     if len(table.columns) == 1 and texts:
         raise InputError(f"{table.source}: {HARD_LABELS}.")
     # Text in a column that is named after a class is refused where the column is read.
-    named = [place for place in texts if table.header is None or not classes_named([table.header[place]], expected)]
+    name_columns = [
+        place for place in texts if table.header is None or not classes_named([table.header[place]], expected)
+    ]
     numbers = [None if place in texts else _whole_column(table, place) for place in range(len(cells))]
-    chosen = choose_columns(table.header, named, (), numbers, expected, table.source)
+    chosen = choose_columns(table.header, name_columns, (), numbers, expected, table.source)
     names = None
-    if len(named) == 1 and named[0] not in chosen.columns:
-        said = titled(table.header, named[0])
-        names = said, lambda: trimmed(table.columns[named[0]]).to_pylist()
+    if len(name_columns) == 1 and name_columns[0] not in chosen.columns:
+        title = titled(table.header, name_columns[0])
+        names = title, lambda: trimmed(table.columns[name_columns[0]]).to_pylist()
     notes = (*((table.note,) if table.note else ()), *left_out)
     read = [table.numbers(column) for column in chosen.columns]
     return _made(chosen._replace(notes=(*notes, *chosen.notes)), read, names, expected, table.source)
@@ -153,10 +159,10 @@ def _made(
 ) -> OutputColumns:
     """The chosen columns, with rows in the order that a column of names (what it is called, and its cells) tells."""
     where, read = names or ("", list)
-    known = None if names is None else [] if expected.records is None else read()
-    if known and expected.class_names is not None and set(known) <= set(expected.class_names):
-        known = None  # the classes that the model tells, or the labels
-    order, notes = order_of_rows(known, where, expected, source)
+    record_names = None if names is None else [] if expected.records is None else read()
+    if record_names and expected.class_names is not None and set(record_names) <= set(expected.class_names):
+        record_names = None  # the classes that the model tells, or the labels
+    order, notes = order_of_rows(record_names, where, expected, source)
     values = np.stack(columns).T if columns else np.empty((expected.rows, 0))
     return OutputColumns(
         values if order is None else values[order], (*chosen.notes, *notes), chosen.only, chosen.absent
@@ -186,10 +192,13 @@ def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
     if len(names) == 1 and is_text(types[0]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     of_lists = [place for place in held if any(is_kind(types[place]) for is_kind in LISTS)]
-    named = [place for place in texts if not classes_named([names[place]], expected)]
+    name_columns = [place for place in texts if not classes_named([names[place]], expected)]
     cells = None
-    if len(named) == 1:
-        cells = titled(names, named[0]), lambda: _texts(path, names[named[0]], declared[named[0]], expected)
+    if len(name_columns) == 1:
+        cells = (
+            titled(names, name_columns[0]),
+            lambda: _texts(path, names[name_columns[0]], declared[name_columns[0]], expected),
+        )
     if len(held) == len(of_lists) == 1:
         columns = list(_from_lists(table.column(0), path.name).T)
         chosen = choose_columns(None, (), (), columns, expected, path.name)
@@ -201,18 +210,18 @@ def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
         for place in range(len(names))
     ]
     indices = [place for place in held if names[place] in (*index, PANDAS_INDEX)]
-    chosen = choose_columns(names, named, indices, numbers, expected, path.name)
+    chosen = choose_columns(names, name_columns, indices, numbers, expected, path.name)
     for column in chosen.columns:
         if not _is_number(types[column]) or table.column(held.index(column)).null_count:
-            what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
-            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs must be numbers.")
-    if cells is not None and named[0] in chosen.columns:
+            trouble = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
+            raise InputError(f"{path.name}: column {names[column][:40]!r} {trouble}; outputs must be numbers.")
+    if cells is not None and name_columns[0] in chosen.columns:
         cells = None
     read = [table.column(held.index(column)).to_numpy() for column in chosen.columns]
     return _made(chosen, read, cells, expected, path.name)
 
 
-def _texts(path: Path, name: str, declared: Declared, expected: Expected) -> list[str]:
+def _texts(path: Path, name: str, declared: DeclaredColumn, expected: Expected) -> list[str]:
     """The cells of a column of text, which must be no longer than the expected names; empty where they are missing."""
     longest = max(map(len, expected.records or [""]))
     # A dictionary may hold one long text that each record repeats, so it is looked at before it is unpacked.
@@ -221,9 +230,9 @@ def _texts(path: Path, name: str, declared: Declared, expected: Expected) -> lis
         cells = parquet.read_table(stream, columns=[name], read_dictionary=[name]).column(0)
         cells = cells if pa.types.is_dictionary(cells.type) else cells.dictionary_encode()
         cells = cells.combine_chunks()
-        known = [text if len(text) <= longest else "" for text in map(_text, cells.dictionary)]
+        distinct_texts = [text if len(text) <= longest else "" for text in map(_text, cells.dictionary)]
         numbers = cells.indices.to_pylist()
-    return ["" if number is None else known[number] for number in numbers]
+    return ["" if number is None else distinct_texts[number] for number in numbers]
 
 
 def _text(cell: pa.Scalar) -> str:
@@ -231,7 +240,7 @@ def _text(cell: pa.Scalar) -> str:
 
 
 def _check_before_reading(
-    held: int, declared: Sequence[Declared], skipped: int, source: str, expected: Expected
+    held: int, declared: Sequence[DeclaredColumn], skipped: int, source: str, expected: Expected
 ) -> None:
     """Rejects columns behind the first `skipped` that hold more than outputs of this shape can."""
     rows, classes = expected.rows, expected.classes

@@ -17,9 +17,9 @@ def classes_named(titles: Sequence[str], expected: Expected) -> list[int] | None
     """
     names = _names(expected)
     for written in (str, str.casefold, _plain):
-        known = {written(name): index for index, name in enumerate(names)}
-        if len(known) == len(names) and all(written(title) in known for title in titles):
-            return [known[written(title)] for title in titles]
+        index_of_name = {written(name): index for index, name in enumerate(names)}
+        if len(index_of_name) == len(names) and all(written(title) in index_of_name for title in titles):
+            return [index_of_name[written(title)] for title in titles]
     if any(map(_number, names)) or any(title[:1].isdigit() for title in titles):
         return None
     numbers = [int(number) for number in map(_number, titles) if number]

@@ -50,10 +50,12 @@ def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
     for role, of_role in paths.items():
         for path in of_role:
             other = seen.setdefault(os.path.realpath(path), role)
-            repeated = sum(os.path.realpath(each) == os.path.realpath(path) for each in of_role) > 1
+            repeated = sum(os.path.realpath(role_path) == os.path.realpath(path) for role_path in of_role) > 1
             if repeated or (other != role and {role, other} not in BOTH):
-                said, first = ("a target" if each == "target" else f"`{each}`" for each in (role, other))
-                where = f"twice as {said}" if repeated else f"as {first} and as {said}"
+                role_words, first = (
+                    "a target" if role_name == "target" else f"`{role_name}`" for role_name in (role, other)
+                )
+                where = f"twice as {role_words}" if repeated else f"as {first} and as {role_words}"
                 raise InputError(f"{path} is given {where}: {REFUSAL}. Leave one out.")
 
 
@@ -67,19 +69,19 @@ def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -
     Raises:
         InputError: there are such columns; the message names both.
     """
-    for each in dict.fromkeys(sets.tolist()):
-        rows = sets == each
-        asked = [column for column in columns if np.isfinite(column.values[rows]).all()]
-        numbers = [column.values[rows] for column in asked]
+    for set_name in dict.fromkeys(sets.tolist()):
+        rows = sets == set_name
+        complete = [column for column in columns if np.isfinite(column.values[rows]).all()]
+        numbers = [column.values[rows] for column in complete]
         for i, j in _in_one_order(numbers):
-            first, second = asked[i], asked[j]
+            first, second = complete[i], complete[j]
             if first[1:3] == second[1:3] or {first.role, second.role} in BOTH or not _same(numbers[i], numbers[j]):
                 continue
-            if _few(numbers[i]) and not _same_throughout(asked, numbers, first, second):
+            if _few(numbers[i]) and not _same_throughout(complete, numbers, first, second):
                 continue
             raise InputError(
-                f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of {each}, "
-                f"or the same on another scale: {_meaning(first.role, second.role)}"
+                f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of "
+                f"{set_name}, or the same on another scale: {_meaning(first.role, second.role)}"
             )
 
 
@@ -100,7 +102,7 @@ def _in_one_order(numbers: Sequence[Float[np.ndarray, " n"]]) -> Iterator[tuple[
     # Commands that read no table of scores do not wait for it.
     from scipy.stats import rankdata
 
-    ranks = np.array([_standardised(rankdata(each)) for each in numbers])
+    ranks = np.array([_standardised(rankdata(column_numbers)) for column_numbers in numbers])
     for start in range(0, len(ranks), BLOCK):
         alike = np.abs(ranks[start : start + BLOCK] @ ranks.T) >= ranks.shape[1] * (1 - ALIKE)
         yield from ((start + i, j) for i, j in np.argwhere(alike).tolist() if start + i < j)
@@ -132,15 +134,19 @@ def _few(values: Float[np.ndarray, " n"]) -> bool:
 
 
 def _same_throughout(
-    asked: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]], first: ScoreColumn, second: ScoreColumn
+    columns: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]], first: ScoreColumn, second: ScoreColumn
 ) -> bool:
     """Whether all scores that two models have are the same, and one of them differs between enough records to tell."""
 
     def of(model: ScoreColumn) -> dict[str, Float[np.ndarray, " n"]]:
-        return {each.score: own for each, own in zip(asked, numbers, strict=True) if each[1:3] == model[1:3]}
+        return {
+            column.score: column_numbers
+            for column, column_numbers in zip(columns, numbers, strict=True)
+            if column[1:3] == model[1:3]
+        }
 
-    mine, theirs = of(first), of(second)
-    shared = mine.keys() & theirs.keys()
-    counts = (np.unique(mine[score], return_counts=True)[1] for score in shared)
-    telling = any(each.sum() - each.max() >= FEW for each in counts)
-    return telling and all(_same(mine[score], theirs[score]) for score in shared)
+    first_scores, second_scores = of(first), of(second)
+    shared = first_scores.keys() & second_scores.keys()
+    counts = (np.unique(first_scores[score], return_counts=True)[1] for score in shared)
+    telling = any(count.sum() - count.max() >= FEW for count in counts)
+    return telling and all(_same(first_scores[score], second_scores[score]) for score in shared)

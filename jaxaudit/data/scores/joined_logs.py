@@ -44,21 +44,22 @@ def model_names(paths: Sequence[Path]) -> list[str]:
     """
     parts = []
     for path in paths:
-        told = [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)]
-        parts.append(told or [path.stem])
-    names = [_name(told[-1:]) for told in parts]
+        telling_parts = [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)]
+        parts.append(telling_parts or [path.stem])
+    names = [_name(telling_parts[-1:]) for telling_parts in parts]
     for more in range(2, max(map(len, parts), default=0) + 1):
         names = [
-            _name(told[-more:]) if names.count(name) > 1 else name for told, name in zip(parts, names, strict=True)
+            _name(telling_parts[-more:]) if names.count(name) > 1 else name
+            for telling_parts, name in zip(parts, names, strict=True)
         ]
     unique: list[str] = []
     for name in names:
         numbered = (f"{name}_{number}" for number in count(2))
-        unique.append(next(each for each in chain([name], numbered) if each not in unique))
+        unique.append(next(candidate for candidate in chain([name], numbered) if candidate not in unique))
     return unique
 
 
-def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None = None) -> Joined:
+def table_of_logs(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None = None) -> Joined:
     """The table of these logs: a row for each record of the forget set (`query`) and of the holdout, by index.
 
     Records without a finite number of some score are left out; a score without any on a set is an empty column there.
@@ -83,8 +84,8 @@ def joined(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None =
                         f"{log.path}: the target and this log have {meeting(index[part], ours)} ({part}). A table has "
                         "every record of every model: evaluate all with the same forget_split and holdout_split."
                     )
-                for score, found in scores.items():
-                    numbers.setdefault(f"{role}.{name}.{score}", {})[part] = found.values
+                for score, logged in scores.items():
+                    numbers.setdefault(f"{role}.{name}.{score}", {})[part] = logged.values
     parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
     if not len(parts["query"][0]):
         raise InputError("no record has a finite number of every score: did a model diverge? Leave out its log.")
@@ -127,8 +128,8 @@ def _whole(
 ) -> tuple[Int[np.ndarray, " kept"], list[str]]:
     """The rows of a set that have a finite number of every score that has any there, and the columns that have none."""
     finite = {column: np.isfinite(values[part]) for column, values in numbers.items() if part in values}
-    empty = [column for column, each in finite.items() if not each.any()]
-    rest = [each for column, each in finite.items() if column not in empty]
+    empty = [column for column, is_finite in finite.items() if not is_finite.any()]
+    rest = [is_finite for column, is_finite in finite.items() if column not in empty]
     return np.flatnonzero(np.all([np.full(len(index), bool(rest)), *rest], axis=0)), empty
 
 

@@ -32,14 +32,14 @@ def known_as(score: str) -> str:
     ('loss', 'min_k', 'min_k', 'min_k_plus_plus', 'mine')
     """
     name = score.casefold().replace("-", "_").replace(" ", "_")
-    found = _MIN_K.fullmatch(name)
-    return name if found is None else "min_k_plus_plus" if found[1] else "min_k"
+    match = _MIN_K.fullmatch(name)
+    return name if match is None else "min_k_plus_plus" if match[1] else "min_k"
 
 
-def plain(column: str) -> str:
+def plain_column(column: str) -> str:
     """A column's name without blanks around it, with the first word in small letters if it is known.
 
-    >>> plain(" Set "), plain("Target.A.Loss"), plain("My Note")
+    >>> plain_column(" Set "), plain_column("Target.A.Loss"), plain_column("My Note")
     ('set', 'target.A.Loss', 'My Note')
     """
     name = column.strip()
@@ -69,15 +69,24 @@ def refuse_unclear(scores: Mapping[tuple[Role, str], Sequence[str]], name: str) 
 
     `scores` are the names of the scores of each role and model.
     """
-    for (role, model), own in scores.items():
-        others = {other: theirs for (of, other), theirs in scores.items() if of == role and other != model}
-        column = ".".join(filter(None, (role, model, own[0])))
-        numeric = [score for score in own if _NUMBER.fullmatch(score)]
-        apart = others and not any(set(own) & set(theirs) for theirs in others.values())
-        if numeric or not own[0] or (model and (known_as(model) in LOWER | HIGHER or "" in others or apart)):
-            plain = f"{role}.{model}_{own[0]}" if model else f"{role}.NAME"
+    for (role, model), score_names in scores.items():
+        other_names = {
+            other: names_of_other for (of, other), names_of_other in scores.items() if of == role and other != model
+        }
+        column = ".".join(filter(None, (role, model, score_names[0])))
+        numeric = [score for score in score_names if _NUMBER.fullmatch(score)]
+        apart = other_names and not any(
+            set(score_names) & set(names_of_other) for names_of_other in other_names.values()
+        )
+        if (
+            numeric
+            or not score_names[0]
+            or (model and (known_as(model) in LOWER | HIGHER or "" in other_names or apart))
+        ):
+            plain = f"{role}.{model}_{score_names[0]}" if model else f"{role}.NAME"
             raise InputError(
-                f"{name}: the column {column} may be the score {own[0]!r} of a model {model!r}, or one score of the "
+                f"{name}: the column {column} may be the score {score_names[0]!r} of a model {model!r}, or one score "
+                "of the "
                 f"{role} with a dot in its name. For the second, call it {plain} (`rename`); for the first, give all "
                 f"models of the role {role} a name, and a score of the same name, such as {role}.A.loss and "
                 f"{role}.B.loss."

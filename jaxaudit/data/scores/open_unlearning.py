@@ -46,7 +46,7 @@ _NO_NUMBER = re.compile(rb"(?<=[\s:,\[])-?(?:NaN|Infinity)(?=[\s,\]}])")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
 
 
-class Scores(NamedTuple):
+class LoggedScores(NamedTuple):
     """A number of each record of a set, NaN where the log has none; `index` numbers the records, ascending."""
 
     index: Int[np.ndarray, " n"]
@@ -60,7 +60,7 @@ class EvaluationLog(NamedTuple):
     """
 
     path: Path
-    scores: Mapping[Set, Mapping[str, Scores]]
+    scores: Mapping[Set, Mapping[str, LoggedScores]]
     note: str = ""
 
 
@@ -95,20 +95,24 @@ def read_log(path: Path) -> EvaluationLog:
     if FIRST_LOSS in metrics or any(name.endswith(".json") for name in metrics):
         return _first_log(path, metrics)
 
-    def numbers(name: str, field: str = "score") -> Scores:
+    def numbers(name: str, field: str = "score") -> LoggedScores:
         return _scores(path, name, _decoded(path, f"metric {name} ", metrics[name], _Metric), field)
 
-    found: dict[Set, dict[str, Scores]] = {"query": {}, "holdout": {}}
-    query = found["query"]
-    for name in [each for each in ATTACKS if f"mia_{each}" in metrics]:
-        both: _Attack = _decoded(path, f"metric mia_{name} ", metrics[f"mia_{name}"], _Attack)
-        query[name] = _scores(path, f"mia_{name}", both.forget, "score")
-        found["holdout"][name] = _scores(path, f"mia_{name}", both.holdout, "score")
+    scores_by_set: dict[Set, dict[str, LoggedScores]] = {"query": {}, "holdout": {}}
+    query = scores_by_set["query"]
+    for name in [attack_name for attack_name in ATTACKS if f"mia_{attack_name}" in metrics]:
+        attack_scores: _Attack = _decoded(path, f"metric mia_{name} ", metrics[f"mia_{name}"], _Attack)
+        query[name] = _scores(path, f"mia_{name}", attack_scores.forget, "score")
+        scores_by_set["holdout"][name] = _scores(path, f"mia_{name}", attack_scores.holdout, "score")
     if LOSS in metrics and "loss" not in query:
         query["loss"] = numbers(LOSS, "avg_loss")
     of_tofu = [name for name in TRUTH_RATIO if name in metrics][:1]
     for name in of_tofu:
-        losses = {each: numbers(each, "avg_loss") for each in (CORRECT, WRONG) if {CORRECT, WRONG} <= set(metrics)}
+        losses = {
+            statistic: numbers(statistic, "avg_loss")
+            for statistic in (CORRECT, WRONG)
+            if {CORRECT, WRONG} <= set(metrics)
+        }
         query["truth_ratio"] = _truth_ratio(path, name, numbers(name), losses)
     for name in OF_FORGET:
         if name in metrics and (of_tofu or LOSS in metrics):
@@ -118,9 +122,9 @@ def read_log(path: Path) -> EvaluationLog:
             f"{path}: has no number a record of a metric that is known here: mia_*, {LOSS}, {TRUTH_RATIO[0]}. Is it "
             "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)?"
         )
-    for scores in found.values():
+    for scores in scores_by_set.values():
         _refuse_mixed(path, scores)
-    return EvaluationLog(path, {name: scores for name, scores in found.items() if scores})
+    return EvaluationLog(path, {name: scores for name, scores in scores_by_set.items() if scores})
 
 
 def _first_log(path: Path, metrics: Mapping[str, msgspec.Raw]) -> EvaluationLog:
@@ -138,32 +142,35 @@ def _first_log(path: Path, metrics: Mapping[str, msgspec.Raw]) -> EvaluationLog:
             "of the forget set, eval_log.json of the retain set, eval_real_*.json of others. Give the first."
         )
 
-    def numbers(name: str) -> Scores:
+    def numbers(name: str) -> LoggedScores:
         cells = _decoded(path, f"{name} ", metrics[name], dict[str, float | list[float | None] | None])
         return _scores(path, name, _Metric({key: _Value(avg_loss=value) for key, value in cells.items()}), "avg_loss")
 
     query = {"loss": numbers(FIRST_LOSS)}
     losses = [numbers(name) for name in FIRST_LOSSES if name in metrics]
-    said = numbers("truth_ratio") if "truth_ratio" in metrics else None
+    logged_ratio = numbers("truth_ratio") if "truth_ratio" in metrics else None
     if len(losses) == 2:
         correct, wrong = losses
-        named = dict(zip(FIRST_LOSSES, losses, strict=True))
-        _refuse_mixed(path, named if said is None else {**named, "truth_ratio": said})
+        named_losses = dict(zip(FIRST_LOSSES, losses, strict=True))
+        _refuse_mixed(path, named_losses if logged_ratio is None else {**named_losses, "truth_ratio": logged_ratio})
         with np.errstate(over="ignore"):
             ratio = np.exp(correct.values - wrong.values)
-        query["truth_ratio"] = Scores(correct.index, ratio)
+        query["truth_ratio"] = LoggedScores(correct.index, ratio)
         # An early version has the mean of probabilities, which is no smaller than that of their logarithms.
-        if said is not None and (said.values < ratio * (1 - COARSE)).mean() > 0.5:
+        if logged_ratio is not None and (logged_ratio.values < ratio * (1 - COARSE)).mean() > 0.5:
             raise InputError(f"{path}: its truth_ratio is not that of its losses; evaluate again (overwrite=true).")
-    elif said is not None:
-        query["truth_ratio"] = said
+    elif logged_ratio is not None:
+        query["truth_ratio"] = logged_ratio
     _refuse_mixed(path, query)
     return EvaluationLog(path, {"query": query}, f"{path}: read as a log of TOFU's own code, {which}")
 
 
-def meeting(ours: Int[np.ndarray, " n"], theirs: Int[np.ndarray, " m"]) -> str:
+def meeting(ours: Int[np.ndarray, " n"], other_index: Int[np.ndarray, " m"]) -> str:
     """How many indices of two lists meet, in words."""
-    return f"{len(ours):,} and {len(theirs):,} records, of which {len(np.intersect1d(ours, theirs)):,} meet by index"
+    return (
+        f"{len(ours):,} and {len(other_index):,} records, of which {len(np.intersect1d(ours, other_index)):,} meet "
+        "by index"
+    )
 
 
 def _metrics(path: Path) -> dict[str, msgspec.Raw]:
@@ -181,12 +188,14 @@ def _metrics(path: Path) -> dict[str, msgspec.Raw]:
     return metrics
 
 
-def _decoded(path: Path, what: str, text: Any, kind: Any) -> Any:
-    with parsing(f"{path}: {what}is not as open-unlearning writes it", "was the evaluation stopped while it wrote?"):
+def _decoded(path: Path, part_name: str, text: Any, kind: Any) -> Any:
+    with parsing(
+        f"{path}: {part_name}is not as open-unlearning writes it", "was the evaluation stopped while it wrote?"
+    ):
         return msgspec.json.decode(text, type=kind)
 
 
-def _scores(path: Path, name: str, metric: _Metric, field: str) -> Scores:
+def _scores(path: Path, name: str, metric: _Metric, field: str) -> LoggedScores:
     """The numbers of a metric, in order of their indices; of several answers to a question, the mean."""
     keys = list(metric.value_by_index)
     wrong = sum(_INDEX.fullmatch(key) is None for key in keys)
@@ -197,43 +206,43 @@ def _scores(path: Path, name: str, metric: _Metric, field: str) -> Scores:
         raise InputError(f"{path}: metric {name} has no `{field}` of any record; is it open-unlearning's?")
     index = np.array(keys, np.int64)
     order = np.argsort(index)
-    return Scores(index[order], np.array([_number(value) for value in values])[order])
+    return LoggedScores(index[order], np.array([_number(value) for value in values])[order])
 
 
 def _number(value: Any) -> float:
     answers = value if isinstance(value, list) else [value]
-    known = [answer for answer in answers if isinstance(answer, float)]
-    return float(np.mean(known)) if known and len(known) == len(answers) else float("nan")
+    numbers = [answer for answer in answers if isinstance(answer, float)]
+    return float(np.mean(numbers)) if numbers and len(numbers) == len(answers) else float("nan")
 
 
-def _truth_ratio(path: Path, name: str, said: Scores, losses: Mapping[str, Scores]) -> Scores:
+def _truth_ratio(path: Path, name: str, logged_ratio: LoggedScores, losses: Mapping[str, LoggedScores]) -> LoggedScores:
     """The truth ratio as TOFU defines it, whichever of the two the log has."""
     if not losses:
-        if (said.values > 1).any():
-            return said
+        if (logged_ratio.values > 1).any():
+            return logged_ratio
         raise InputError(
             f"{path}: {name} may be wrong / correct or correct / (correct + wrong), and the log has no {CORRECT} and "
             f"{WRONG}, which tell: evaluate again with them."
         )
-    _refuse_mixed(path, {name: said, **losses})
+    _refuse_mixed(path, {name: logged_ratio, **losses})
     with np.errstate(all="ignore"):
-        correct, wrong = (np.exp(-losses[each].values) for each in (CORRECT, WRONG))
+        correct, wrong = (np.exp(-losses[loss_name].values) for loss_name in (CORRECT, WRONG))
         ratio, share = wrong / (correct + TINY), correct / (correct + wrong + TINY)
-        for form, values in ((ratio, said.values), (share, ratio)):
-            if np.allclose(said.values, form, ALIKE, 0, equal_nan=True):
-                return Scores(said.index, values)
+        for form, values in ((ratio, logged_ratio.values), (share, ratio)):
+            if np.allclose(logged_ratio.values, form, ALIKE, 0, equal_nan=True):
+                return LoggedScores(logged_ratio.index, values)
     raise InputError(
         f"{path}: {name} does not follow from {CORRECT} and {WRONG} of the same log; were they computed at different "
         "times? Evaluate again with overwrite=true."
     )
 
 
-def _refuse_mixed(path: Path, scores: Mapping[str, Scores]) -> None:
+def _refuse_mixed(path: Path, scores: Mapping[str, LoggedScores]) -> None:
     """Refuses metrics of one set that are of different records: a log keeps what an earlier evaluation left there."""
     first = next(iter(scores), "")
-    for name, each in scores.items():
-        if not np.array_equal(each.index, scores[first].index):
+    for name, logged in scores.items():
+        if not np.array_equal(logged.index, scores[first].index):
             raise InputError(
-                f"{path}: {first} and {name} have {meeting(scores[first].index, each.index)}; were they evaluated on "
+                f"{path}: {first} and {name} have {meeting(scores[first].index, logged.index)}; were they evaluated on "
                 "different forget sets? Evaluate again with overwrite=true."
             )

@@ -52,16 +52,16 @@ def refuse_other_scale(
     """
     notes, of = list[str](), np.array(list(sets))
     for name in dict.fromkeys(of.tolist()):
-        mine, true = prediction[of == name], truth[of == name]
-        found = fit_of(mine, true) if len(mine) >= LEAST else None
-        if found is None or found.r2 >= 0:
+        predicted, true = prediction[of == name], truth[of == name]
+        fit = fit_of(predicted, true) if len(predicted) >= LEAST else None
+        if fit is None or fit.r2 >= 0:
             continue
-        worse = f"predictions of the set {name} fit worse than the mean of its true values (R2 = {found.r2:.3g})"
-        if abs(found.ranks) >= ALIKE and found.typical > 1:
+        worse = f"predictions of the set {name} fit worse than the mean of its true values (R2 = {fit.r2:.3g})"
+        if abs(fit.ranks) >= ALIKE and fit.typical > 1:
             raise InputError(
-                f"{source}: {worse}, but have the same order (rank correlation {found.ranks:.2f}): they are "
-                f"{_likely_scale(mine, true, found)}. Bring them to the scale of the true values. If the model is that "
-                "far off, give its errors as a score of your own in a table of scores."
+                f"{source}: {worse}, but have the same order (rank correlation {fit.ranks:.2f}): they are "
+                f"{_likely_scale(predicted, true, fit)}. Bring them to the scale of the true values. If the model is "
+                "that far off, give its errors as a score of your own in a table of scores."
             )
         notes.append(f"{worse}; are they of this model, on the scale of the true values and in their order?")
     return tuple(notes)
@@ -88,16 +88,20 @@ def fit_of(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"]) 
     return Fit(1 - float((error**2).sum()) / apart, round(ranks, 12), float(np.median(np.abs(error))) / distance)
 
 
-def _likely_scale(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"], found: Fit) -> str:
+def _likely_scale(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"], worst_fit: Fit) -> str:
     maps = {"natural logarithms, of x or of 1 + x": np.exp, "logarithms to base 10": lambda x: 10.0**x}
     with np.errstate(over="ignore"):
         mapped = {name: back(prediction) for name, back in maps.items()}
-    fits = {name: fit_of(each, truth) for name, each in mapped.items() if np.abs(each).max() < MOST}
+    fits = {
+        name: fit_of(mapped_values, truth)
+        for name, mapped_values in mapped.items()
+        if np.abs(mapped_values).max() < MOST
+    }
     best = max((name for name, fit in fits.items() if fit), key=lambda name: getattr(fits[name], "r2", 0), default="")
     fit = fits.get(best)
     if fit is not None and fit.r2 > 0:
         return best
-    if found.ranks < 0:
+    if worst_fit.ranks < 0:
         return "turned round, as by another sign"
     straight = float(np.corrcoef(prediction, truth)[0, 1])
     return "shifted or stretched, as standardised values are" if straight > ALIKE else "on another scale"

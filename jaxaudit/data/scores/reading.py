@@ -15,7 +15,7 @@ from jaxaudit.data.formats.parsing import json_lines, refuse_repeated_keys
 from jaxaudit.data.group_values import MISSING
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
-from jaxaudit.data.scores.names import OWN, is_number, plain
+from jaxaudit.data.scores.names import OWN, is_number, plain_column
 from jaxaudit.data.scores.table import ScoreTable, check_lengths, score_table
 from jaxaudit.errors import InputError
 
@@ -54,15 +54,15 @@ def load_scores(
         columns = _of_archive(path, rename)
     else:
         columns, notes = _of_table(path, rename)
-    missing = [each for each in rename if each not in columns]
+    missing = [old_name for old_name in rename if old_name not in columns]
     if missing:
         raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
-    renamed = [_name(each, rename) for each in columns]
-    twice = sorted({each for each in renamed if renamed.count(each) > 1})
+    renamed = [_name(column, rename) for column in columns]
+    twice = sorted({column for column in renamed if renamed.count(column) > 1})
     if twice:
         raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
-    found = dict(zip(renamed, columns.values(), strict=True))
-    return replace(score_table(found, name=path.name, lower=lower, higher=higher), notes=notes)
+    renamed_columns = dict(zip(renamed, columns.values(), strict=True))
+    return replace(score_table(renamed_columns, name=path.name, lower=lower, higher=higher), notes=notes)
 
 
 def is_score_table(path: Path) -> bool:
@@ -74,7 +74,7 @@ def is_score_table(path: Path) -> bool:
     if first.startswith(b"PAR1"):
         from jaxaudit.data.formats.parquet_file import parquet_names
 
-        return "set" in map(plain, parquet_names(path))
+        return "set" in map(plain_column, parquet_names(path))
     names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
     return b"set" in [name.strip(b' \r"').lower() for name in names]
 
@@ -100,10 +100,10 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
                     "the bank's scores are the other way; give the score that its models gave."
                 )
             return sign * scores[name][rows]
-    wanted = "`log_likelihood` or `loss`" if log_likelihood else "score"
+    needed_words = "`log_likelihood` or `loss`" if log_likelihood else "score"
     raise InputError(
         f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
-        f"{wanted}, or files of one column for each set."
+        f"{needed_words}, or files of one column for each set."
     )
 
 
@@ -114,16 +114,16 @@ def _is_used(column: str, rename: Mapping[str, str]) -> bool:
 
 
 def _name(column: str, rename: Mapping[str, str]) -> str:
-    return plain(rename.get(column, column))
+    return plain_column(rename.get(column, column))
 
 
 def _of_archive(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     archive = NpzArrays(path)
     # Of others only the names are read, whatever they hold.
     shapes = {name: archive.shape(name) for name in archive.names if _is_used(name, rename)}
-    named = {_name(name, rename): shape for name, shape in shapes.items()}
-    if "set" in named:
-        check_lengths(named, path.name)
+    named_shapes = {_name(name, rename): shape for name, shape in shapes.items()}
+    if "set" in named_shapes:
+        check_lengths(named_shapes, path.name)
     records = max((shape[0] for shape in shapes.values() if shape), default=0)
     size = max(sum(archive.sizes.values()), CELL * records * len(archive.names))
     with open_data(path) as file:
@@ -144,27 +144,27 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
     header = table.header or []
     if len(set(header)) < len(header):
         raise InputError(f"{path.name}: two columns have the same name; give each its own.")
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for index, name in enumerate(header):
         if not _is_used(name, rename):
-            found[name] = range(table.rows)
+            columns[name] = range(table.rows)
             continue
         cells = trimmed(table.columns[index])
         if not is_number(_name(name, rename)):
-            found[name] = np.asarray(cells.to_pylist(), object)
+            columns[name] = np.asarray(cells.to_pylist(), object)
             continue
         lower = pc.call_function("utf8_lower", [cells])
         empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        found[name] = table.numbers(index, "leave it empty if the model was not asked")
-    return found, notes
+        columns[name] = table.numbers(index, "leave it empty if the model was not asked")
+    return columns, notes
 
 
 def _of_lines(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     decoder, cells = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(int | float | str | None)
-    found: dict[str, list[Any]] = {}
-    others: dict[str, None] = {}
+    columns: dict[str, list[Any]] = {}
+    left_out_names: dict[str, None] = {}
     records = 0
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
         try:
@@ -175,13 +175,13 @@ def _of_lines(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
             raise InputError(f"{path.name}: line {number} {_wrong_with(line, number)}.") from error
         except ValueError as error:
             raise InputError(f"{path.name}: line {number}: {error}.") from error
-        found, records = found or {name: [] for name in record}, records + 1
-        others |= dict.fromkeys(name for name in raw if name not in record)
-        if record.keys() != found.keys() or len(found) + len(others) > MOST_COLUMNS:
+        columns, records = columns or {name: [] for name in record}, records + 1
+        left_out_names |= dict.fromkeys(name for name in raw if name not in record)
+        if record.keys() != columns.keys() or len(columns) + len(left_out_names) > MOST_COLUMNS:
             raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")
         for name, value in record.items():
-            found[name].append(value)
-    return {**found, **{name: range(records) for name in others}}
+            columns[name].append(value)
+    return {**columns, **{name: range(records) for name in left_out_names}}
 
 
 def _wrong_with(line: bytes, number: int) -> str:

@@ -44,25 +44,25 @@ def refuse_contrary(columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], 
     if not contrary:
         return
     column, score = next(iter(contrary.items()))
-    others = ", ".join(other for other in dict.fromkeys(contrary.values()) if other != score)
+    other_scores = ", ".join(other for other in dict.fromkeys(contrary.values()) if other != score)
     if known_as(score) in SHARES:
         way, other = "higher", "lower"
-        what = "has numbers that are neither from 0 to 1 nor from 0 to 100"
+        trouble = "has numbers that are neither from 0 to 1 nor from 0 to 100"
         such = "may be losses or errors, which are lower, or logarithms or counts, which are higher"
     else:
         sign, way, likely = SIGNS[known_as(score)]
         side, other = ("above", "lower" if way == "higher" else "higher") if sign > 0 else ("below", "lower")
-        what, such = f"has no number {side} 0", f"are more likely {likely}"
+        trouble, such = f"has no number {side} 0", f"are more likely {likely}"
     raise InputError(
-        f"{name}: the column {column} {what}. By the name {score} it is {way} for records that were used, but such "
+        f"{name}: the column {column} {trouble}. By the name {score} it is {way} for records that were used, but such "
         f"numbers {such}. Say which: name {score} in `{other}`, or in `{way}` if the name is right."
-        f"{f' The same holds of {others}.' if others else ''}"
+        f"{f' The same holds of {other_scores}.' if other_scores else ''}"
     )
 
 
 def _is_contrary(score: str, values: Float[np.ndarray, " n"]) -> bool:
-    there = values[~np.isnan(values)]
-    least, most = float(there.min()), float(there.max())
+    present = values[~np.isnan(values)]
+    least, most = float(present.min()), float(present.max())
     if score in SHARES:
         return least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
     sign = SIGNS[score].sign if score in SIGNS else 0

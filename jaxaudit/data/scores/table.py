@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.group_values import MISSING, group_values, numbered
+from jaxaudit.data.group_values import MISSING, group_values, number_groups
 from jaxaudit.data.scores.copies import ScoreColumn, refuse_copies
 from jaxaudit.data.scores.names import (
     COVARIATE,
@@ -20,7 +20,7 @@ from jaxaudit.data.scores.names import (
     is_number,
     known_as,
     parts,
-    plain,
+    plain_column,
     refuse_unclear,
 )
 from jaxaudit.data.scores.signs import refuse_contrary
@@ -82,16 +82,24 @@ class ScoreTable:
 
     def rows(self, *sets: str) -> Int[np.ndarray, " some"]:
         """The indices of the records of these sets, set after set."""
-        return np.concatenate([np.flatnonzero(self.sets == each) for each in sets])
+        return np.concatenate([np.flatnonzero(self.sets == set_name) for set_name in sets])
 
     @property
     def content_hash(self) -> str:
         """`blake2b:...` of everything that enters a number."""
         digest = hashlib.blake2b("\n".join(self.sets.tolist()).encode(), digest_size=16)
         for label, name, values in (
-            *((f"{m.role}.{m.name}.{name}", name, each) for m in self.models for name, each in m.scores.items()),
-            *((f"{COVARIATE}.{name}", name, each) for name, each in self.covariates.items()),
-            *((name, name, each) for name, each in (("group", self.groups), ("pair", self.pairs)) if each is not None),
+            *(
+                (f"{m.role}.{m.name}.{name}", name, numbers_of_name)
+                for m in self.models
+                for name, numbers_of_name in m.scores.items()
+            ),
+            *((f"{COVARIATE}.{name}", name, numbers_of_name) for name, numbers_of_name in self.covariates.items()),
+            *(
+                (name, name, units)
+                for name, units in (("group", self.groups), ("pair", self.pairs))
+                if units is not None
+            ),
         ):
             digest.update(f"\n{label} {self.directions.get(name, 0)}\n".encode())
             digest.update(np.ascontiguousarray(values, "<f8").tobytes())
@@ -130,48 +138,55 @@ def score_table(
     >>> table.of("target")[0].scores["loss"], table.directions
     (array([0.1, 2. , 0.3, 1. ]), {'loss': -1})
     """
-    found = {plain(str(each)): columns[each] for each in columns}
-    if len(found) < len(list(columns)):
+    cleaned = {plain_column(str(column)): columns[column] for column in columns}
+    if len(cleaned) < len(list(columns)):
         raise InputError(f"{name}: two columns have the same name, but for its case or blanks; give each its own.")
-    found |= {each: _texts(found[each]) for each in ("set", "index", "text") if each in found}
-    if "set" not in found:
+    cleaned |= {column: _texts(cleaned[column]) for column in ("set", "index", "text") if column in cleaned}
+    if "set" not in cleaned:
         raise InputError(
             f"{name}: has no column `set`; say of each record whether it is in the query set (query), the holdout "
             "(holdout) or among the known members (members)."
         )
-    check_lengths({each: shape_of(found[each]) for each in found if each in OWN or is_number(each)}, name)
+    check_lengths({column: shape_of(cleaned[column]) for column in cleaned if column in OWN or is_number(column)}, name)
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array([set_of(str(each)) for each in found["set"]], "U9")
+    sets = np.array([set_of(str(column)) for column in cleaned["set"]], "U9")
     unknown = sets == ""
     if unknown.any() or not len(sets):
         raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")
-    _refuse_repeated(found, sets, name)
-    numbers = {each: _numbers(each, values, len(sets), name) for each, values in found.items() if is_number(each)}
+    _refuse_repeated(cleaned, sets, name)
+    numbers = {
+        column: _numbers(column, values, len(sets), name) for column, values in cleaned.items() if is_number(column)
+    }
     models: dict[tuple[Role, str], dict[str, np.ndarray]] = {}
     covariates: dict[str, np.ndarray] = {}
-    for each, values in numbers.items():
-        role, model, score = parts(each)
+    for column, values in numbers.items():
+        role, model, score = parts(column)
         if role == COVARIATE:
             covariates[score] = values
             continue
-        _refuse_useless(each, values, sets, name)
+        _refuse_useless(column, values, sets, name)
         models.setdefault((role, model), {})[score] = values  # pyright: ignore[reportArgumentType]
-    refuse_unclear({both: list(scores) for both, scores in models.items()}, name)
-    made = tuple(ScoredModel(*both, scores) for both, scores in models.items())
-    directions = _directions(made, lower, higher)
-    guessed = tuple(each for each in directions if directions[each] and each not in (*lower, *higher))
-    by_column = {each: (parts(each)[2], values) for each, values in numbers.items() if parts(each)[0] != COVARIATE}
-    refuse_contrary({each: found for each, found in by_column.items() if found[0] in guessed}, name)
+    refuse_unclear({model_key: list(scores) for model_key, scores in models.items()}, name)
+    scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
+    directions = _directions(scored_models, lower, higher)
+    guessed = tuple(column for column in directions if directions[column] and column not in (*lower, *higher))
+    by_column = {
+        column: (parts(column)[2], values) for column, values in numbers.items() if parts(column)[0] != COVARIATE
+    }
+    refuse_contrary(
+        {column: score_and_values for column, score_and_values in by_column.items() if score_and_values[0] in guessed},
+        name,
+    )
     table = ScoreTable(
         name,
         sets,
-        tuple(sorted(made, key=lambda model: ROLES.index(model.role))),
+        tuple(sorted(scored_models, key=lambda model: ROLES.index(model.role))),
         covariates,
         directions,
-        _partition(found, "group", sets, SETS[:3], name),
-        _partition(found, "pair", sets, SETS[:2], name),
-        tuple(map(str, found["text"])) if "text" in found else None,
-        tuple(each for each in found if each not in OWN and each not in numbers),
+        _partition(cleaned, "group", sets, SETS[:3], name),
+        _partition(cleaned, "pair", sets, SETS[:2], name),
+        tuple(map(str, cleaned["text"])) if "text" in cleaned else None,
+        tuple(column for column in cleaned if column not in OWN and column not in numbers),
         guessed,
     )
     if not table.models:
@@ -179,15 +194,15 @@ def score_table(
             f"{name}: has no score; call the column of a target's scores target.SCORE, such as target.loss"
             + (f" (columns that are not understood: {', '.join(table.ignored[:5])})." if table.ignored else ".")
         )
-    for each, values in table.covariates.items():
+    for column, values in table.covariates.items():
         if not np.isfinite(values).all():
-            raise InputError(f"{name}: the column covariate.{each} has empty cells or infinite numbers; complete it.")
+            raise InputError(f"{name}: the column covariate.{column} has empty cells or infinite numbers; complete it.")
     _refuse_pairs(table)
     refuse_copies(columns_of(numbers), sets, name)
     return table
 
 
-def asked(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " some"]) -> bool:
+def is_scored(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " some"]) -> bool:
     """Whether a model was asked for these records."""
     return len(rows) > 0 and bool(np.isfinite(values[rows]).all())
 
@@ -212,8 +227,10 @@ def shape_of(values: Any) -> tuple[int, ...]:
 
 def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
     """The columns of scores and covariates."""
-    found = {each: np.asarray(values, np.float64) for each, values in columns.items() if is_number(each)}
-    return [ScoreColumn(each, *parts(each), values) for each, values in found.items()]
+    numeric_columns = {
+        column: np.asarray(values, np.float64) for column, values in columns.items() if is_number(column)
+    }
+    return [ScoreColumn(column, *parts(column), values) for column, values in numeric_columns.items()]
 
 
 def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
@@ -232,17 +249,17 @@ def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndar
     if len(column) > 3 * LONGEST:
         raise InputError(f"{name}: a column has a name of more than {3 * LONGEST} characters; give it a short one.")
     try:
-        found = np.array(_with_gaps(values), np.float64)
+        numbers = np.array(_with_gaps(values), np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: the column {column} has a cell that is not a number, or too large a one.") from error
     # Infinite ones included; squares and their sums stay finite.
-    beyond = int((np.abs(found) > MOST).sum())
+    beyond = int((np.abs(numbers) > MOST).sum())
     if beyond:
         raise InputError(
             f"{name}: the column {column} has {beyond} infinite numbers or numbers beyond {MOST:g}; leave these "
             "records out, or give the logarithms of all."
         )
-    return found
+    return numbers
 
 
 def _with_gaps(values: Any) -> Any:
@@ -254,41 +271,46 @@ def _with_gaps(values: Any) -> Any:
 
 def _refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
     """Refuses scores that are missing on part of a set, the same everywhere, or one value for each set."""
-    of_sets = {each: values[sets == each] for each in SETS}
-    for each, found in of_sets.items():
-        missing = int(np.isnan(found).sum())
-        if 0 < missing < len(found):
+    of_sets = {set_name: values[sets == set_name] for set_name in SETS}
+    for set_name, set_values in of_sets.items():
+        missing = int(np.isnan(set_values).sum())
+        if 0 < missing < len(set_values):
             raise InputError(
-                f"{name}: the column {column} is empty for {missing} of {len(found)} records of the set {each}; leave "
-                "these records out, or ask the model again."
+                f"{name}: the column {column} is empty for {missing} of {len(set_values)} records of the set "
+                f"{set_name}; leave these records out, or ask the model again."
             )
-    there = values[~np.isnan(values)]
+    present = values[~np.isnan(values)]
     # A difference of the largest numbers would be infinite.
-    if not len(there) or there.min() == there.max():
+    if not len(present) or present.min() == present.max():
         raise InputError(f"{name}: the column {column} has no number, or the same one for all records; is it a score?")
-    if all(len(each) > 1 and each.min() == each.max() for each in (of_sets["query"], of_sets["holdout"])):
+    if all(
+        len(set_values) > 1 and set_values.min() == set_values.max()
+        for set_values in (of_sets["query"], of_sets["holdout"])
+    ):
         raise InputError(f"{name}: the column {column} has one value on each set: it is the set, not a score.")
 
 
-def _refuse_repeated(found: Mapping[str, Any], sets: np.ndarray, name: str) -> None:
+def _refuse_repeated(cleaned: Mapping[str, Any], sets: np.ndarray, name: str) -> None:
     for column in ("index", "text"):
-        if column in found:
+        if column in cleaned:
             # The records of different sets may be numbered from 0 each.
-            labels = map(str, found[column]) if column == "text" else zip(sets, map(str, found[column]), strict=True)
+            labels = (
+                map(str, cleaned[column]) if column == "text" else zip(sets, map(str, cleaned[column]), strict=True)
+            )
             twice = len(sets) - len(set(labels))
             if twice:
                 raise InputError(f"{name}: {twice} records occur twice (column {column}); keep one: a copy hides use.")
 
 
 def _partition(
-    found: Mapping[str, Any], column: str, sets: np.ndarray, of: Sequence[str], name: str
+    cleaned: Mapping[str, Any], column: str, sets: np.ndarray, of: Sequence[str], name: str
 ) -> Int[np.ndarray, " records"] | None:
     """The values of a column as numbers from 0; -1 for records of other sets than these."""
-    if column not in found:
+    if column not in cleaned:
         return None
     rows = np.flatnonzero(np.isin(sets, of))
     numbers = np.full(len(sets), -1)
-    numbers[rows] = numbered(group_values(found[column], rows, f"table {name} (column {column})"))
+    numbers[rows] = number_groups(group_values(cleaned[column], rows, f"table {name} (column {column})"))
     return numbers
 
 
@@ -297,7 +319,7 @@ def _refuse_pairs(table: ScoreTable) -> None:
         return
     if table.groups is not None:
         raise InputError(f"{table.name}: has both `group` and `pair`; keep the one by which the records were dealt.")
-    query, holdout = (table.pairs[table.rows(each)] for each in ("query", "holdout"))
+    query, holdout = (table.pairs[table.rows(role)] for role in ("query", "holdout"))
     if len(np.unique(query)) < len(query) or not np.array_equal(np.sort(query), np.sort(holdout)):
         raise InputError(
             f"{table.name}: each pair must have one record in the query set and one in the holdout; there are "
@@ -307,10 +329,10 @@ def _refuse_pairs(table: ScoreTable) -> None:
 
 def _directions(models: Sequence[ScoredModel], lower: Sequence[str], higher: Sequence[str]) -> dict[str, int]:
     names = dict.fromkeys(name for model in models for name in model.scores)
-    for each in (*lower, *higher):
-        if each not in names or (each in lower and each in higher):
+    for score in (*lower, *higher):
+        if score not in names or (score in lower and score in higher):
             raise InputError(
-                f"`lower` and `higher` name scores of the table, each once: {each!r} is not one of "
+                f"`lower` and `higher` name scores of the table, each once: {score!r} is not one of "
                 f"{', '.join(list(names)[:10])}, or is in both."
             )
     of_names = {name: (known_as(name) in HIGHER) - (known_as(name) in LOWER) for name in names}

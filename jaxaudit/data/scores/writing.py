@@ -77,5 +77,5 @@ def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) 
 
 
 def _cells(values: Sequence[Any] | np.ndarray) -> pa.Array:
-    made = pa.array(values, from_pandas=True)
-    return made.cast(pa.float64()) if pa.types.is_floating(made.type) else made
+    cells = pa.array(values, from_pandas=True)
+    return cells.cast(pa.float64()) if pa.types.is_floating(cells.type) else cells

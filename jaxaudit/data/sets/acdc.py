@@ -56,8 +56,8 @@ def load_acdc(root: str | Path, field_strength_table: str | Path, strength: floa
         slices.append(_read_volume(folder))
         labels += [GROUPS.index(_read_group(folder))] * len(slices[-1])
     if not slices:
-        known = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
-        raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table has {known}.")
+        strengths_text = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
+        raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table has {strengths_text}.")
     return Examples(np.concatenate(slices), np.array(labels, np.int32), GROUPS, f"acdc-{strength:g}T")
 
 
@@ -72,8 +72,8 @@ def _read_strengths(path: Path) -> dict[int, float]:
     if not {"patient", "field_strength"} <= set(header):
         raise InputError(f"{path}: the table needs columns patient and field_strength (1.5 or 3.0).")
     strengths: dict[int, float] = {}
-    both = (table.columns[header.index(name)].to_pylist() for name in ("patient", "field_strength"))
-    for row, (patient, value) in enumerate(zip(*both, strict=True), 1):
+    cells = (table.columns[header.index(name)].to_pylist() for name in ("patient", "field_strength"))
+    for row, (patient, value) in enumerate(zip(*cells, strict=True), 1):
         number = _patient_number(patient)
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[tT]?", value.strip())
         if number is None or match is None:
@@ -91,8 +91,8 @@ def _read_group(folder: Path) -> str:
         text = file.read(2**16).decode("utf-8", "replace")
     match = re.search(r"^\s*Group\s*:\s*(\S+)", text, re.MULTILINE)
     if match is None or match[1] not in GROUPS:
-        what = "names no Group" if match is None else f"names the unknown group {match[1][:20]!r}"
-        raise InputError(f"{path}: {what}; it must be one of {', '.join(GROUPS)}.")
+        trouble = "names no Group" if match is None else f"names the unknown group {match[1][:20]!r}"
+        raise InputError(f"{path}: {trouble}; it must be one of {', '.join(GROUPS)}.")
     return match[1]
 
 

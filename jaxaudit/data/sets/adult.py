@@ -63,15 +63,17 @@ def adult(path: Path) -> Table:
             with parsing(f"{path}: {name} has a value that is not a whole number", "was the file changed?"):
                 arrays.append(np.array(cells[name]).astype(np.int32))
         else:
-            known = categories.split()
-            columns.append(Column(name, tuple(MISSING if each == "?" else each for each in known)))
-            arrays.append(_codes(cells[name], known, name, path))
+            categories_of_column = categories.split()
+            columns.append(
+                Column(name, tuple(MISSING if category == "?" else category for category in categories_of_column))
+            )
+            arrays.append(_codes(cells[name], categories_of_column, name, path))
     labels = _codes([cell.rstrip(" .") for cell in cells["income"]], CLASSES, "income", path)
     return Table(np.stack(arrays, axis=1).astype(np.float32), tuple(columns), labels, CLASSES, path.name)
 
 
-def _codes(cells: Sequence[str], known: Sequence[str], name: str, path: Path) -> np.ndarray:
-    indices = {text: index for index, text in enumerate(known)}
+def _codes(cells: Sequence[str], categories: Sequence[str], name: str, path: Path) -> np.ndarray:
+    indices = {text: index for index, text in enumerate(categories)}
     codes = np.array([indices.get(cell, -1) for cell in cells], np.int32)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))

@@ -71,15 +71,15 @@ def census(paths: Sequence[Path], name: str) -> Table:
     parts, labels, without, young = [], [], 0, 0
     limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
     for path, header in headers.items():
-        wanted = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
-        cells = _cells(path, wanted)
+        needed_columns = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
+        cells = _cells(path, needed_columns)
         has_income = ~np.isnan(cells[:, 4])
         without += int((~has_income).sum())
         old_enough = ~(cells[:, 0] < MINIMUM_AGE)
         young += int((has_income & ~old_enough).sum())
         kept = cells[has_income & old_enough]
         for index, limit in enumerate(limits):
-            _check(kept[:, index], limit, wanted[index], path)
+            _check(kept[:, index], limit, needed_columns[index], path)
         parts.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
         labels.append((kept[:, 4] > 50_000).astype(np.int32))
     values = np.concatenate(parts)
@@ -92,7 +92,7 @@ def census(paths: Sequence[Path], name: str) -> Table:
     if len(values) == 0:
         raise InputError(f"{name}: no person is left ({'; '.join(notes) or 'the files have no records'}).")
     kinds = {"age": None, "marital-status": MARITAL[marital], "race": RACES, "sex": SEXES}
-    columns = tuple(Column(*each) for each in kinds.items())
+    columns = tuple(Column(*name_and_kind) for name_and_kind in kinds.items())
     return Table(values, columns, np.concatenate(labels), CLASSES, name, tuple(notes))
 
 
@@ -104,18 +104,18 @@ def _header(path: Path) -> dict[str, str]:
     return {name.strip().upper(): name for name in names}
 
 
-def _cells(path: Path, wanted: Sequence[str]) -> np.ndarray:
+def _cells(path: Path, needed_columns: Sequence[str]) -> np.ndarray:
     """`float64[n, wanted]`: these columns, NaN for empty cells."""
     batches = csv_batches(
         path,
-        dict.fromkeys(wanted, pa.float64()),
+        dict.fromkeys(needed_columns, pa.float64()),
         f"{path}: cannot be read as ACS person records",
         "is the file whole?",
         max_bytes=MAX_BYTES,
         null_values=_NOT_APPLICABLE,
     )
     read = [np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1) for batch in batches]
-    return np.concatenate([np.empty((0, len(wanted))), *read])
+    return np.concatenate([np.empty((0, len(needed_columns))), *read])
 
 
 def _check(cells: np.ndarray, codes: int | None, column: str, path: Path) -> None:

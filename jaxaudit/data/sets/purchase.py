@@ -81,17 +81,17 @@ def read_transactions(path: Path) -> tuple[np.ndarray, np.ndarray]:
         lines += batch.num_rows
     if lines == 0:
         raise InputError(f"{path}: there are no transactions below the header line. Is the file empty?")
-    rows, columns = (np.argsort(list(each)) for each in (customers, categories))
+    rows, columns = (np.argsort(list(keys)) for keys in (customers, categories))
     return bought[np.ix_(rows, columns)], np.array(list(categories))[columns]
 
 
-def _places(known: dict[int, int], values: np.ndarray, most: int, what: str) -> np.ndarray:
-    """The index of each value in `known`, to which new values are appended."""
+def _places(places: dict[int, int], values: np.ndarray, most: int, complaint: str) -> np.ndarray:
+    """The index of each value in `places`, to which new values are appended."""
     distinct, back = np.unique(values, return_inverse=True)
-    found = np.array([known.setdefault(value, len(known)) for value in distinct.tolist()])
-    if len(known) > most:
-        raise InputError(f"{what}; is it the transactions file?")
-    return found[back]
+    place_of_value = np.array([places.setdefault(value, len(places)) for value in distinct.tolist()])
+    if len(places) > most:
+        raise InputError(f"{complaint}; is it the transactions file?")
+    return place_of_value[back]
 
 
 def cluster(bought: np.ndarray, seed: int, clusters: int, sample: int) -> np.ndarray:

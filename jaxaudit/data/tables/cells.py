@@ -18,7 +18,7 @@ MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
 MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
 
 
-class Cells(NamedTuple):
+class ColumnCells(NamedTuple):
     """A column's cells, with every distinct text stored once."""
 
     codes: np.ndarray  # [n], indices into the others
@@ -35,26 +35,26 @@ class Cells(NamedTuple):
 def are_missing(cells: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """`bool[n]`: which cells hold no value."""
     lower = pc.call_function("utf8_lower", [trimmed(cells)])
-    found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING_TEXTS)))
-    return found.to_numpy() if isinstance(found, pa.ChunkedArray) else _array(found)
+    are_in_texts = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING_TEXTS)))
+    return are_in_texts.to_numpy() if isinstance(are_in_texts, pa.ChunkedArray) else _array(are_in_texts)
 
 
-def read_cells(column: pa.ChunkedArray, decimal: str) -> Cells:
+def read_cells(column: pa.ChunkedArray, decimal: str) -> ColumnCells:
     """The cells of a column of text; blanks around a value are ignored."""
     encoded = trimmed(column).combine_chunks().dictionary_encode()
     texts = encoded.dictionary
     missing = are_missing(texts)
     numbers, is_number = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
-    there = decimal_points(texts.filter(pa.array(~missing)), decimal)
+    present_texts = decimal_points(texts.filter(pa.array(~missing)), decimal)
     try:
-        numbers[~missing] = _array(pc.cast(there, pa.float64()))
+        numbers[~missing] = _array(pc.cast(present_texts, pa.float64()))
         is_number[~missing] = True
     except pa.ArrowInvalid:
-        for index, text in zip(np.flatnonzero(~missing).tolist(), there.to_pylist(), strict=True):
+        for index, text in zip(np.flatnonzero(~missing).tolist(), present_texts.to_pylist(), strict=True):
             if "_" not in text:
                 with suppress(ValueError):
                     numbers[index], is_number[index] = float(text), True
-    return Cells(_array(encoded.indices), texts, missing, numbers, is_number)
+    return ColumnCells(_array(encoded.indices), texts, missing, numbers, is_number)
 
 
 def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.ndarray | None:
@@ -70,16 +70,16 @@ def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.nda
     return None if few else numbers
 
 
-def are_numeric(cells: Cells, few: int, name: str, source: str) -> bool:
+def are_numeric(cells: ColumnCells, few: int, name: str, source: str) -> bool:
     """Whether all present values are numbers, more than `few` of them distinct; none may be infinite."""
-    there = ~cells.missing
-    if not cells.is_number[there].all():
+    present = ~cells.missing
+    if not cells.is_number[present].all():
         return False
     _refuse_infinite(cells, name, source)
-    return len(np.unique(cells.numbers[there])) > few
+    return len(np.unique(cells.numbers[present])) > few
 
 
-def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
+def as_numbers(cells: ColumnCells, name: str, source: str) -> np.ndarray:
     """`float64[n]`, NaN where a value is missing; no other value may be text, or infinite."""
     text = ~cells.missing & ~cells.is_number
     if text.any():
@@ -91,18 +91,18 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
     return cells.numbers[cells.codes]
 
 
-def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...], np.ndarray]:
+def as_categories(cells: ColumnCells, name: str, source: str) -> tuple[tuple[str, ...], np.ndarray]:
     """The categories in ascending order (numerical if all are numbers), and the index of each record's category."""
-    there = ~cells.missing
-    if int(there.sum()) > MOST_CATEGORIES:
-        text = there & ~cells.is_number
-        if text.any() and text.sum() < 0.1 * there.sum():
+    present = ~cells.missing
+    if int(present.sum()) > MOST_CATEGORIES:
+        text = present & ~cells.is_number
+        if text.any() and text.sum() < 0.1 * present.sum():
             advice = f"row {cells.row(text)} is text, but most others are numbers: correct it if the column is numeric"
         else:
             advice = "is it an identifier? Leave it out (`drop`)"
         raise InputError(f"{source}: column {name!r} has more than {MOST_CATEGORIES} categories; {advice}.")
     order = _order(cells)
-    rank = np.full(len(there), len(order))
+    rank = np.full(len(present), len(order))
     rank[order] = np.arange(len(order))
     texts = [cells.texts[int(index)].as_py() for index in order]
     if MISSING in texts:
@@ -112,7 +112,7 @@ def as_categories(cells: Cells, name: str, source: str) -> tuple[tuple[str, ...]
     return tuple(texts), rank[cells.codes]
 
 
-def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def as_classes(cells: ColumnCells, name: str, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """`int32[n]` and the classes: the distinct texts in sorted order, numbers in numerical order.
 
     Raises:
@@ -139,7 +139,7 @@ def as_classes(cells: Cells, name: str, source: str) -> tuple[np.ndarray, tuple[
     return codes.astype(np.int32), categories
 
 
-def _order(cells: Cells) -> np.ndarray:
+def _order(cells: ColumnCells) -> np.ndarray:
     """Indices of the non-missing texts in ascending order, numerical if all are numbers."""
     indices = np.flatnonzero(~cells.missing)
     texts = cells.texts.take(pa.array(indices)).to_pylist()
@@ -148,7 +148,7 @@ def _order(cells: Cells) -> np.ndarray:
     return indices[np.array(sorted(range(len(indices)), key=texts.__getitem__), int)]
 
 
-def _refuse_infinite(cells: Cells, name: str, source: str) -> None:
+def _refuse_infinite(cells: ColumnCells, name: str, source: str) -> None:
     infinite = cells.is_number & ~np.isfinite(cells.numbers)
     if infinite.any():
         raise InputError(

@@ -18,15 +18,18 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
     """Checks that each choice (`label`, `categorical`, `numeric`, `drop`) names columns of the table, and no column
     two.
     """
-    said: dict[str, str] = {}
-    for what, chosen in choices.items():
+    choice_of_column: dict[str, str] = {}
+    for choice_name, chosen in choices.items():
         for name in chosen:
             if name not in names:
                 likely = near_names(name, names) if len(names) > 1 else []
                 advice = f"did you mean {', '.join(map(repr, likely))}?" if likely else _listing(names)
                 raise InputError(f"{source}: there is no column {name!r}; {advice}")
-            if said.setdefault(name, what) != what:
-                raise InputError(f"{source}: column {name!r} cannot be both {said[name]} and {what}; name it once.")
+            if choice_of_column.setdefault(name, choice_name) != choice_name:
+                raise InputError(
+                    f"{source}: column {name!r} cannot be both {choice_of_column[name]} and {choice_name}; name it "
+                    "once."
+                )
 
 
 def _listing(names: Sequence[str]) -> str:
@@ -70,10 +73,10 @@ def recode(
 def _as_numbers(column: Column, source: str) -> np.ndarray:
     numbers = np.full(len(column.categories or ()), np.nan)
     with suppress(ValueError):
-        numbers = np.array([float(each) for each in column.categories or ()])
+        numbers = np.array([float(category) for category in column.categories or ()])
     if not np.isfinite(numbers).all():
-        what = "has missing values" if MISSING in (column.categories or ()) else "holds text"
-        raise InputError(f"{source}: column {column.name!r} {what}, so it cannot be numeric; leave it categorical.")
+        trouble = "has missing values" if MISSING in (column.categories or ()) else "holds text"
+        raise InputError(f"{source}: column {column.name!r} {trouble}, so it cannot be numeric; leave it categorical.")
     return numbers
 
 

@@ -76,8 +76,8 @@ def load_columns(
     `drop`, and those of `groups`, which a file may lack. With `exact`, features are `float64`, and whole numbers that
     are none are refused.
     """
-    named, left_out = () if label is None else (label,), (*drop, *groups)
-    table, notes = read_text_table(path, keep=named, drop=left_out)
+    needed_columns, left_out = () if label is None else (label,), (*drop, *groups)
+    table, notes = read_text_table(path, keep=needed_columns, drop=left_out)
     if table.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
     if label in left_out:
@@ -88,20 +88,20 @@ def load_columns(
     if not table.columns:
         raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
     header = table.header or []
-    found = text_table.label_place(header, table.source, label)
+    label_column = text_table.label_place(header, table.source, label)
     lost = [name for name in left_out if name in whole and name.lower() in text_table.LABEL_NAMES]
-    if lost and found is None:
+    if lost and label_column is None:
         raise InputError(
             f"{path.name}: column {lost[0]!r} is named like a label and is left out, and no other one is; name the "
             "label (`label`)."
         )
-    place = len(header) - 1 if found is None else found
+    place = len(header) - 1 if label_column is None else label_column
     features = [index for index in range(len(header)) if index != place]
     for number in text_table.row_numbers(table):
         if number != place:
             features.remove(number)
             notes += (_row_number(number, header[number]),)
-    codes, class_names = _classes(table, place, guessed=found is None)
+    codes, class_names = _classes(table, place, guessed=label_column is None)
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
     inputs = np.empty((table.rows, len(features)), np.float64 if exact else np.float32)
@@ -125,7 +125,7 @@ def load_columns(
             "identifier? Then leave it out (`drop`)",
         )
     if label is None:
-        why = "it is the last one" if found is None else "of its name"
+        why = "it is the last one" if label_column is None else "of its name"
         notes += (f"{table.title(place)} is read as the label, because {why}",)
     return Examples(inputs, codes, class_names, path.name, notes, tuple(header[feature] for feature in features))
 
@@ -195,8 +195,8 @@ def read_people(
     """
     if missing not in get_args(Missing):
         raise InputError(f"`missing` must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
-    named = {name for name in (label, *categorical, *numeric) if name is not None}
-    text, notes = read_text_table(path, keep=named, drop=drop, options=options)
+    needed_columns = {name for name in (label, *categorical, *numeric) if name is not None}
+    text, notes = read_text_table(path, keep=needed_columns, drop=drop, options=options)
     names, source = [name or f"column {index}" for index, name in enumerate(text.header or [], 1)], path.name
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
@@ -212,7 +212,7 @@ def read_people(
     check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
     left_out = set(drop)
     for number in text_table.row_numbers(text):
-        if names[number] not in {label, *named, *drop}:
+        if names[number] not in {label, *needed_columns, *drop}:
             left_out.add(names[number])
             notes += (_row_number(number, names[number]),)
     kept = [index for index, name in enumerate(names) if name not in left_out]
@@ -227,16 +227,16 @@ def read_people(
     arrays: list[np.ndarray] = []
     gaps: dict[str, int] = {}
     for name, cells in ((names[index], text.columns[index]) for index in kept if names[index] != label):
-        said = None if name not in {*categorical, *numeric} else name in numeric
-        found = _categories_or_numbers(cells, name, text, said)
-        if isinstance(found, np.ndarray) and np.isnan(found).any():
-            gaps[name] = int(np.isnan(found).sum())
-            made, values, note = _filled(name, found, names, missing)
-            columns += made
+        is_numeric = None if name not in {*categorical, *numeric} else name in numeric
+        converted = _categories_or_numbers(cells, name, text, is_numeric)
+        if isinstance(converted, np.ndarray) and np.isnan(converted).any():
+            gaps[name] = int(np.isnan(converted).sum())
+            columns_of_cell, values, note = _filled(name, converted, names, missing)
+            columns += columns_of_cell
             arrays += values
             notes += (note,)
             continue
-        categories, values = (None, found) if isinstance(found, np.ndarray) else found
+        categories, values = (None, converted) if isinstance(converted, np.ndarray) else converted
         columns.append(Column(name, categories))
         arrays.append(values)
         if name not in {*categorical, *numeric}:
@@ -280,10 +280,10 @@ def _categories_or_numbers(
     plain = None if numeric is False else column_cells.all_numbers(cells, decimal, 0 if numeric else FEW)
     if plain is not None:
         return plain
-    each = column_cells.read_cells(cells, decimal)
-    if numeric or (numeric is None and column_cells.are_numeric(each, FEW, name, source)):
-        return column_cells.as_numbers(each, name, source)
-    return column_cells.as_categories(each, name, source)
+    parsed_cells = column_cells.read_cells(cells, decimal)
+    if numeric or (numeric is None and column_cells.are_numeric(parsed_cells, FEW, name, source)):
+        return column_cells.as_numbers(parsed_cells, name, source)
+    return column_cells.as_categories(parsed_cells, name, source)
 
 
 def _filled(
@@ -291,10 +291,10 @@ def _filled(
 ) -> tuple[list[Column], list[np.ndarray], str]:
     """A column of numbers with its gaps (NaN) filled as for `mean` and `category`, and notes."""
     gaps = np.isnan(numbers)
-    there = numbers[~gaps]
-    largest = max(abs(there).max(initial=0.0), np.finfo(float).tiny)
+    present_numbers = numbers[~gaps]
+    largest = max(abs(present_numbers).max(initial=0.0), np.finfo(float).tiny)
     # Divided first, since the sum of very large numbers could be infinite.
-    values = np.where(gaps, (there / largest).mean() * largest if len(there) else 0.0, numbers)
+    values = np.where(gaps, (present_numbers / largest).mean() * largest if len(present_numbers) else 0.0, numbers)
     note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and set to the mean of the others"
     if missing == "mean":
         return [Column(name, None)], [values], note

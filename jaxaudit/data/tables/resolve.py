@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.data.paths import exists
-from jaxaudit.data.selection import choose_parts, nearest, read_parts, split_name
+from jaxaudit.data.selection import choose_parts, nearest_names, read_slices, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.tables.columns import recode
 from jaxaudit.data.tables.table import Table, join_tables
@@ -101,8 +101,8 @@ def what_is_missing(name: str, data_dir: Path | None) -> str:
 
 def _select(splits: Splits, split: str | None, name: str) -> Table:
     parts = choose_parts(_ALL if split is None and _ALL in splits else split, tuple(splits), name)
-    found = read_parts(parts, lambda each: splits[each](), name)
-    pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in found]
+    parts_and_rows = read_slices(parts, lambda split_name: splits[split_name](), name)
+    pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in parts_and_rows]
     return join_tables(pieces, name)
 
 
@@ -121,8 +121,8 @@ def _files(source: str, folder: Path) -> dict[str, Path]:
     if source == "acs":
         paths = sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
         return {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
-    both = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
-    return {split: path for split, path in both if path.is_file()}
+    split_paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
+    return {split: path for split, path in split_paths if path.is_file()}
 
 
 def _read(source: str, files: dict[str, Path], split: str) -> Table:
@@ -139,7 +139,7 @@ def _file(source: str, data_dir: Path | None) -> Path:
         searched = "" if directory is None else f" or in {directory}"
         raise InputError(
             f"{source[:100]!r} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
-            f"{nearest(source, _NAMES)}"
+            f"{nearest_names(source, _NAMES)}"
         )
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")

@@ -206,9 +206,9 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
         return replace(first, name=name)
     ours = [(column.name, column.categories) for column in first.columns]
     for part in parts[1:]:
-        theirs = [(column.name, column.categories) for column in part.columns]
-        unlike = [mine[0] for mine, other in zip(ours, theirs, strict=False) if mine != other]
-        if unlike or len(theirs) != len(ours) or part.class_names != first.class_names:
+        part_columns = [(column.name, column.categories) for column in part.columns]
+        unlike = [own_column[0] for own_column, other in zip(ours, part_columns, strict=False) if own_column != other]
+        if unlike or len(part_columns) != len(ours) or part.class_names != first.class_names:
             where = f"column {unlike[0]!r}" if unlike else "columns or classes"
             raise InputError(f"{part.name} and {first.name} differ in {where}; convert both to the same form.")
     places = [part.places for part in parts if part.places is not None]

@@ -44,7 +44,7 @@ def has_originals(base: str, folder: Path) -> bool:
     return can_prepare() and any((folder / name).is_file() for name in _original_files(base).values())
 
 
-def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path | None) -> None:
+def prepare_array_record(name: str, base: str, folders: tuple[Path, ...], data_folder: Path | None) -> None:
     """Prepare the set `name` (`base[/config][:version]`) as array_record in the first writable of `folders`.
 
     Original files found in FOLDER/`base` or FOLDER/downloads/manual are used instead of downloads when their checksums
@@ -138,16 +138,16 @@ def unreachable_hosts(urls: Iterable[str], seconds: float = CONNECT_SECONDS) -> 
     thread per host. The threads are not waited for, because Python cannot bound the time of a name look-up.
     """
     hosts = {urlsplit(url).netloc: url for url in urls if url.startswith("http")}
-    asked = dict(list(hosts.items())[:_MOST_HOSTS])
+    asked_hosts = dict(list(hosts.items())[:_MOST_HOSTS])
     answers: SimpleQueue[bool] = SimpleQueue()
-    for url in asked.values():
+    for url in asked_hosts.values():
         threading.Thread(target=lambda url=url: answers.put(_answers(url, seconds)), daemon=True).start()
     deadline = monotonic() + seconds + 1
     with suppress(Empty):
-        for _ in asked:
+        for _ in asked_hosts:
             if answers.get(timeout=max(0.0, deadline - monotonic())):
                 return ()
-    return tuple(asked)
+    return tuple(asked_hosts)
 
 
 def _answers(url: str, seconds: float) -> bool:
@@ -188,7 +188,7 @@ def _refusal(name: str, base: str, target: str, manual: str | None, data: str | 
     try:
         builder = tfds.builder(name, data_dir=target, file_format="array_record")
         features: Any = builder.info.features
-        kinds = {key: type(each).__name__ for key, each in features.items()} if hasattr(features, "items") else {}
+        kinds = {key: type(feature).__name__ for key, feature in features.items()} if hasattr(features, "items") else {}
         supervised(kinds, builder.info.supervised_keys, name)
         builder.download_and_prepare(
             download_config=tfds.download.DownloadConfig(manual_dir=manual, try_download_gcs=False)

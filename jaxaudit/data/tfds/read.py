@@ -49,7 +49,7 @@ class Supervised(NamedTuple):
     label: str
 
 
-class Stored(NamedTuple):
+class StoredImages(NamedTuple):
     """How the images and classes of a set are stored."""
 
     keys: Supervised
@@ -68,9 +68,9 @@ def read_prepared(
     one version of a set: its metadata and record files (array_record, parquet or tfrecord); `split` is in the syntax of
     `selection.parse_split`, or None for the only split, else `train`.
     """
-    what, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
+    complaint, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
     fingerprint = _fingerprint(folder)
-    with parsing(what, advice):
+    with parsing(complaint, advice):
         builder = _open(folder)
         info = builder.info
         stored = _read_features(folder, info.supervised_keys, name)
@@ -82,7 +82,7 @@ def read_prepared(
 
         def build(split: str = part.split, span: range = span) -> dict[str, np.ndarray]:
             with quietly():
-                records = parsed(lambda: _parsed_records(builder, folder, split, span, stored.keys), what, advice)
+                records = parsed(lambda: _parsed_records(builder, folder, split, span, stored.keys), complaint, advice)
                 return _decode(records, stored, span, name, size, gray)
 
         arrays = cached_arrays(key, build)
@@ -130,13 +130,13 @@ def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Sup
             return Supervised(image, label)
     if len(images) == 1 and len(labels) == 1:
         return Supervised(images[0], labels[0])
-    found = ", ".join(f"{key} ({kind})" for key, kind in sorted(kinds.items())[:20])
+    features_text = ", ".join(f"{key} ({kind})" for key, kind in sorted(kinds.items())[:20])
     raise InputError(
-        f"{name} is not an image-classification set: one image and one class label are needed; it has {found}."
+        f"{name} is not an image-classification set: one image and one class label are needed; it has {features_text}."
     )
 
 
-def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
+def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:
     """The entries of `features.json` for the image and the class; a damaged file raises any exception."""
     content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
     nodes = {str(key): node for key, node in content.get("features", content).items()}
@@ -154,13 +154,13 @@ def _read_features(folder: Path, supervised_keys: Any, name: str) -> Stored:
     names = tuple(line.strip() for line in lines if line.strip())
     if not 0 <= count <= MOST_CLASSES or (names and len(names) != count):
         raise ValueError(f"{len(names)} names of {count} classes")
-    return Stored(keys, int(dimensions[2]), image["dtype"], names or tuple(map(str, range(count))))
+    return StoredImages(keys, int(dimensions[2]), image["dtype"], names or tuple(map(str, range(count))))
 
 
 def _kind(node: Any) -> str:
     """TFDS's name of the class of a feature; the full name for a class of another package."""
-    named = str(next(node[key] for key in _CLASS_KEYS if key in node))
-    return named.rpartition(".")[2] if named.startswith(_OWN) else named[:80]
+    class_name = str(next(node[key] for key in _CLASS_KEYS if key in node))
+    return class_name.rpartition(".")[2] if class_name.startswith(_OWN) else class_name[:80]
 
 
 def _content(node: Any) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _content(node: Any) -> dict[str, Any]:
 
 def _decode(
     records: Iterator[tuple[bytes, int]],
-    stored: Stored,
+    stored: StoredImages,
     span: range,
     name: str,
     size: tuple[int, int] | None,
@@ -193,7 +193,7 @@ def _decode(
     return {"images": stacked, "labels": np.array(labels, np.int32)}
 
 
-def _decode_image(encoded: bytes, stored: Stored, source: str) -> np.ndarray:
+def _decode_image(encoded: bytes, stored: StoredImages, source: str) -> np.ndarray:
     if stored.dtype == "uint8" and stored.channels in _PIL_MODES:
         mode = _PIL_MODES[stored.channels]
         with opened_image(io.BytesIO(encoded), _IMAGE_FORMATS, source) as image:

@@ -40,8 +40,8 @@ def data_folder(data_dir: Path | None) -> Path | None:
 
 def on_disk(source: str, data_dir: Path | None) -> Path | None:
     """The file or folder of this name, here or else in the data directory; None if there is none."""
-    here, folder = expanded(source), data_folder(data_dir)
-    path = here if exists(here) or folder is None else folder / source
+    in_folder, folder = expanded(source), data_folder(data_dir)
+    path = in_folder if exists(in_folder) or folder is None else folder / source
     return path if exists(path) else None
 
 
@@ -93,12 +93,12 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
 
 def prepared_names(folder: Path) -> list[str]:
     """The names of the sets prepared in a folder, with their config if they have one; empty if there is no folder."""
-    found = []
+    names = []
     for root in _subfolders(folder):
         if _versions(root):
-            found.append(root.name)
-        found += [f"{root.name}/{config.name}" for config in _subfolders(root) if _versions(config)]
-    return found
+            names.append(root.name)
+        names += [f"{root.name}/{config.name}" for config in _subfolders(root) if _versions(config)]
+    return names
 
 
 def is_prepared_folder(path: Path) -> bool:
@@ -111,8 +111,10 @@ def _subfolders(path: Path) -> list[Path]:
 
 
 def _versions(path: Path) -> list[Path]:
-    named = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
-    return sorted(filter(is_prepared_folder, named), key=lambda child: [int(part) for part in child.name.split(".")])
+    version_folders = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
+    return sorted(
+        filter(is_prepared_folder, version_folders), key=lambda child: [int(part) for part in child.name.split(".")]
+    )
 
 
 def _default_config(root: Path) -> str | None:

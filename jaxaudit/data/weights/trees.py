@@ -72,7 +72,7 @@ def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
 def _flat(tree: Any) -> dict[str, np.ndarray]:
     if not isinstance(tree, dict):
         raise ValueError("its root is not a map")
-    found: dict[str, np.ndarray] = {}
+    leaves_by_name: dict[str, np.ndarray] = {}
     waiting: list[tuple[str, Any]] = [("", tree)]
     characters = 0
     while waiting:
@@ -88,10 +88,10 @@ def _flat(tree: Any) -> dict[str, np.ndarray]:
                 raise ValueError("names that are too long for those of arrays")
             waiting += [(f"{name}/{key}" if name else str(key), value) for key, value in reversed(items)]
         elif isinstance(node, bool | int | float | complex | np.ndarray):
-            found[name] = np.asarray(node)
+            leaves_by_name[name] = np.asarray(node)
         elif node is not None:
             raise TypeError("a value that is not a number")
-    return found
+    return leaves_by_name
 
 
 def _extension(code: int, data: bytes) -> Any:
@@ -138,7 +138,7 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 def _described(tree: Path) -> tuple[dict[str, str], str]:
     """The path of each array by its name, in the tree's order, and the storage format."""
     described = json.loads(read_small(tree / TREE, LARGEST_TREE))
-    found: list[tuple[list[tuple[int, int, str]], str, str]] = []
+    ordered_names: list[tuple[list[tuple[int, int, str]], str, str]] = []
     for leaf in described["tree_metadata"].values():
         value = leaf["value_metadata"]
         if value.get("skip_deserialize") or value["value_type"] in _NO_ARRAYS:
@@ -146,9 +146,9 @@ def _described(tree: Path) -> tuple[dict[str, str], str]:
         keys = [(int(key["key_type"]), str(key["key"])) for key in leaf["key_metadata"]]
         # In JAX's order of a tree: keys by name, positions in a sequence by number.
         order = [(kind, int(key) if kind == _SEQUENCE else 0, key) for kind, key in keys]
-        found.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
-    names = {name: path for _, name, path in sorted(found)}
-    if len(set(names.values())) < len(found) or any(".." in Path(path).parts for path in names.values()):
+        ordered_names.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
+    names = {name: path for _, name, path in sorted(ordered_names)}
+    if len(set(names.values())) < len(ordered_names) or any(".." in Path(path).parts for path in names.values()):
         raise ValueError("names that occur twice, or point outside it")
     if any(len(name) > LONGEST_NAME for name in names):
         raise ValueError(f"names of more than {LONGEST_NAME} characters")

@@ -131,7 +131,7 @@ def _saved_weights(folder: Path) -> Path | None:
         return whole if exists(whole) else index
     if not exists(folder / "config.json"):
         return None
-    pickled = [each.name for each in entries(folder) if each.suffix == ".bin"]
+    pickled = [entry.name for entry in entries(folder) if entry.suffix == ".bin"]
     why = f", and {pickled[0]} may be a pickle, which is never loaded" if pickled else ""
     raise InputError(
         f"{folder}: has config.json, but neither {WHOLE} nor its index{why}; save the model by "
@@ -147,18 +147,18 @@ def _read_sharded(index: Path, max_bytes: int) -> Weights:
         raise InputError(
             f"{index}: names {missing[0][:80]}, and there is no such file beside it; were all files copied?"
         )
-    found: Weights = {}
+    weights: Weights = {}
     for shard in shards:
         path = index.parent / shard
-        arrays = _read_file(path, max_bytes - sum(each.nbytes for each in found.values()))
-        wanted = {name for name, place in placed.items() if place == shard}
-        if arrays.keys() != wanted:
-            name = sorted(arrays.keys() ^ wanted)[0]
+        arrays = _read_file(path, max_bytes - sum(array.nbytes for array in weights.values()))
+        shard_names = {name for name, place in placed.items() if place == shard}
+        if arrays.keys() != shard_names:
+            name = sorted(arrays.keys() ^ shard_names)[0]
             raise InputError(
                 f"{path}: does not hold the arrays that {index.name} says ({name[:80]}); is it another save?"
             )
-        found |= arrays
-    return found
+        weights |= arrays
+    return weights
 
 
 class _Index(msgspec.Struct):
@@ -189,12 +189,12 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
     content = _content(data)
     if content == "pickle":
         raise InputError(f"{path}{_PICKLED}")
-    wanted = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
-    if wanted is None:
+    format_name = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
+    if format_name is None:
         raise InputError(f"{path}: is neither safetensors nor Flax msgpack; weights are {KINDS}.")
-    if content not in (None, wanted):
+    if content not in (None, format_name):
         raise InputError(f"{path}: does not match its suffix: its content is {content}; rename it if that is right.")
-    return _read_safetensors(data, path) if wanted == "safetensors" else read_msgpack(data, str(path))
+    return _read_safetensors(data, path) if format_name == "safetensors" else read_msgpack(data, str(path))
 
 
 def _content(data: bytes) -> str | None:

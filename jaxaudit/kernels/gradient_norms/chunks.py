@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxaudit.kernels.gradient_norms.factors import Gradient, Rows, is_made, is_thin, made
-from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, place_gradients
+from jaxaudit.kernels.gradient_norms.factors import Gradient, Rows, gradient_array, is_made, is_thin
+from jaxaudit.kernels.gradient_norms.plan import GradientPlan, fixed_values, place_gradients
 from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import differentiable
 
@@ -39,7 +39,7 @@ def forms(function: Callable[..., Any]) -> dict[bool, Callable[..., Any]]:
     return {False: alone, True: jax.jit(function)}
 
 
-def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
+def bytes_of_an_example(plan: GradientPlan, leaves: list[Any], squares: bool) -> int:
     """The bytes of one example's values and gradients in a chunk; with `squares`, those of `fisher_diagonal`."""
     program = plan.program
     values = _bytes_of_values(program, plan.varying)
@@ -49,15 +49,15 @@ def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
 
     types = [program.types[place] for place in (*program.leaves, *program.example)]
     shapes = [jax.ShapeDtypeStruct(type.shape, type.dtype) for type in types]
-    found = jax.eval_shape(gradients, shapes[: len(leaves)], shapes[len(leaves) :])
+    gradient_shapes = jax.eval_shape(gradients, shapes[: len(leaves)], shapes[len(leaves) :])
     total = values + sum(_bytes(program.types[program.leaves[leaf]]) for leaf in plan.pulled)
-    for place, gradient in found.items():
+    for place, gradient in gradient_shapes.items():
         total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
         if isinstance(gradient, Rows) and not is_made(gradient):
             total += _bytes(gradient.values)
-            total += _bytes(jax.eval_shape(made, gradient)) if place in plan.pulled_places else 0
+            total += _bytes(jax.eval_shape(gradient_array, gradient)) if place in plan.pulled_places else 0
         elif (not is_thin(gradient)) if squares else is_made(gradient):
-            total += _bytes(jax.eval_shape(made, gradient))
+            total += _bytes(jax.eval_shape(gradient_array, gradient))
     return total
 
 
@@ -85,7 +85,7 @@ def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
     return -(-n // -(-n // most))
 
 
-def each(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], size: int, traced: bool) -> Any:
+def map_leaves(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], size: int, traced: bool) -> Any:
     """Calls `function(leaves, arrays)` for every chunk and concatenates the results along the examples."""
     n = len(arrays[0])
     if traced and size == n:
@@ -127,9 +127,9 @@ def total(
     for start in range(0, n, size):
         part = slice(start, start + size)
         some = [place(_filled(array[part], size)) for array in arrays]
-        found = function(leaves, some, place(_filled(weights[part], size, zeros=True)))
+        part_sums = function(leaves, some, place(_filled(weights[part], size, zeros=True)))
         jax.block_until_ready(sums)
-        sums = found if sums is None else jax.tree.map(jnp.add, sums, found)
+        sums = part_sums if sums is None else jax.tree.map(jnp.add, sums, part_sums)
     return sums
 
 

@@ -59,9 +59,9 @@ def mean_gradient(
     with jax.default_matmul_precision("highest"):
         for some in _chunks(inputs, labels, chunk):
             gradient = _summed_gradient(log_prob, params, *some, constants)
-            found = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
-            total = [a + b for a, b in zip(total, found, strict=True)]
-    return jax.tree.unflatten(tree, [each / _count(inputs, labels) for each in total])
+            chunk_leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
+            total = [a + b for a, b in zip(total, chunk_leaves, strict=True)]
+    return jax.tree.unflatten(tree, [leaf_sum / _count(inputs, labels) for leaf_sum in total])
 
 
 def gradient_similarity(
@@ -137,10 +137,10 @@ def _along(
 ) -> Float[np.ndarray, " n"]:
     """The derivative of every example's value along the direction."""
     try:
-        found = _forwards(log_prob, params, direction, inputs, labels, constants)
+        derivative = _forwards(log_prob, params, direction, inputs, labels, constants)
     except TypeError:  # a function with a derivative of its own has the backward mode only
-        found = _backwards_twice(log_prob, params, direction, inputs, labels, constants)
-    return np.asarray(found, np.float64)
+        derivative = _backwards_twice(log_prob, params, direction, inputs, labels, constants)
+    return np.asarray(derivative, np.float64)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -155,6 +155,6 @@ def _backwards_twice(
     log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any, constants: tuple[Any, ...]
 ) -> Array:
     """The same by reverse mode twice: the vector-Jacobian product is linear, and its own one is the forward mode."""
-    found, pull = jax.vjp(lambda params: log_prob(params, inputs, labels, *constants), params)
-    _, push = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(found))
+    log_probs, pull = jax.vjp(lambda params: log_prob(params, inputs, labels, *constants), params)
+    _, push = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(log_probs))
     return push(direction)[0]

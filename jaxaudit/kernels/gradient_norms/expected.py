@@ -64,15 +64,15 @@ def expected_squared_grad_norms(
     if not n:
         raise InputError("there are no examples, so there is no information; is the set to forget empty?")
     weights = _weights(outputs, likelihood, params, inputs, n, chunk or CHUNK)
-    total, found = None, None
+    total, norms = None, None
     for k in range(weights.shape[1]):
         labels = np.full(n, k, np.int32)
-        found = squared_grad_norms(_Score(outputs, likelihood), params, inputs, labels, chunk=chunk)
+        norms = squared_grad_norms(_Score(outputs, likelihood), params, inputs, labels, chunk=chunk)
         # A class of probability 0 may have a gradient of any size, but has weight 0.
-        part = jax.tree.map(lambda leaf, w=weights[:, k]: jnp.where(w > 0, w * leaf, 0), found.leaves)
+        part = jax.tree.map(lambda leaf, w=weights[:, k]: jnp.where(w > 0, w * leaf, 0), norms.leaves)
         total = part if total is None else jax.tree.map(jnp.add, total, part)
-    assert found is not None
-    return SquaredGradNorms(total, found.paths_of_leaves)
+    assert norms is not None
+    return SquaredGradNorms(total, norms.paths_of_leaves)
 
 
 def _weights(

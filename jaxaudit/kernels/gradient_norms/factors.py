@@ -87,7 +87,7 @@ def wide(array: Array) -> Array:
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
-def joined(parts: Sequence[Factors]) -> Factors:
+def join_factors(parts: Sequence[Factors]) -> Factors:
     """The sum of gradients of one array, formed by concatenating their positions."""
     if len(parts) == 1:
         return parts[0]
@@ -127,14 +127,14 @@ def squared_norm(gradient: Gradient) -> Float[Array, ""]:
     both, |R|^2 + |F|^2 + 2 <R, F>, the last term needs F in the rows that occur alone.
     """
     if is_made(gradient):
-        return jnp.sum(jnp.square(wide(made(gradient))))
+        return jnp.sum(jnp.square(wide(gradient_array(gradient))))
     if isinstance(gradient, Rows):
         return jnp.sum(jnp.square(gradient.summed().values))
     if isinstance(gradient, Tied):
         rows, factors = gradient.rows, gradient.factors
         left = factors.left[0].T if factors.rows_first else factors.left[0]
-        both = jnp.sum(left[:, rows.indices] * (factors.right[0] @ wide(rows.values).T))
-        return jnp.maximum(squared_norm(rows) + squared_norm(factors) + 2 * both, 0)
+        cross_terms = jnp.sum(left[:, rows.indices] * (factors.right[0] @ wide(rows.values).T))
+        return jnp.maximum(squared_norm(rows) + squared_norm(factors) + 2 * cross_terms, 0)
     assert isinstance(gradient, Factors)
     left, right = gradient.left, gradient.right
     if is_thin(gradient):
@@ -150,10 +150,10 @@ def _group_squares(array: Float[Array, "groups positions width"]) -> Float[Array
     return jnp.sum(jnp.square(array.reshape(groups, -1) if groups > 1 else array.reshape(-1)), axis=-1)
 
 
-def made(gradient: Gradient) -> Array:
+def gradient_array(gradient: Gradient) -> Array:
     """The gradient of one example as an array."""
     if isinstance(gradient, Tied):
-        return made(gradient.rows) + made(gradient.factors)
+        return gradient_array(gradient.rows) + gradient_array(gradient.factors)
     if isinstance(gradient, Factors):
         sides = "git,gto->gio" if gradient.rows_first else "gti,gto->gio"
         return gradient.assemble(jnp.einsum(sides, gradient.left, gradient.right))

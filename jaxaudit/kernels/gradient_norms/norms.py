@@ -13,8 +13,24 @@ from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import chunks
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made, is_thin, made, squared_norm, wide
-from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, make_plan, moved_back, place_gradients, pull_back
+from jaxaudit.kernels.gradient_norms.factors import (
+    Factors,
+    Gradient,
+    Rows,
+    gradient_array,
+    is_made,
+    is_thin,
+    squared_norm,
+    wide,
+)
+from jaxaudit.kernels.gradient_norms.plan import (
+    GradientPlan,
+    fixed_values,
+    make_plan,
+    moved_back,
+    place_gradients,
+    pull_back,
+)
 
 LogProb = Callable[..., Array]
 """`(params, inputs, labels, *constants) -> [n]`."""
@@ -117,7 +133,7 @@ def squared_grad_norms(
         ready, leaves = _ready(log_prob, params, constants, form, arrays)
         traced = _traced([*leaves, *arrays]) or ready.plan.under_trace
         size = chunks.chunk_size(len(arrays[0]), chunk, ready.bytes_of_norms)
-        norms = chunks.each(ready.norms[traced], leaves, arrays, size, traced)
+        norms = chunks.map_leaves(ready.norms[traced], leaves, arrays, size, traced)
     return SquaredGradNorms(jax.tree.unflatten(tree, norms), ready.plan.paths)
 
 
@@ -174,14 +190,14 @@ def fisher_diagonal(
         size = chunks.chunk_size(count, chunk, ready.bytes_of_squares)
         sums = chunks.total(ready.squares[traced], leaves, arrays, weights, size, traced)
         mass = jnp.sum(weights)
-        means = [jnp.where(mass > 0, each / jnp.where(mass > 0, mass, 1), 0) for each in sums]
+        means = [jnp.where(mass > 0, sum_of_leaf / jnp.where(mass > 0, mass, 1), 0) for sum_of_leaf in sums]
     return jax.tree.unflatten(tree, means)
 
 
 class _Ready(NamedTuple):
     """A plan and its compiled functions of one chunk, by whether they are called within another program."""
 
-    plan: Plan
+    plan: GradientPlan
     norms: dict[bool, Any]
     squares: dict[bool, Any]
     bytes_of_norms: int
@@ -223,7 +239,7 @@ def _ready(
     return ready, leaves
 
 
-def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
+def _norms(plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
     """The squared norms of one chunk's gradients, for every leaf."""
     gradients, pulled = _gradients(plan, leaves, arrays)
     zeros = jnp.zeros(len(arrays[0]), jnp.float32)
@@ -236,7 +252,7 @@ def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list
     return [norms(leaf) for leaf in range(len(plan.paths))]
 
 
-def _squares(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
+def _squares(plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
     """The weighted sum over one chunk of the squared gradients, for every leaf."""
     gradients, pulled = _gradients(plan, leaves, arrays)
 
@@ -250,14 +266,16 @@ def _squares(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array], weigh
     return [squares(leaf) for leaf in range(len(plan.paths))]
 
 
-def _gradients(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> tuple[dict[int, Any], dict[int, Array]]:
+def _gradients(
+    plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array]
+) -> tuple[dict[int, Any], dict[int, Array]]:
     """The chunk's gradients at every place, and of the leaves that are not taken directly."""
     fixed = fixed_values(plan, leaves)
     one = partial(place_gradients, plan, fixed)
     gradients = jax.vmap(one)(list(arrays)) if plan.batches else jax.lax.map(one, list(arrays))
     if not plan.pulled:
         return gradients, {}
-    at_places = [jax.vmap(made)(gradients[place]) for place in plan.pulled_places]
+    at_places = [jax.vmap(gradient_array)(gradients[place]) for place in plan.pulled_places]
     pulled = jax.vmap(pull_back(plan, leaves))(at_places)
     return gradients, dict(zip(plan.pulled, pulled, strict=True))
 
@@ -279,24 +297,25 @@ def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
         squares = squared(rows.values) * weights[:, None, None]
         table = jnp.zeros((rows.height, squares.shape[-1]), squares.dtype)
         return gradient.assemble(table.at[rows.indices].add(squares))
-    return jnp.tensordot(wide(weights), squared(jax.vmap(made)(gradient)), 1)
+    return jnp.tensordot(wide(weights), squared(jax.vmap(gradient_array)(gradient)), 1)
 
 
 def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[Any, list[Any], Any]:
     """Checks the arguments; returns the tree of the parameters, and the arrays and tree of the examples."""
     arrays, form = jax.tree.flatten((inputs, labels))
-    counts = [tuple(sorted({len(array) for array in jax.tree.leaves(each)})) for each in (inputs, labels)]
+    counts = [tuple(sorted({len(array) for array in jax.tree.leaves(part)})) for part in (inputs, labels)]
     if counts[0] != counts[1] or len(counts[0]) != 1 or not counts[0][0]:
-        found = [" or ".join(map(str, count)) or "no" for count in counts]
+        counts_text = [" or ".join(map(str, count)) or "no" for count in counts]
         raise InputError(
-            f"there are {found[0]} inputs and {found[1]} labels: give one label for each of at least one example."
+            f"there are {counts_text[0]} inputs and {counts_text[1]} labels: give one label for each of at least one "
+            "example."
         )
     if chunk is not None and chunk < 1:
         raise InputError(f"a chunk must have at least one example; got {chunk}.")
-    named, tree = jax.tree_util.tree_flatten_with_path(params)
-    if not named:
+    named_leaves, tree = jax.tree_util.tree_flatten_with_path(params)
+    if not named_leaves:
         raise InputError("the model has no parameters, so there is no gradient to measure.")
-    for path, leaf in named:
+    for path, leaf in named_leaves:
         dtype = getattr(leaf, "dtype", None)
         if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             raise InputError(

@@ -18,8 +18,16 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, Tied, joined, looked_up, made
-from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run
+from jaxaudit.kernels.gradient_norms.factors import (
+    Factors,
+    Gradient,
+    Rows,
+    Tied,
+    gradient_array,
+    join_factors,
+    looked_up,
+)
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run_operation
 from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, matching_rule
 from jaxaudit.kernels.gradient_norms.sites import Site, by_derivative_at, by_rule_at, meetings, sites_of, source_of
 from jaxaudit.kernels.gradient_norms.tracing import trace
@@ -49,7 +57,7 @@ class Use(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GradientPlan:
     """How to compute the gradients of one example; the same for all examples. A value's place is its index.
 
     Attributes:
@@ -84,7 +92,7 @@ class Plan:
 
 def make_plan(
     log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any], trained: int
-) -> Plan:
+) -> GradientPlan:
     """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
 
     `tree` is that of the parameters and of the tuple of constants, whose leaves follow the `trained` ones.
@@ -99,9 +107,9 @@ def make_plan(
         value = log_prob(params, inputs, labels, *constants)
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != (1,) or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
-            found = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
+            shape_text = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
             raise InputError(
-                f"log_prob maps one example to {found}; it must return one log-probability per example, float of "
+                f"log_prob maps one example to {shape_text}; it must return one log-probability per example, float of "
                 "shape (1,) here: did it return all classes, or the mean?"
             )
         # Of the example in form, should the value not depend on it.
@@ -115,20 +123,26 @@ def make_plan(
     uses = _uses(program, sites)
     origin = _origins(program, fixed)
     places = {leaf: [p for p in uses if leaf in program.depends[p]] for leaf in range(trained)}
-    direct = {leaf: found[0] for leaf, found in places.items() if len(found) == 1 and found[0] in origin}
+    direct = {
+        leaf: places_of_leaf[0]
+        for leaf, places_of_leaf in places.items()
+        if len(places_of_leaf) == 1 and places_of_leaf[0] in origin
+    }
     moves = {leaf: origin[place] for leaf, place in direct.items()}
-    pulled = [leaf for leaf, found in places.items() if found and leaf not in direct]
+    pulled = [leaf for leaf, places_of_leaf in places.items() if places_of_leaf and leaf not in direct]
     paths = []
-    for found in places.values():
-        primitives = [(sites[use.site].operation.primitive.name, use.rule) for place in found for use in uses[place]]
+    for places_of_leaf in places.values():
+        primitives = [
+            (sites[use.site].operation.primitive.name, use.rule) for place in places_of_leaf for use in uses[place]
+        ]
         easy = all(rule is not None or name in LOCAL for name, rule in primitives)
         paths.append(CONTRACTED if easy else DIFFERENTIATED)
     pulled_places = [place for place in uses if place not in direct.values()]
-    plan = Plan(program, fixed, varying, sites, uses, direct, moves, pulled, pulled_places, tuple(paths))
+    plan = GradientPlan(program, fixed, varying, sites, uses, direct, moves, pulled, pulled_places, tuple(paths))
     return plan if _batches(plan) else replace(plan, batches=False)
 
 
-def _batches(plan: Plan) -> bool:
+def _batches(plan: GradientPlan) -> bool:
     """Whether JAX can compute the gradients of many examples at a time (not with `ragged_dot`)."""
     types = plan.program.types
     two = [jax.ShapeDtypeStruct((2, *types[place].shape), types[place].dtype) for place in plan.program.example]
@@ -149,7 +163,7 @@ def _uses(program: Program, sites: dict[int, Site]) -> dict[int, list[Use]]:
         for position in site.positions:
             rule, joins = matching_rule(site.operation, position, program.types) or (None, None)
             place, apart = source_of(site.operation.inputs[position], site.loops)
-            lengths = tuple(loop.length for loop, each in zip(site.loops, apart, strict=True) if each)
+            lengths = tuple(loop.length for loop, differs in zip(site.loops, apart, strict=True) if differs)
             uses.setdefault(place, []).append(Use(first, position, rule, apart, (joins, lengths)))
     return uses
 
@@ -170,22 +184,22 @@ def _origins(program: Program, fixed: list[Operation]) -> dict[int, list[Operati
     return origin
 
 
-def fixed_values(plan: Plan, leaves: Sequence[Any]) -> dict[int, Any]:
+def fixed_values(plan: GradientPlan, leaves: Sequence[Any]) -> dict[int, Any]:
     """All values that do not depend on the example."""
-    known = plan.program.constants | dict(zip(plan.program.leaves, leaves, strict=True))
-    return evaluate(plan.fixed, known)
+    values = plan.program.constants | dict(zip(plan.program.leaves, leaves, strict=True))
+    return evaluate(plan.fixed, values)
 
 
-def place_gradients(plan: Plan, fixed: dict[int, Any], example: Sequence[Any]) -> dict[int, Gradient]:
+def place_gradients(plan: GradientPlan, fixed: dict[int, Any], example: Sequence[Any]) -> dict[int, Gradient]:
     """The gradient of one example with respect to every parameter value that a site uses."""
-    known = fixed | dict(zip(plan.program.example, example, strict=True))
-    met = meetings(plan.program, plan.varying, plan.sites, known)
+    values = fixed | dict(zip(plan.program.example, example, strict=True))
+    met = meetings(plan.program, plan.varying, plan.sites, values)
     derived: dict[tuple[int, int], Array] = {}
     for first in plan.sites:
-        mine = [use for uses in plan.uses.values() for use in uses if use.site == first and use.rule is None]
-        if mine:
-            found = by_derivative_at(met[first], [(use.position, use.apart) for use in mine])
-            derived |= {(first, use.position): part for use, part in zip(mine, found, strict=True)}
+        uses_at_site = [use for uses in plan.uses.values() for use in uses if use.site == first and use.rule is None]
+        if uses_at_site:
+            gradients_at_site = by_derivative_at(met[first], [(use.position, use.apart) for use in uses_at_site])
+            derived |= {(first, use.position): part for use, part in zip(uses_at_site, gradients_at_site, strict=True)}
 
     def gradient(use: Use) -> Gradient:
         if use.rule is None:
@@ -202,15 +216,15 @@ def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
     factors = [part for part in parts if isinstance(part, Factors)]
     rows = [part for part in parts if isinstance(part, Rows)]
     if factors and len(factors) + len(rows) == len(parts) and len({use.joins for use in uses}) == 1:
-        together = joined(factors)
+        together = join_factors(factors)
         if not rows:
             return together
         if len(together.left) == 1:
             return Tied(looked_up(rows), together)
-    return sum((made(part) for part in parts[1:]), start=made(parts[0]))
+    return sum((gradient_array(part) for part in parts[1:]), start=gradient_array(parts[0]))
 
 
-def pull_back(plan: Plan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], list[Array]]:
+def pull_back(plan: GradientPlan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], list[Array]]:
     """Computes the gradients of the leaves `plan.pulled` from those at `plan.pulled_places`."""
 
     def derive(chosen: list[Any]) -> list[Array]:
@@ -230,12 +244,12 @@ def pull_back(plan: Plan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], 
     return back
 
 
-def moved_back(plan: Plan, leaf: int, array: Array) -> Array:
+def moved_back(plan: GradientPlan, leaf: int, array: Array) -> Array:
     """Moves the entries of a gradient at `plan.direct[leaf]` back to their positions in the leaf."""
 
     def move(value: Array) -> Array:
         for operation in plan.moves[leaf]:
-            (value,) = run(operation, [value])
+            (value,) = run_operation(operation, [value])
         return value
 
     shape = plan.program.types[plan.program.leaves[leaf]].shape

@@ -60,23 +60,28 @@ class Loop:
     def inputs(self) -> tuple[int, ...]:
         """The places that must be known before the loop; they include some of the loop's own places."""
         within = [place for operation in self.operations for place in operation.inputs]
-        before = [place for each in self.carried for place in (each.before, each.end)]
-        return (*within, *before, *(each.whole for each in self.taken), *(each.step for each in self.stacked))
+        before = [place for carried in self.carried for place in (carried.before, carried.end)]
+        return (
+            *within,
+            *before,
+            *(slice_taken.whole for slice_taken in self.taken),
+            *(slice_stacked.step for slice_stacked in self.stacked),
+        )
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        return (*(each.after for each in self.carried), *(each.whole for each in self.stacked))
+        return (*(carried.after for carried in self.carried), *(slice_stacked.whole for slice_stacked in self.stacked))
 
     @property
-    def made(self) -> frozenset[int]:
+    def step_places(self) -> frozenset[int]:
         """The places that every step computes, without those of inner loops."""
         outputs = (place for operation in self.operations for place in operation.outputs)
-        return frozenset([*outputs, *(each.start for each in self.carried)])
+        return frozenset([*outputs, *(carried.start for carried in self.carried)])
 
     @property
     def wholes(self) -> dict[int, int]:
         """For each place of a slice in a step, the place of the whole value."""
-        return {each.step: each.whole for each in self.taken}
+        return {slice_taken.step: slice_taken.whole for slice_taken in self.taken}
 
 
 class Program(NamedTuple):
@@ -102,24 +107,24 @@ class Program(NamedTuple):
     of_example: list[bool]
 
 
-def needed(operations: Sequence[Operation | Loop], wanted: Iterable[int]) -> list[Operation | Loop]:
+def needed(operations: Sequence[Operation | Loop], places: Iterable[int]) -> list[Operation | Loop]:
     """The operations that the wanted values need; loops are reduced to the operations that are needed."""
-    remaining, kept = set(wanted), list[Operation | Loop]()
+    remaining, kept = set(places), list[Operation | Loop]()
     for operation in reversed(operations):
         if remaining.isdisjoint(operation.outputs):
             continue
-        each = _needed_loop(operation, remaining) if isinstance(operation, Loop) else operation
-        remaining.update(each.inputs)
-        kept.append(each)
+        needed_operation = _needed_loop(operation, remaining) if isinstance(operation, Loop) else operation
+        remaining.update(needed_operation.inputs)
+        kept.append(needed_operation)
     return kept[::-1]
 
 
 def _needed_loop(loop: Loop, remaining: set[int]) -> Loop:
-    stacked = tuple(each for each in loop.stacked if each.whole in remaining)
-    wanted = [each.end for each in loop.carried] + [each.step for each in stacked]
-    operations = needed(loop.operations, wanted)
-    used = {place for operation in operations for place in operation.inputs} | set(wanted)
-    taken = tuple(each for each in loop.taken if each.step in used)
+    stacked = tuple(slice_stacked for slice_stacked in loop.stacked if slice_stacked.whole in remaining)
+    places = [carried.end for carried in loop.carried] + [slice_stacked.step for slice_stacked in stacked]
+    operations = needed(loop.operations, places)
+    used = {place for operation in operations for place in operation.inputs} | set(places)
+    taken = tuple(slice_taken for slice_taken in loop.taken if slice_taken.step in used)
     return Loop(operations, loop.carried, taken, stacked, loop.length, loop.reverse, loop.unroll)
 
 
@@ -128,12 +133,14 @@ def as_looked_up(program: Program) -> list[Operation | Loop]:
 
     So the gradients of both uses of a tied embedding have one layout.
     """
-    operations = [each for each in program.operations if isinstance(each, Operation)]
-    tables = {each.inputs[0] for each in operations if each.primitive.name == "gather"}
+    operations = [operation for operation in program.operations if isinstance(operation, Operation)]
+    tables = {operation.inputs[0] for operation in operations if operation.primitive.name == "gather"}
     turned = {
-        each.outputs[0]: each
-        for each in operations
-        if each.primitive.name == "transpose" and each.inputs[0] in tables and not program.of_example[each.inputs[0]]
+        operation.outputs[0]: operation
+        for operation in operations
+        if operation.primitive.name == "transpose"
+        and operation.inputs[0] in tables
+        and not program.of_example[operation.inputs[0]]
     }
 
     def product(operation: Operation, position: int) -> Operation:
@@ -157,21 +164,25 @@ def as_looked_up(program: Program) -> list[Operation | Loop]:
             return operation
         return product(product(operation, 0), 1)
 
-    return needed([changed(each) for each in program.operations], [program.output]) if turned else program.operations
+    return (
+        needed([changed(operation) for operation in program.operations], [program.output])
+        if turned
+        else program.operations
+    )
 
 
-def run(operation: Operation, values: Sequence[Any]) -> list[Any]:
+def run_operation(operation: Operation, values: Sequence[Any]) -> list[Any]:
     """The outputs of one operation."""
     with operation.context.manager:
         outputs = operation.primitive.bind(*values, **operation.primitive.get_bind_params(operation.params))
     return list(outputs) if operation.primitive.multiple_results else [outputs]
 
 
-def evaluate(operations: Iterable[Operation], known: Mapping[int, Any]) -> dict[int, Any]:
-    """Evaluates the operations; returns the `known` values and all new ones."""
-    values = dict(known)
+def evaluate(operations: Iterable[Operation], values_before: Mapping[int, Any]) -> dict[int, Any]:
+    """Evaluates the operations; returns the `values_before` values and all new ones."""
+    values = dict(values_before)
     for operation in operations:
-        outputs = run(operation, [values[place] for place in operation.inputs])
+        outputs = run_operation(operation, [values[place] for place in operation.inputs])
         values.update(zip(operation.outputs, outputs, strict=True))
     return values
 

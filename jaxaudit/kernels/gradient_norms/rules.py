@@ -15,7 +15,7 @@ from jax.lax import GatherScatterMode
 from jaxtyping import Array
 
 from jaxaudit.kernels.gradient_norms.factors import Factors, Rows, wide
-from jaxaudit.kernels.gradient_norms.program import Operation, run
+from jaxaudit.kernels.gradient_norms.program import Operation, run_operation
 
 Rule = Callable[[Operation, int, Sequence[Any], Array], Factors | Rows]
 
@@ -68,10 +68,10 @@ def _sides(operation: Operation, position: int, ndim: int) -> tuple[tuple[int, .
     an array that is also used transposed has one layout.
     """
     contracted, batched = operation.params["dimension_numbers"]
-    batch, mine = tuple(sorted(batched[position])), tuple(sorted(contracted[position]))
-    free = tuple(axis for axis in range(ndim) if axis not in batch + mine)
-    contracted_first = bool(mine) and (not free or mine[0] < free[0])
-    return batch, mine if contracted_first else free, contracted_first
+    batch, contracted_axes = tuple(sorted(batched[position])), tuple(sorted(contracted[position]))
+    free = tuple(axis for axis in range(ndim) if axis not in batch + contracted_axes)
+    contracted_first = bool(contracted_axes) and (not free or contracted_axes[0] < free[0])
+    return batch, contracted_axes if contracted_first else free, contracted_first
 
 
 def of_product(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
@@ -184,8 +184,8 @@ def of_gather(operation: Operation, position: int, operands: Sequence[Any], cota
         starts[axis] = jax.lax.broadcasted_iota(indices.dtype, indices.shape[:-1], along).reshape(count)
     if GatherScatterMode.from_any(params["mode"]) == GatherScatterMode.FILL_OR_DROP:
         inside = [(start >= 0) & (start <= array.shape[axis] - sizes[axis]) for axis, start in starts.items()]
-        there = reduce(jnp.logical_and, inside, jnp.ones(count, bool))
-        values = jnp.where(there.reshape(-1, *[1] * array.ndim), values, 0)
+        in_bounds = reduce(jnp.logical_and, inside, jnp.ones(count, bool))
+        values = jnp.where(in_bounds.reshape(-1, *[1] * array.ndim), values, 0)
     return _rows(array.shape, sizes, starts, values)
 
 
@@ -229,7 +229,7 @@ def by_derivative(
         values = list(operands)
         for at, value in zip(positions, chosen, strict=True):
             values[at] = value
-        return [value for value in run(operation, values) if differentiable(value)]
+        return [value for value in run_operation(operation, values) if differentiable(value)]
 
     _, pull = jax.vjp(outputs, *(operands[at] for at in positions))
     return pull(list(cotangents))

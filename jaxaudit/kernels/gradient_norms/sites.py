@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made
-from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, of_type, run
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, of_type, run_operation
 from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, is_turned, of_product
 
 ADDITIONS = frozenset({"add", "add_any"})
@@ -50,10 +50,10 @@ class Meeting(NamedTuple):
 
 def sites_of(program: Program, operations: Sequence[Operation | Loop], loops: tuple[Loop, ...] = ()) -> dict[int, Site]:
     """The sites among these operations, by the place of their first output."""
-    found: dict[int, Site] = {}
+    sites: dict[int, Site] = {}
     for operation in operations:
         if isinstance(operation, Loop):
-            found |= sites_of(program, operation.operations, (*loops, operation))
+            sites |= sites_of(program, operation.operations, (*loops, operation))
         elif any(differentiable(program.types[place]) for place in operation.outputs):
             taken = [
                 position
@@ -61,15 +61,15 @@ def sites_of(program: Program, operations: Sequence[Operation | Loop], loops: tu
                 if program.depends[place] and not program.of_example[place] and differentiable(program.types[place])
             ]
             if taken:
-                found[operation.outputs[0]] = Site(operation, tuple(taken), loops)
-    return found
+                sites[operation.outputs[0]] = Site(operation, tuple(taken), loops)
+    return sites
 
 
 def source_of(place: int, loops: Sequence[Loop]) -> tuple[int, tuple[bool, ...]]:
     """The origin of a value that an operation within loops uses, and in which loops it differs between steps."""
     differs: list[bool] = []
     for loop in reversed(loops):
-        if place in loop.made:
+        if place in loop.step_places:
             differs += [True] * (len(loops) - len(differs))
             break
         differs.append(place in loop.wholes)
@@ -83,17 +83,17 @@ def _sums_of(program: Program, operations: Sequence[Operation | Loop]) -> dict[i
     used[program.output] += 1
 
     def within(operations: Sequence[Operation | Loop]) -> dict[int, int]:
-        found: dict[int, int] = {}
-        here = {place for operation in operations for place in operation.outputs}
+        total_of: dict[int, int] = {}
+        places_here = {place for operation in operations for place in operation.outputs}
         for operation in operations:
             if isinstance(operation, Loop):
-                found |= within(operation.operations)
+                total_of |= within(operation.operations)
             elif operation.primitive.name in ADDITIONS:
                 (total,) = operation.outputs
                 of = program.types[total]
-                alone = [place for place in operation.inputs if used[place] == 1 and place in here]
-                found |= {place: total for place in alone if _is_alike(program.types[place], of)}
-        return found
+                alone = [place for place in operation.inputs if used[place] == 1 and place in places_here]
+                total_of |= {place: total for place in alone if _is_alike(program.types[place], of)}
+        return total_of
 
     return within(operations)
 
@@ -103,13 +103,13 @@ def _is_alike(first: Any, second: Any) -> bool:
 
 
 def meetings(
-    program: Program, varying: Sequence[Operation | Loop], sites: dict[int, Site], known: dict[int, Any]
+    program: Program, varying: Sequence[Operation | Loop], sites: dict[int, Site], values_before: dict[int, Any]
 ) -> dict[int, Meeting]:
-    """The operands and cotangents of every site for one example in `known`, by one backward pass."""
+    """The operands and cotangents of every site for one example in `values_before`, by one backward pass."""
     sources = {
         first: [source_of(place, site.loops) for place in site.operation.inputs] for first, site in sites.items()
     }
-    wanted = {place for each in sources.values() for place, _ in each}
+    needed_places = {place for pairs in sources.values() for place, _ in pairs}
     sums = _sums_of(program, varying)
 
     def seen_at(site: Site) -> int:
@@ -125,14 +125,16 @@ def meetings(
         return [jnp.zeros((*steps, *type.shape), type.dtype) for type in types if differentiable(type)]
 
     def shifted(shifts: dict[int, list[Array]]) -> tuple[Array, dict[int, Any]]:
-        values, kept = _run_all(program, varying, known, shifts, wanted)
-        return values[program.output], {place: values[place] for place in wanted & values.keys()} | kept
+        values, kept = _run_all(program, varying, values_before, shifts, needed_places)
+        return values[program.output], {place: values[place] for place in needed_places & values.keys()} | kept
 
     value, pull, kept = jax.vjp(shifted, {seen_at(site): zeros(site) for site in sites.values()}, has_aux=True)
     (cotangents,) = pull(jnp.ones_like(value))
     return {
         first: Meeting(
-            *(site, [kept[place] for place, _ in sources[first]], [each for _, each in sources[first]]),
+            site,
+            [kept[place] for place, _ in sources[first]],
+            [differs for _, differs in sources[first]],
             cotangents[seen_at(site)],
         )
         for first, site in sites.items()
@@ -142,18 +144,18 @@ def meetings(
 def _run_all(
     program: Program,
     operations: Sequence[Operation | Loop],
-    known: dict[int, Any],
+    values_before: dict[int, Any],
     shifts: dict[int, list[Array]],
-    wanted: set[int],
+    needed_places: set[int],
 ) -> tuple[dict[int, Any], dict[int, Any]]:
     """All values of these operations, and the wanted ones within their loops."""
-    values, kept = dict(known), dict[int, Any]()
+    values, kept = dict(values_before), dict[int, Any]()
     for operation in operations:
         if isinstance(operation, Loop):
-            outputs, within = _run_loop(program, operation, values, shifts, wanted)
+            outputs, within = _run_loop(program, operation, values, shifts, needed_places)
             kept |= within
         else:
-            outputs = run(operation, [values[place] for place in operation.inputs])
+            outputs = run_operation(operation, [values[place] for place in operation.inputs])
             if operation.outputs[0] in shifts:
                 shift = iter(shifts[operation.outputs[0]])
                 outputs = [value + next(shift) if differentiable(value) else value for value in outputs]
@@ -170,22 +172,25 @@ def _first_outputs(operations: Sequence[Operation | Loop]) -> Iterator[int]:
 
 
 def _run_loop(
-    program: Program, loop: Loop, values: dict[int, Any], shifts: dict[int, list[Array]], wanted: set[int]
+    program: Program, loop: Loop, values: dict[int, Any], shifts: dict[int, list[Array]], needed_places: set[int]
 ) -> tuple[list[Any], dict[int, Any]]:
-    mine = {first: shifts[first] for first in _first_outputs(loop.operations) if first in shifts}
-    made = wanted & loop.made
+    loop_shifts = {first: shifts[first] for first in _first_outputs(loop.operations) if first in shifts}
+    step_places = needed_places & loop.step_places
 
-    def step(carry: list[Any], given: tuple[list[Any], dict[int, list[Array]]]) -> tuple[list[Any], Any]:
-        slices, shift = given
-        within = values | dict(zip([each.start for each in loop.carried], carry, strict=True))
-        within |= dict(zip([each.step for each in loop.taken], slices, strict=True))
-        within, kept = _run_all(program, loop.operations, within, shift, wanted)
-        kept |= {place: within[place] for place in made}
-        return [within[each.end] for each in loop.carried], ([within[each.step] for each in loop.stacked], kept)
+    def step(carry: list[Any], slices_and_shift: tuple[list[Any], dict[int, list[Array]]]) -> tuple[list[Any], Any]:
+        slices, shift = slices_and_shift
+        within = values | dict(zip([carried.start for carried in loop.carried], carry, strict=True))
+        within |= dict(zip([slice_taken.step for slice_taken in loop.taken], slices, strict=True))
+        within, kept = _run_all(program, loop.operations, within, shift, needed_places)
+        kept |= {place: within[place] for place in step_places}
+        return [within[carried.end] for carried in loop.carried], (
+            [within[slice_stacked.step] for slice_stacked in loop.stacked],
+            kept,
+        )
 
-    start = [of_type(values[each.before], program.types[each.start]) for each in loop.carried]
-    slices = [values[each.whole] for each in loop.taken]
-    last, (stacked, kept) = jax.lax.scan(step, start, (slices, mine), loop.length, loop.reverse, loop.unroll)
+    start = [of_type(values[carried.before], program.types[carried.start]) for carried in loop.carried]
+    slices = [values[slice_taken.whole] for slice_taken in loop.taken]
+    last, (stacked, kept) = jax.lax.scan(step, start, (slices, loop_shifts), loop.length, loop.reverse, loop.unroll)
     return [*last, *stacked], kept
 
 
@@ -197,13 +202,13 @@ def by_rule_at(meeting: Meeting, rule: Rule, position: int, apart: Sequence[bool
         return rule(operation, position, operands, cotangent)
 
     if not loops and rule is of_product and is_turned(operation, position, meeting.operands):
-        found = jax.eval_shape(one, meeting.operands, meeting.cotangents[0])
-        if is_made(found):
+        shapes_of_parts = jax.eval_shape(one, meeting.operands, meeting.cotangents[0])
+        if is_made(shapes_of_parts):
             return by_derivative(operation, [position], meeting.operands, meeting.cotangents)[0]
 
     mapped = one
     for depth in reversed(range(len(loops))):
-        mapped = jax.vmap(mapped, ([0 if each[depth] else None for each in meeting.differ], 0))
+        mapped = jax.vmap(mapped, ([0 if depths[depth] else None for depths in meeting.differ], 0))
     return _together(mapped(meeting.operands, meeting.cotangents[0]), apart)
 
 
@@ -212,33 +217,33 @@ def _together(gradient: Gradient, apart: Sequence[bool]) -> Gradient:
     if not apart:
         return gradient
     count = len(apart)
-    own = [axis for axis in range(count) if apart[axis]]
+    axes_apart = [axis for axis in range(count) if apart[axis]]
     summed = [axis for axis in range(count) if not apart[axis]]
 
     def moved(array: Array, rest: Sequence[int], shape: Sequence[int]) -> Array:
         """With the summed steps before these last axes."""
         before = [axis for axis in range(count, array.ndim) if axis not in rest]
-        return array.transpose(*own, *before, *summed, *rest).reshape(shape)
+        return array.transpose(*axes_apart, *before, *summed, *rest).reshape(shape)
 
     if isinstance(gradient, Factors):
         sizes = gradient.right.shape[:count]
         positions, rows, columns = gradient.sizes
-        groups = prod(sizes[axis] for axis in own) * gradient.right.shape[count]
+        groups = prod(sizes[axis] for axis in axes_apart) * gradient.right.shape[count]
         positions *= prod(sizes[axis] for axis in summed)
         ahead = (groups, rows, positions) if gradient.rows_first else (groups, positions, rows)
         left = moved(gradient.left, [count + 2] if gradient.rows_first else [count + 1, count + 2], ahead)
         right = moved(gradient.right, [count + 1, count + 2], (groups, positions, columns))
-        each = gradient.right.shape[count]
-        assemble = _apart(gradient.assemble, [sizes[axis] for axis in own], (each, rows, columns))
+        group_rows = gradient.right.shape[count]
+        assemble = _apart(gradient.assemble, [sizes[axis] for axis in axes_apart], (group_rows, rows, columns))
         return Factors(left, right, assemble, gradient.rows_first)
     assert isinstance(gradient, Rows)
     sizes, width, height = gradient.indices.shape[:count], gradient.values.shape[-1], gradient.height
-    starts = height * jnp.arange(prod(sizes[axis] for axis in own)).reshape(
+    starts = height * jnp.arange(prod(sizes[axis] for axis in axes_apart)).reshape(
         [sizes[axis] if apart[axis] else 1 for axis in range(count)] + [1]
     )
     indices = moved(gradient.indices + starts, [count], (-1,))
     values = moved(gradient.values, [count, count + 1], (-1, width))
-    lengths = [sizes[axis] for axis in own]
+    lengths = [sizes[axis] for axis in axes_apart]
     assemble = _apart(gradient.assemble, lengths, (height, width))
     return Rows(indices, values, height * prod(lengths), assemble)
 
@@ -257,18 +262,18 @@ def _apart(
     return all_steps
 
 
-def by_derivative_at(meeting: Meeting, wanted: Sequence[tuple[int, Sequence[bool]]]) -> list[Array]:
+def by_derivative_at(meeting: Meeting, wanted_uses: Sequence[tuple[int, Sequence[bool]]]) -> list[Array]:
     """The gradients of the values at these positions, of which it is said in which loops steps take slices."""
     operation, loops = meeting.site.operation, meeting.site.loops
-    positions = [position for position, _ in wanted]
+    positions = [position for position, _ in wanted_uses]
 
     def one(operands: list[Any], cotangents: list[Array]) -> list[Array]:
         return list(by_derivative(operation, positions, operands, cotangents))
 
     mapped = one
     for depth in reversed(range(len(loops))):
-        differ = [each[depth] for each in meeting.differ]
-        apart = [each[depth] for _, each in wanted]
+        differ = [depths[depth] for depths in meeting.differ]
+        apart = [depths[depth] for _, depths in wanted_uses]
         mapped = _over_steps(mapped, differ, apart, at_once=operation.primitive.name in LOCAL)
     return mapped(meeting.operands, meeting.cotangents)
 
@@ -296,25 +301,29 @@ def _over_steps(function: Derivative, differ: list[bool], apart: list[bool], at_
     """The gradients of all steps, side by side where they are apart and else summed, step by step or at once."""
 
     def summed_at_once(operands: list[Any], cotangents: list[Array]) -> list[Array]:
-        found = jax.vmap(function, ([0 if each else None for each in differ], 0))(operands, cotangents)
-        return [part if own else _sum_of_steps(part) for part, own in zip(found, apart, strict=True)]
+        parts = jax.vmap(function, ([0 if differs else None for differs in differ], 0))(operands, cotangents)
+        return [part if is_apart else _sum_of_steps(part) for part, is_apart in zip(parts, apart, strict=True)]
 
     def summed_by_step(operands: list[Any], cotangents: list[Array]) -> list[Array]:
         def with_slices(slices: list[Any], cotangents: list[Array]) -> list[Array]:
-            given = iter(slices)
-            taken = [next(given) if own else each for each, own in zip(operands, differ, strict=True)]
+            iterator = iter(slices)
+            taken = [next(iterator) if differs else operand for operand, differs in zip(operands, differ, strict=True)]
             return function(taken, cotangents)
 
-        def step(sums: list[Array], given: tuple[list[Any], list[Array]]) -> tuple[list[Array], list[Array]]:
-            found, so_far = with_slices(*given), iter(sums)
-            kept = [part for part, own in zip(found, apart, strict=True) if own]
-            return [next(so_far) + part for part, own in zip(found, apart, strict=True) if not own], kept
+        def step(
+            sums: list[Array], slices_and_shapes: tuple[list[Any], list[Array]]
+        ) -> tuple[list[Array], list[Array]]:
+            parts, so_far = with_slices(*slices_and_shapes), iter(sums)
+            kept = [part for part, is_apart in zip(parts, apart, strict=True) if is_apart]
+            return [next(so_far) + part for part, is_apart in zip(parts, apart, strict=True) if not is_apart], kept
 
-        slices = [each for each, own in zip(operands, differ, strict=True) if own]
-        first = [each[0] for each in slices], [each[0] for each in cotangents]
+        slices = [operand for operand, differs in zip(operands, differ, strict=True) if differs]
+        first = [operand[0] for operand in slices], [cotangent[0] for cotangent in cotangents]
         shapes = jax.eval_shape(with_slices, *first)
-        start = [jnp.zeros(each.shape, each.dtype) for each, own in zip(shapes, apart, strict=True) if not own]
+        start = [
+            jnp.zeros(shape.shape, shape.dtype) for shape, is_apart in zip(shapes, apart, strict=True) if not is_apart
+        ]
         sums, kept = map(iter, jax.lax.scan(step, start, (slices, cotangents)))
-        return [next(kept) if own else next(sums) for own in apart]
+        return [next(kept) if is_apart else next(sums) for is_apart in apart]
 
     return summed_at_once if at_once else summed_by_step

@@ -14,7 +14,16 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal
 
-from jaxaudit.kernels.gradient_norms.program import Carried, Loop, Operation, Program, Sliced, needed, of_type, run
+from jaxaudit.kernels.gradient_norms.program import (
+    Carried,
+    Loop,
+    Operation,
+    Program,
+    Sliced,
+    needed,
+    of_type,
+    run_operation,
+)
 
 # Calls that only wrap their body. A custom derivative is more than its body, so it stays one operation.
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"})
@@ -122,16 +131,16 @@ class _Tracing:
     def for_all_steps(self, eqn: Any, inputs: Sequence[int], scope: _Scope) -> list[int]:
         """Moves an operation on slices out of the loop, where it is applied to the whole values."""
         assert scope.outer is not None
-        mine = [self.depths[place] == scope.depth for place in inputs]
-        wholes = [scope.wholes[place] if sliced else place for place, sliced in zip(inputs, mine, strict=True)]
+        is_sliced = [self.depths[place] == scope.depth for place in inputs]
+        wholes = [scope.wholes[place] if sliced else place for place, sliced in zip(inputs, is_sliced, strict=True)]
         operation = Operation(eqn.primitive, eqn.params, eqn.ctx, (), ())
         size = scope.length * sum(_bytes(v.aval) for v in eqn.outvars)
         if size > max(MOST_STACKED, 4 * sum(_bytes(self.types[place]) for place in wholes)):
             raise _Unfit
 
         def steps(*values: Any) -> list[Any]:
-            axes = [0 if sliced else None for sliced in mine]
-            return jax.vmap(lambda *each: run(operation, each), axes, axis_size=scope.length)(*values)
+            axes = [0 if sliced else None for sliced in is_sliced]
+            return jax.vmap(lambda *operands: run_operation(operation, operands), axes, axis_size=scope.length)(*values)
 
         outside = self.function(steps, wholes, scope.outer)
         return [self.slice_of(place, v.aval, scope) for place, v in zip(outside, eqn.outvars, strict=True)]
@@ -177,18 +186,18 @@ class _Tracing:
         arguments += [self.slice_of(place, v.aval, scope) for place, v in zip(slices, body.invars[split:], strict=True)]
         outputs = self.inline(body, consts, arguments, scope)
         leaves = self.leaves_of(inputs)
-        found, carries, stacked = list[int](), list[Carried](), list[Sliced]()
+        places_after, carries, stacked = list[int](), list[Carried](), list[Sliced]()
         for index, variable in enumerate(ends):
             if carried[index]:
                 after = self.new(variable.aval, leaves, True)
                 end = self.of_its_own(outputs[index], scope)
                 carries.append(Carried(before[index], arguments[first + index], end, after))
-            found.append(after if carried[index] else finals[index])
+            places_after.append(after if carried[index] else finals[index])
         for place, variable in zip(outputs[len(ends) :], eqn.outvars[len(ends) :], strict=True):
             stacked.append(Sliced(self.new(variable.aval, leaves, True), self.of_its_own(place, scope)))
         taken = tuple(Sliced(whole, step) for step, whole in scope.wholes.items())
         outer.operations.append(Loop(scope.operations, tuple(carries), taken, tuple(stacked), **how))
-        return [*found, *(each.whole for each in stacked)]
+        return [*places_after, *(slice_stacked.whole for slice_stacked in stacked)]
 
     def of_its_own(self, place: int, scope: _Scope) -> int:
         """The place of the value or, if it depends on parameters alone, of a copy for the loop."""
@@ -210,33 +219,44 @@ class _Tracing:
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Carried values that never meet the example, such as a counter: after the loop, and before every step."""
         first, split = where
-        mine = [index for index in range(split - first) if not varies[first + index]]
-        if not mine:
+        varying_carries = [index for index in range(split - first) if not varies[first + index]]
+        if not varying_carries:
             return {}, {}
-        known = [index for index, varying in enumerate(varies) if not varying]
-        equations = _equations(body, [body.outvars[index] for index in mine])
+        fixed_indices = [index for index, varying in enumerate(varies) if not varying]
+        equations = _equations(body, [body.outvars[index] for index in varying_carries])
 
         def loop(*values: Any) -> list[Any]:
-            given = dict(zip(known, values, strict=True))
+            fixed_values = dict(zip(fixed_indices, values, strict=True))
             fixed = dict(zip(body.constvars, consts, strict=True))
-            fixed |= {body.invars[index]: value for index, value in given.items() if index < first}
+            fixed |= {body.invars[index]: value for index, value in fixed_values.items() if index < first}
 
             def step(carry: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
-                within = fixed | dict(zip([body.invars[first + index] for index in mine], carry, strict=True))
-                within |= dict(zip([body.invars[index] for index in known if index >= split], slices, strict=True))
-                for each in equations:
-                    operation = Operation(each.primitive, each.params, each.ctx, (), ())
-                    results = run(operation, [_read(atom, within) for atom in each.invars])
-                    within |= dict(zip(each.outvars, results, strict=True))
-                return [_read(body.outvars[index], within) for index in mine], carry
+                within = fixed | dict(
+                    zip([body.invars[first + index] for index in varying_carries], carry, strict=True)
+                )
+                within |= dict(
+                    zip([body.invars[index] for index in fixed_indices if index >= split], slices, strict=True)
+                )
+                for equation in equations:
+                    operation = Operation(equation.primitive, equation.params, equation.ctx, (), ())
+                    results = run_operation(operation, [_read(atom, within) for atom in equation.invars])
+                    within |= dict(zip(equation.outvars, results, strict=True))
+                return [_read(body.outvars[index], within) for index in varying_carries], carry
 
-            start = [given[first + index] for index in mine]
-            start = [of_type(each, body.invars[first + index].aval) for index, each in zip(mine, start, strict=True)]
-            last, every = jax.lax.scan(step, start, [given[index] for index in known if index >= split], **how)
+            start = [fixed_values[first + index] for index in varying_carries]
+            start = [
+                of_type(value, body.invars[first + index].aval)
+                for index, value in zip(varying_carries, start, strict=True)
+            ]
+            last, every = jax.lax.scan(
+                step, start, [fixed_values[index] for index in fixed_indices if index >= split], **how
+            )
             return [*last, *every]
 
-        outputs = self.function(loop, [inputs[index] for index in known], scope)
-        return dict(zip(mine, outputs, strict=False)), dict(zip(mine, outputs[len(mine) :], strict=True))
+        outputs = self.function(loop, [inputs[index] for index in fixed_indices], scope)
+        return dict(zip(varying_carries, outputs, strict=False)), dict(
+            zip(varying_carries, outputs[len(varying_carries) :], strict=True)
+        )
 
 
 def _parts_of(scan: Any) -> tuple[int, int]:
@@ -254,7 +274,7 @@ def _read(atom: Any, values: dict[Any, Any]) -> Any:
 def _spread(body: Any, varies: list[bool], first: int, split: int) -> None:
     """Which inputs of a scan's body depend on the example in some step."""
     while True:
-        varying = {v for v, each in zip(body.invars, varies, strict=True) if each}
+        varying = {v for v, varying_flag in zip(body.invars, varies, strict=True) if varying_flag}
         for eqn in body.eqns:
             if any(not isinstance(atom, Literal) and atom in varying for atom in eqn.invars):
                 varying.update(eqn.outvars)
@@ -265,9 +285,9 @@ def _spread(body: Any, varies: list[bool], first: int, split: int) -> None:
         varies[first:split] = after
 
 
-def _equations(body: Any, wanted: Sequence[Any]) -> list[Any]:
+def _equations(body: Any, variables: Sequence[Any]) -> list[Any]:
     """The equations that the wanted variables need."""
-    remaining, kept = {each for each in wanted if not isinstance(each, Literal)}, list[Any]()
+    remaining, kept = {variable for variable in variables if not isinstance(variable, Literal)}, list[Any]()
     for eqn in reversed(body.eqns):
         if not remaining.isdisjoint(eqn.outvars):
             remaining.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
@@ -296,6 +316,11 @@ def trace(
     (output,) = tracing.inline(closed.jaxpr, closed.consts, arguments, scope)
     return Program(
         needed(scope.operations, [output]),
-        *(tracing.types, tracing.constants, arguments[:split], arguments[split:], output),
-        *(tracing.depends, tracing.of_example),
+        tracing.types,
+        tracing.constants,
+        arguments[:split],
+        arguments[split:],
+        output,
+        tracing.depends,
+        tracing.of_example,
     )

@@ -7,16 +7,16 @@ import numpy as np
 
 from jaxaudit.audits.attack.exposure import OFTEN, RISKY
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
-from jaxaudit.audits.attack.sections import BesidePDTP, Exposure, Splits
+from jaxaudit.audits.attack.sections import BesidePDTP, Exposure, SplitAttacks
 from jaxaudit.errors import visible
 from jaxaudit.metrics.attack_rates import Curve
 from jaxaudit.plots import attack as plot
-from jaxaudit.plots.attack import Row, draw_estimates
+from jaxaudit.plots.attack import EstimateRow, draw_estimates
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.attack.single_records import beside_words
 from jaxaudit.report.attack.view import area_of, correlation_text
-from jaxaudit.report.numbers import number, percent, precise
-from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.numbers import level_text, number_text, precise
+from jaxaudit.report.page import PageTable, Picture
 from jaxaudit.report.record import Run
 
 SHOWN = 6
@@ -27,7 +27,9 @@ SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
     result = run.result
-    areas = _areas("auc", "Area under the ROC curve of each attack", [_row(each) for each in result.attacks], result)
+    areas = _areas(
+        "auc", "Area under the ROC curve of each attack", [_row(attack) for attack in result.attacks], result
+    )
     return (
         areas,
         _curves(result),
@@ -43,22 +45,22 @@ def compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture]:
     return (_areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result),)
 
 
-def _row(attack: AttackOutcome, name: str = "") -> Row:
-    return Row(visible(name or attack.name), attack.auc.value, attack.auc.low, attack.auc.high)
+def _row(attack: AttackOutcome, name: str = "") -> EstimateRow:
+    return EstimateRow(visible(name or attack.name), attack.auc.value, attack.auc.low, attack.auc.high)
 
 
-def _areas(name: str, title: str, rows: list[Row], result: AttackResult) -> Picture:
+def _areas(name: str, title: str, rows: list[EstimateRow], result: AttackResult) -> Picture:
     return Picture(
         name,
         title,
-        "; ".join(f"{row.name}: {number(row.value)}" for row in rows) + ". A line marks 0.5.",
-        f"The diamond is the area, {area_of(result)}; the bar is its {percent(result.level)} interval. The dotted "
+        "; ".join(f"{row.name}: {number_text(row.value)}" for row in rows) + ". A line marks 0.5.",
+        f"The diamond is the area, {area_of(result)}; the bar is its {level_text(result.level)} interval. The dotted "
         "line is guessing.",
         chart(lambda axes: draw_estimates(axes, rows, "area under the ROC curve", 0.5), row_height(len(rows))),
-        Cells(
+        PageTable(
             "Areas",
             ("attack", "AUC", "low", "high"),
-            tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
+            tuple((row.name, *(number_text(value, 4) for value in row[1:])) for row in rows),
             ("AUC", "low", "high"),
         ),
     )
@@ -66,12 +68,14 @@ def _areas(name: str, title: str, rows: list[Row], result: AttackResult) -> Pict
 
 def _curves(result: AttackResult) -> Picture:
     first = result.deciding
-    others = sorted((each for each in result.attacks if each is not first), key=lambda each: -each.auc.value)
-    shown = (first, *others[: SHOWN - 1])
-    bands = [plot.Band(visible(each.name), *map(np.array, msgspec.structs.astuple(each.roc))) for each in shown]
+    other_attacks = sorted(
+        (attack for attack in result.attacks if attack is not first), key=lambda attack: -attack.auc.value
+    )
+    shown = (first, *other_attacks[: SHOWN - 1])
+    bands = [plot.Band(visible(attack.name), *map(np.array, msgspec.structs.astuple(attack.roc))) for attack in shown]
     names = tuple(band.name for band in bands)
-    rows = tuple((f"{limit:g}", *(_at(each.roc, limit) for each in shown)) for limit in SAMPLED)
-    seen = "; ".join(f"{visible(each.name)} {_at(each.roc, 0.01)}" for each in shown)
+    rows = tuple((f"{limit:g}", *(_at(attack.roc, limit) for attack in shown)) for limit in SAMPLED)
+    seen = "; ".join(f"{visible(attack.name)} {_at(attack.roc, 0.01)}" for attack in shown)
     return Picture(
         "roc-log",
         "ROC curves, logarithmic",
@@ -79,7 +83,7 @@ def _curves(result: AttackResult) -> Picture:
         "The left end shows members that are found at almost no false positives. The band is the first attack's "
         "(Clopper-Pearson, all models together). Above the dotted line an attack finds some members with confidence.",
         chart(lambda axes: plot.draw_bands(axes, bands)),
-        Cells(
+        PageTable(
             "True positive rate at no more than this false positive rate",
             ("false positive rate", *names),
             rows,
@@ -93,12 +97,12 @@ def _at(roc: Curve, limit: float) -> str:
     return f"{roc.tpr[max(index, 0)]:.4f}"
 
 
-def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
+def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
     names = [attack.name for attack in result.attacks]
     values = np.array([record.pdtp for record in splits.records])
     accuracies = [(visible(name), np.array([record.accuracy[name] for record in splits.records])) for name in names]
     shown = tuple(map(visible, names))
-    said = "; ".join(
+    correlations = "; ".join(
         f"{visible(attack.name)} {correlation_text(attack.correlation)}"
         for attack in result.attacks
         if attack.correlation is not None
@@ -106,15 +110,15 @@ def _against_pdtp(result: AttackResult, splits: Splits) -> Picture:
     return Picture(
         "accuracy-pdtp",
         "Attack accuracy against PDTP",
-        f"Correlations: {said}.",
-        f"A mark is a target under one attack. Correlation with PDTP: {said}.",
+        f"Correlations: {correlations}.",
+        f"A mark is a target under one attack. Correlation with PDTP: {correlations}.",
         chart(lambda axes: plot.draw_accuracies(axes, values, accuracies)),
-        Cells(
+        PageTable(
             "Targets",
             ("record", "PDTP", *shown),
             tuple(
-                (str(each.index), precise(each.pdtp), *(f"{each.accuracy[name]:.3f}" for name in names))
-                for each in splits.records
+                (str(record.index), precise(record.pdtp), *(f"{record.accuracy[name]:.3f}" for name in names))
+                for record in splits.records
             ),
             ("record", "PDTP", *shown),
         ),
@@ -134,26 +138,26 @@ def _separations(exposure: Exposure) -> Picture:
         "Separation: the chance that a model trained on the record is surer of its class than one that was not. "
         "Records at the dotted line give nothing away; some lie off it by chance.",
         chart(lambda axes: plot.draw_separations(axes, edges, counts)),
-        Cells("Records by separation", ("separation", "records"), rows, ("records",)),
+        PageTable("Records by separation", ("separation", "records"), rows, ("records",)),
     )
 
 
-def _beside(found: BesidePDTP) -> Picture:
+def _beside(comparison: BesidePDTP) -> Picture:
     """PDTP against the share of models that name a record."""
-    values, named = np.array(found.pdtp), np.array(found.named)
-    alone = f"{found.pdtp_alone:,} at risk by PDTP alone, {found.attack_alone:,} by the attack alone"
+    values, named_shares = np.array(comparison.pdtp), np.array(comparison.named)
+    alone = f"{comparison.pdtp_alone:,} at risk by PDTP alone, {comparison.attack_alone:,} by the attack alone"
     columns = ("PDTP (nats)", "share of its models that name it")
     return Picture(
         "beside-pdtp",
         "PDTP, and how often a record is given away",
-        f"{found.both:,} records are at risk by both, {alone}.",
+        f"{comparison.both:,} records are at risk by both, {alone}.",
         "A mark is a record. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more of "
-        f"the models trained on the record give it away. {alone}. {beside_words(found)}",
-        chart(lambda axes: plot.draw_beside_pdtp(axes, values, named, (RISKY, OFTEN))),
-        Cells(
+        f"the models trained on the record give it away. {alone}. {beside_words(comparison)}",
+        chart(lambda axes: plot.draw_beside_pdtp(axes, values, named_shares, (RISKY, OFTEN))),
+        PageTable(
             "Records by PDTP and calls",
             columns,
-            tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named, strict=True)),
+            tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named_shares, strict=True)),
             columns,
         ),
     )

@@ -3,30 +3,30 @@
 import math
 
 from jaxaudit.audits.attack.finding import NOT_GIVEN
-from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, check
-from jaxaudit.audits.attack.sections import AttackedTarget, Splits
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, check_attack_result
+from jaxaudit.audits.attack.sections import AttackedTarget, SplitAttacks
 from jaxaudit.errors import visible
 from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.attack.single_records import CUT, beside_table, beside_words, records_tables
 from jaxaudit.report.glossary import Term, terms
-from jaxaudit.report.kinds import Kind
-from jaxaudit.report.numbers import NONE, number, percent, precise, span, text
-from jaxaudit.report.page import Answer, Cells, Part, Where
+from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.numbers import NONE, level_text, number_text, precise, span, text
+from jaxaudit.report.page import Answer, PageTable, RunContent, Where
 from jaxaudit.report.record import Run, record_type
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
 
 
-def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
+def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
     """The content of a run of `attack`; `top` is the number of records that a terminal lists."""
     result = run.result
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
     halves, beside = result.splits, result.beside_pdtp
-    told = [(each.name, each.of_targets) for each in result.attacks if each.of_targets is not None]
-    return Part(
+    rates_by_attack = [(attack.name, attack.of_targets) for attack in result.attacks if attack.of_targets is not None]
+    return RunContent(
         question,
         setting,
         (_answer(result), *(_of_target(target) for target in result.targets)),
@@ -35,7 +35,10 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             _grid(result, "terminal"),
             _grid(result, "page"),
             _rates_table(result.decided_by, result.deciding, "page"),
-            *(_rates_table(f"{name}, targets of known membership", rates, "both") for name, rates in told[:1]),
+            *(
+                _rates_table(f"{name}, targets of known membership", rates, "both")
+                for name, rates in rates_by_attack[:1]
+            ),
             *(() if beside is None else (beside_table(beside, result.decided_by),)),
             *records_tables(result, top),
         ),
@@ -45,7 +48,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> Part:
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
             *(terms("accuracy of an attack", "PDTP", "correlation") if halves is not None else ()),
             *(terms("PDTP", "DTP-1") if beside is not None else ()),
-            *(Term(f"{visible(each.name)} attack", each.meaning, each.source) for each in result.attacks),
+            *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
     )
@@ -70,27 +73,27 @@ def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
 
 def _errors(result: AttackResult) -> tuple[str]:
     """Known error rates of the verdict, and realised rates of the thresholds."""
-    found = f"Intervals are {percent(result.level)} intervals."
+    sentence = f"Intervals are {level_text(result.level)} intervals."
     if result.splits is not None:
-        found = (
+        sentence = (
             "Where models remember nothing, `attack succeeds` is said with probability 5% at most, over all attacks "
-            f"together. Intervals are {percent(result.level)} intervals, those of accuracies over targets."
+            f"together. Intervals are {level_text(result.level)} intervals, those of accuracies over targets."
         )
     reached = "; ".join(
-        f"{percent(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
+        f"{level_text(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
         for rate in result.deciding.realised_fpr
         if math.isfinite(rate.value)
     )
-    return (f"{found} False positive rates by thresholds of other models: {reached}." if reached else found,)
+    return (f"{sentence} False positive rates by thresholds of other models: {reached}." if reached else sentence,)
 
 
 def _answer(result: AttackResult) -> Answer:
     best, exposure, halves = result.deciding, result.exposure, result.splits
-    area = number(best.auc.value)
-    between = f"{span(best.auc, 3)} ({percent(result.level)} interval)" if span(best.auc) else ""
+    area = number_text(best.auc.value)
+    between = f"{span(best.auc, 3)} ({level_text(result.level)} interval)" if span(best.auc) else ""
     if halves is not None and best.metrics is not None:
         accuracy = best.metrics.accuracy
-        ends = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({percent(result.level)} interval)"
+        ends = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({level_text(result.level)} interval)"
         return Answer(
             "",
             result.finding,
@@ -99,16 +102,16 @@ def _answer(result: AttackResult) -> Answer:
             ends if math.isfinite(accuracy.low) else "",
             (
                 ("Area under its ROC curve", f"{area} ({span(best.auc, 3) or 'no interval'})"),
-                ("Largest PDTP of a target", f"{number(halves.max_pdtp)} nats"),
+                ("Largest PDTP of a target", f"{number_text(halves.max_pdtp)} nats"),
             ),
         )
     facts = [("Records", f"{result.records:,}"), ("Shadow models", f"{result.models:,}")]
     if exposure is not None and math.isfinite(exposure.exposed) and math.isfinite(exposure.at_fpr):
-        named_at = f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr)} false positives)"
+        named_at = f"{exposure.exposed:.1%} (at {level_text(exposure.at_fpr)} false positives)"
         facts.append(("Records that half or more of their models give away", named_at))
     if result.epsilon is not None:
         bound = result.epsilon
-        least = f"at least {bound.bound:.3g} ({percent(bound.level)})" if bound.bound > 0 else "no bound above 0"
+        least = f"at least {bound.bound:.3g} ({level_text(bound.level)})" if bound.bound > 0 else "no bound above 0"
         facts.append((f"Epsilon of this recipe, at delta {bound.delta:g}", least))
     about = "models of this recipe" if result.targets else ""
     measure = f"area under the ROC curve ({visible(best.name)})"
@@ -122,65 +125,71 @@ def _of_target(target: AttackedTarget) -> Answer:
     return Answer(
         visible(target.name),
         target.finding,
-        f"records called members, at {percent(first.fpr)} false positives",
+        f"records called members, at {level_text(first.fpr)} false positives",
         f"{first.count:,}",
-        f"by chance about {number(first.by_chance, 0)}, at most {number(first.at_most, 0)}",
+        f"by chance about {number_text(first.by_chance, 0)}, at most {number_text(first.at_most, 0)}",
     )
 
 
-def _metrics(result: AttackResult, on: Where) -> Cells:
+def _metrics(result: AttackResult, on: Where) -> PageTable:
     """Measures of attacks on random halves: one row per attack on a narrow terminal, one column each on a page."""
 
     def shown(estimate: Estimate) -> str:
         if on == "page":
-            return number(estimate.value) + (f" ({span(estimate, 3)})" if span(estimate) else "")
+            return number_text(estimate.value) + (f" ({span(estimate, 3)})" if span(estimate) else "")
         ends = [f"{end:.2f}".removeprefix("0") for end in (estimate.low, estimate.high) if math.isfinite(end)]
-        return f"{number(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else NONE}"
+        return f"{number_text(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else NONE}"
 
     def row(attack: AttackOutcome) -> tuple[str, ...]:
         assert attack.metrics is not None
         assert attack.correlation is not None
-        found = attack.correlation
-        r = NONE if math.isnan(found.coefficient) else f"{found.coefficient:.2f}\np {found.p_value:.1g}"
+        correlation = attack.correlation
+        r = (
+            NONE
+            if math.isnan(correlation.coefficient)
+            else f"{correlation.coefficient:.2f}\np {correlation.p_value:.1g}"
+        )
         cells = (shown(getattr(attack.metrics, name)) for name in METRICS)
-        return visible(attack.name), *cells, r if on == "terminal" else correlation_text(found)
+        return visible(attack.name), *cells, r if on == "terminal" else correlation_text(correlation)
 
     rows = tuple(map(row, result.attacks))
     if on == "terminal":
         numbers = (*METRICS.values(), "r with\nPDTP")
-        return Cells("", ("attack", *numbers), rows, numbers, on=on)
+        return PageTable("", ("attack", *numbers), rows, numbers, on=on)
     names, *columns = zip(*rows, strict=True)
     titles = (*METRICS.values(), "correlation with PDTP")
     turned = tuple((title, *cells) for title, cells in zip(titles, columns, strict=True))
-    return Cells(f"Each attack's answers ({percent(result.level)} intervals)", ("number", *names), turned, names, on=on)
+    return PageTable(
+        f"Each attack's answers ({level_text(result.level)} intervals)", ("number", *names), turned, names, on=on
+    )
 
 
-def correlation_text(found: Correlation) -> str:
+def correlation_text(correlation: Correlation) -> str:
     """A correlation and its p-value, or why there is none."""
-    if math.isnan(found.coefficient):
-        return f"{NONE} ({visible(found.reason or 'undefined')})"
-    return f"{number(found.coefficient, 2)} (p = {precise(found.p_value)})"
+    if math.isnan(correlation.coefficient):
+        return f"{NONE} ({visible(correlation.reason or 'undefined')})"
+    return f"{number_text(correlation.coefficient, 2)} (p = {precise(correlation.p_value)})"
 
 
-def _grid(result: AttackResult, on: Where) -> Cells:
+def _grid(result: AttackResult, on: Where) -> PageTable:
     """A table with one row per attack."""
     limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
     gap = "\n" if on == "terminal" else " "
-    heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
+    heads = tuple(f"TPR at\n{level_text(limit)} FPR" for limit in limits)
     rows = tuple(
         (
-            visible(each.name),
-            f"{number(each.auc.value)}{gap}{span(each.auc, 3).replace(' to ', '-')}",
-            number(each.balanced_accuracy.value),
-            *(_rate(rate.value, real.value, gap) for rate, real in each.rates if rate.fpr in limits),
+            visible(attack.name),
+            f"{number_text(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}",
+            number_text(attack.balanced_accuracy.value),
+            *(_rate(rate.value, real.value, gap) for rate, real in attack.rates if rate.fpr in limits),
         )
-        for each in result.attacks
+        for attack in result.attacks
     )
     columns = ("attack", "AUC", "balanced\naccuracy", *heads)
     title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
     if title and any(map(_withheld, result.attacks)):
         title += f"; {NONE} beside one: {NOT_GIVEN}"
-    return Cells(title, columns, rows, columns[1:], on=on)
+    return PageTable(title, columns, rows, columns[1:], on=on)
 
 
 def _rate(value: float, realised: float, gap: str) -> str:
@@ -191,25 +200,29 @@ def _rate(value: float, realised: float, gap: str) -> str:
     return f"{NONE if math.isnan(value) else f'{value:.2%}'}{gap}({100 * realised:.2g}%)"
 
 
-def _rates_table(name: str, rates: AttackRates, on: Where) -> Cells:
+def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
     """A table with one column per stated false positive rate, since paper and terminals are narrow."""
-    told = [(rate, real) for rate, real in rates.rates if rate.resolvable]
-    columns = tuple(f"{percent(rate.fpr)} stated" for rate, _ in told)
+    resolved_rates = [(rate, real) for rate, real in rates.rates if rate.resolvable]
+    columns = tuple(f"{level_text(rate.fpr)} stated" for rate, _ in resolved_rates)
     rows = {
         "true positive rate": [
-            f"{number(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE for rate, _ in told
+            f"{number_text(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE for rate, _ in resolved_rates
         ],
-        "realised false positive rate": [f"{number(real.value, 4)} ({span(real, 4)})" for _, real in told],
-        "TPR, SD over models": [number(rate.spread, 4) for rate, _ in told],
-        "TPR on the curve": [number(rate.on_curve, 4) for rate, _ in told],
+        "realised false positive rate": [
+            f"{number_text(real.value, 4)} ({span(real, 4)})" for _, real in resolved_rates
+        ],
+        "TPR, SD over models": [number_text(rate.spread, 4) for rate, _ in resolved_rates],
+        "TPR on the curve": [number_text(rate.on_curve, 4) for rate, _ in resolved_rates],
         **{
-            f"right if {percent(float(share))} are members": [number(rate.predictive_value[share]) for rate, _ in told]
+            f"right if {level_text(float(share))} are members": [
+                number_text(rate.predictive_value[share]) for rate, _ in resolved_rates
+            ]
             for share in rates.tpr_at_fpr[0].predictive_value
         },
     }
     title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
-    found = tuple((title, *cells) for title, cells in rows.items()) if told else ()
-    return Cells(title, ("false positive rate", *columns), found, columns, on=on)
+    table_rows = tuple((title, *cells) for title, cells in rows.items()) if resolved_rates else ()
+    return PageTable(title, ("false positive rate", *columns), table_rows, columns, on=on)
 
 
 def _withheld(rates: AttackRates) -> bool:
@@ -219,40 +232,40 @@ def _withheld(rates: AttackRates) -> bool:
 
 def _legend(result: AttackResult) -> tuple[str, ...]:
     halves, exposure = result.splits, result.exposure
-    found = [
-        f"AUC: area under the ROC curve, {area_of(result)}, with its {percent(result.level)} interval. Balanced "
+    lines = [
+        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval. Balanced "
         "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
     ]
     if halves is not None:
-        found = [*_of_halves(result, halves), *found]
+        lines = [*_of_halves(result, halves), *lines]
     if exposure is not None and math.isfinite(exposure.at_fpr):
-        found.append(
+        lines.append(
             "named: share of the models trained on a record in which it is called a member, at "
-            f"{percent(exposure.at_fpr)} false positives. separation: chance that a model with it is surer of "
+            f"{level_text(exposure.at_fpr)} false positives. separation: chance that a model with it is surer of "
             "its class than one without. given away by: the class whose probability changes most."
         )
-    coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
+    coarse = [level_text(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:
-        found.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
+        lines.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
     if any(map(_withheld, result.attacks)):
-        found.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
-    if exposure is not None and any(each.saturated for each in exposure.riskiest):
-        found.append(
+        lines.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
+    if exposure is not None and any(record.saturated for record in exposure.riskiest):
+        lines.append(
             f"{CUT.strip()}: some of the models' log-odds on this record lie where their files can say no more, so the "
             "gap is not known."
         )
     if result.epsilon is not None:
         bound = result.epsilon
-        found.append(
+        lines.append(
             f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one record added or removed, by outputs on "
             "these records alone."
         )
     if result.beside_pdtp is not None:
-        found.append(beside_words(result.beside_pdtp))
+        lines.append(beside_words(result.beside_pdtp))
     if result.left_out:
-        found.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
-    return tuple(found)
+        lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
+    return tuple(lines)
 
 
 def area_of(result: AttackResult) -> str:
@@ -260,19 +273,19 @@ def area_of(result: AttackResult) -> str:
     return "mean over models" if result.splits is None else "of all attacks together"
 
 
-def _of_halves(result: AttackResult, halves: Splits) -> list[str]:
-    found = [
+def _of_halves(result: AttackResult, halves: SplitAttacks) -> list[str]:
+    lines = [
         f"{result.records:,} targets, {result.models:,} attacks on each, half of them as members.",
         f"Target accuracy: {halves.train_accuracy:.1%} train, {halves.test_accuracy:.1%} held out.",
-        f"Below each number: its {percent(result.level)} interval. r: correlation of a target's attack accuracy with "
-        "its PDTP, over targets; below it its p-value.",
-        f"Target PDTP: mean {number(halves.mean_pdtp)}, max {number(halves.max_pdtp)}; above 1: "
+        f"Below each number: its {level_text(result.level)} interval. r: correlation of a target's attack accuracy "
+        "with its PDTP, over targets; below it its p-value.",
+        f"Target PDTP: mean {number_text(halves.mean_pdtp)}, max {number_text(halves.max_pdtp)}; above 1: "
         f"{halves.strongest.pdtp_above_1}.",
     ]
     if len(result.attacks) > 1:
         related = correlation_text(halves.strongest.correlation)
-        found.append(f"Each target's best attack accuracy against its PDTP: r = {related}.")
-    return found
+        lines.append(f"Each target's best attack accuracy against its PDTP: r = {related}.")
+    return lines
 
 
-ATTACK = Kind("attack", record_type("attack", AttackResult), attack_part, check)
+ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result)

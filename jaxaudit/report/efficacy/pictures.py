@@ -10,13 +10,13 @@ from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.page import PageTable, Picture
 from jaxaudit.report.record import Run
 
 
 def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
-    drawn = [each._replace(name=visible(each.name)) for each in run.result.drawn()]
+    drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
     return (
         _efficacies("efficacy", "Efficacy of all weights", drawn),
         *_layers(run.result),
@@ -26,25 +26,25 @@ def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
 
 def compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture]:
     """Efficacy of all weights of several runs."""
-    each_run = [(run, each) for run in runs for each in run.result.drawn()]
-    drawn = [each._replace(name=visible(f"{run.name}: {each.name}")) for run, each in each_run]
+    each_run = [(run, method) for run in runs for method in run.result.drawn()]
+    drawn = [method._replace(name=visible(f"{run.name}: {method.name}")) for run, method in each_run]
     return (_efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn),)
 
 
-def _numbers(drawn: Sequence[plot.Method]) -> Cells:
-    return Cells(
+def _numbers(drawn: Sequence[plot.MethodMarks]) -> PageTable:
+    return PageTable(
         "Efficacy and bound",
         ("weights", "efficacy", "bound"),
-        tuple((each.name, precise(float(each.efficacy[0])), precise(float(each.bound[0]))) for each in drawn),
+        tuple((method.name, precise(float(method.efficacy[0])), precise(float(method.bound[0]))) for method in drawn),
         ("efficacy", "bound"),
     )
 
 
-def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
+def _efficacies(name: str, title: str, drawn: Sequence[plot.MethodMarks]) -> Picture:
     return Picture(
         name,
         title,
-        "; ".join(f"{each.name}: {precise(float(each.efficacy[0]))}" for each in drawn),
+        "; ".join(f"{method.name}: {precise(float(method.efficacy[0]))}" for method in drawn),
         "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
         chart(lambda axes: plot.draw_efficacies(axes, drawn, None), row_height(len(drawn))),
         _numbers(drawn),

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from rich.cells import chop_cells
 
 from jaxaudit.audits.efficacy.finding import CONTRACTED
-from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, Weights, check
+from jaxaudit.audits.efficacy.result import EfficacyResult, Exposed, WeightsExposure, check_efficacy_result
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind
+from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.page import Answer, Cells, Part, Where
+from jaxaudit.report.page import Answer, PageTable, RunContent, Where
 from jaxaudit.report.record import Run, record_type
 
 LISTED = 50
@@ -25,7 +25,7 @@ ROOM, LEAST_ROOM = 58, 9
 """Terminal columns that the names of weights share, and the least that each needs for its numbers."""
 
 
-def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
+def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
     """The content of a run of `efficacy`; `top` is the number of records that a terminal lists."""
     result, paths = run.result, list(run.result.paths.values())
     count, means = result.records_measured, _likelihood(result)
@@ -35,12 +35,12 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> Part:
         f"The network is written in {FRAMEWORKS.get(result.framework, result.framework)}. In JAX, its outputs on these "
         f"records differ by {result.conversion_error or 0:.0e} of their size at most.",
     )
-    return Part(
+    return RunContent(
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
         "weights that never saw them. Efficacy is 1 / information. Compare it with that of weights whose training is "
-        f"known.{''.join(f' {each}' for each in (*similar, *means))}",
+        f"known.{''.join(f' {name}' for name in (*similar, *means))}",
         (_answer(result),),
         (
             _weights(result, "terminal"),
@@ -75,22 +75,22 @@ def _answer(result: EfficacyResult) -> Answer:
     return Answer(visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown))
 
 
-def _accuracy(model: Weights) -> str:
+def _accuracy(model: WeightsExposure) -> str:
     return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
 
 
 def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
     """The assumed meaning of the outputs, and how the true Fisher information differs from the empirical one."""
-    found = ()
+    lines = ()
     if result.likelihood != Categorical.name:
         of = "record" if result.likelihood == SEQUENCE.name else f"label, {result.likelihood}"
-        found += (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
+        lines += (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
     if result.models[0].true_information is not None:
-        found += (TRUE_FISHER,)
-    return found
+        lines += (TRUE_FISHER,)
+    return lines
 
 
-def _weights(result: EfficacyResult, on: Where) -> Cells:
+def _weights(result: EfficacyResult, on: Where) -> PageTable:
     """The numbers of all weights; a page has two columns more."""
     page, true = on == "page", result.models[0].true_information is not None
     right = result.models[0].accuracy is not None
@@ -107,61 +107,65 @@ def _weights(result: EfficacyResult, on: Where) -> Cells:
         for model in result.models
     )
     columns = ("weights", *(("role",) if page else ()), *numbers)
-    return Cells("Weights" if page else "", columns, tuple(rows), numbers, on=on)
+    return PageTable("Weights" if page else "", columns, tuple(rows), numbers, on=on)
 
 
-def _layers_side_by_side(result: EfficacyResult) -> Cells:
+def _layers_side_by_side(result: EfficacyResult) -> PageTable:
     """Information of each layer, a column for each set of weights."""
     columns = _columns(result.models)
     rows = (
         (visible(layers[0].name), *(precise(layer.information) for layer in layers))
         for layers in zip(*(model.layers for model in result.models), strict=True)
     )
-    return Cells("Information by layer", ("layer", *columns), tuple(rows), columns, on="terminal")
+    return PageTable("Information by layer", ("layer", *columns), tuple(rows), columns, on="terminal")
 
 
-def _layers(result: EfficacyResult) -> Cells:
+def _layers(result: EfficacyResult) -> PageTable:
     numbers = ("information", "efficacy", "bound")
     rows = (
         (visible(model.name), visible(layer.name), *(precise(getattr(layer, name)) for name in numbers))
         for model in result.models
         for layer in model.layers
     )
-    return Cells("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
+    return PageTable("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
 
 
-def _fitted_best(result: EfficacyResult, count: int) -> Cells:
+def _fitted_best(result: EfficacyResult, count: int) -> PageTable:
     """The records with the smallest gradients, a column for each set of weights."""
-    found, columns, named = _ranked(result)[:count], _columns(result.models), _class_column(result)
+    exposed_records, columns, class_titles = _ranked(result)[:count], _columns(result.models), _class_column(result)
     rows = (
         (
-            *(str(each.index), *([visible(each.class_name)] if named else [])),
-            *(precise(each.information[model.name]) for model in result.models),
+            *(str(record.index), *([visible(record.class_name)] if class_titles else [])),
+            *(precise(record.information[model.name]) for model in result.models),
         )
-        for each in found
+        for record in exposed_records
     )
-    return Cells(
-        f"The {len(found)} records that the weights fit best, with their information (squared gradient norm)",
-        ("record", *named, *columns),
+    return PageTable(
+        f"The {len(exposed_records)} records that the weights fit best, with their information (squared gradient norm)",
+        ("record", *class_titles, *columns),
         tuple(rows),
         ("record", *columns),
         on="terminal",
     )
 
 
-def _records(result: EfficacyResult) -> Cells:
-    judged, found = result.models[0].name, _ranked(result)[:LISTED]
-    similar, named = any(each.similarity for each in found), _class_column(result)
+def _records(result: EfficacyResult) -> PageTable:
+    judged, exposed_records = result.models[0].name, _ranked(result)[:LISTED]
+    similar, class_titles = any(record.similarity for record in exposed_records), _class_column(result)
     rows = (
         (
-            *(str(each.index), *([visible(each.class_name)] if named else []), precise(each.information[judged])),
-            *([precise(each.similarity.get(judged))] if similar else []),
+            *(
+                str(record.index),
+                *([visible(record.class_name)] if class_titles else []),
+                precise(record.information[judged]),
+            ),
+            *([precise(record.similarity.get(judged))] if similar else []),
         )
-        for each in found
+        for record in exposed_records
     )
-    title = f"The {len(found)} records that the weights fit best"
+    title = f"The {len(exposed_records)} records that the weights fit best"
     numbers = ("record", "information", *(["similarity"] if similar else []))
-    return Cells(title, ("record", *named, *numbers[1:]), tuple(rows), numbers, folded=True)
+    return PageTable(title, ("record", *class_titles, *numbers[1:]), tuple(rows), numbers, folded=True)
 
 
 def _class_column(result: EfficacyResult) -> tuple[str, ...]:
@@ -175,10 +179,10 @@ def _ranked(result: EfficacyResult) -> list[Exposed]:
     return sorted(result.records, key=lambda record: record.information[judged])
 
 
-def _columns(models: Sequence[Weights]) -> tuple[str, ...]:
+def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
     """The names of weights, long ones broken into lines, so that all fit on a terminal."""
     room = max(LEAST_ROOM, ROOM // len(models) - 2)
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 
 
-EFFICACY = Kind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check)
+EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result)

@@ -10,10 +10,10 @@ from markupsafe import Markup, escape
 
 from jaxaudit.data.paths import whole_file
 from jaxaudit.errors import visible
-from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
+from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, with_default_style
 from jaxaudit.report.build import build
 from jaxaudit.report.html import FIRST_LINES
-from jaxaudit.report.page import Cells, Page, Picture
+from jaxaudit.report.page import Page, PageTable, Picture
 from jaxaudit.report.record import Run
 from jaxaudit.version import __version__
 
@@ -42,7 +42,7 @@ def render(page: Page) -> str:
     template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
     charts = [part.pictures() for part in page.parts]
     drawn = {
-        id(picture): Markup(as_inline_svg(settled(picture.draw), key, picture.title, picture.seen))
+        id(picture): Markup(as_inline_svg(with_default_style(picture.draw), key, picture.title, picture.seen))
         for key, picture in _named(page, charts)
     }
     html = template.render(
@@ -77,7 +77,7 @@ def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg
     for name, picture in _named(page, [part.pictures() for part in page.parts]):
         path = directory / f"{name}.{form}"
         with whole_file(path, private=False) as file:
-            file.write(save(settled(picture.draw)))
+            file.write(save(with_default_style(picture.draw)))
         written.append(path)
     return written
 
@@ -92,7 +92,7 @@ def _prose(text: str) -> Markup:
     return Markup(re.sub("`([^`<]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
-def _length(table: Cells) -> str:
+def _length(table: PageTable) -> str:
     """The style class of a table of this length."""
     rows = len(table.rows)
     return "short" if rows <= SHORT_TABLE else "long" if rows > LONG_TABLE else "middle"

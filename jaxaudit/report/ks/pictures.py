@@ -11,8 +11,8 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import fractions
-from jaxaudit.report.numbers import number, percent, precise
-from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.numbers import level_text, number_text, precise
+from jaxaudit.report.page import PageTable, Picture
 from jaxaudit.report.record import Run
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
@@ -21,7 +21,7 @@ SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.9
 def pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
     """All charts of a run; those of rho if it was made."""
     result, targets = run.result, run.result.targets
-    confidences = [each for place, target in enumerate(targets) for each in _confidences(run, place, target)]
+    confidences = [picture for place, target in enumerate(targets) for picture in _confidences(run, place, target)]
     # A control is compared beside each target; here as beside the first.
     rows = rho_rows(targets, targets[0].controls or ())
     return (
@@ -49,14 +49,14 @@ def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[P
         return []
     name, which, replicates = visible(target.name), typical(rho), len(rho.values)
     samples = [run.arrays["query"][which], run.arrays[f"target_{place}"], run.arrays["calibration"][which]]
-    gap = plot.widest_gap(samples[0], samples[1])
-    found, other = ks.target[which], number(ks.calibration[which])
-    distance = gap.distance if found is None else found
+    gap = plot.widest_gap_at(samples[0], samples[1])
+    distance_of_rho, other = ks.target[which], number_text(ks.calibration[which])
+    distance = gap.distance if distance_of_rho is None else distance_of_rho
     seen = (
         f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
         f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model."
     )
-    numbers = Cells(
+    numbers = PageTable(
         f"Share of query records with at most this confidence, {name}",
         ("confidence", *plot.ROLES),
         tuple(
@@ -90,12 +90,12 @@ def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[P
     ]
 
 
-def _between(row: plot.Row, digits: int) -> str:
+def _between(row: plot.RhoRow, digits: int) -> str:
     return "none" if isnan(row.low) else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
 
 
-def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
-    seen = (f"{row.name}: median {number(row.median, 2)}, interval {_between(row, 2)}" for row in rows)
+def _ratios(name: str, rows: Sequence[plot.RhoRow], level: float) -> Picture:
+    seen = (f"{row.name}: median {number_text(row.median, 2)}, interval {_between(row, 2)}" for row in rows)
     cells = (
         (row.name, _shown(row.median), _between(row, 4), ", ".join(_shown(value) for value in row.values))
         for row in rows
@@ -105,14 +105,17 @@ def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
         "rho against 1",
         f"{'; '.join(seen)}. A line marks 1.",
         f"Left of the line at 1: nearer to models trained on the query set. A circle is a replicate, the diamond their "
-        f"median, the bar the {percent(level)} interval.",
+        f"median, the bar the {level_text(level)} interval.",
         chart(lambda axes: plot.draw_rho(axes, rows), row_height(len(rows))),
-        Cells("rho", ("model", "median", "interval", "replicates"), tuple(cells), ("median",), folded=True),
+        PageTable("rho", ("model", "median", "interval", "replicates"), tuple(cells), ("median",), folded=True),
     )
 
 
 def _distances(result: KSResult) -> tuple[Picture, ...]:
-    floor, of_targets = result.noise_floor, [(visible(each.name), each.ks) for each in result.targets if each.ks]
+    floor, of_targets = (
+        result.noise_floor,
+        [(visible(target.name), target.ks) for target in result.targets if target.ks],
+    )
     if floor is None or not of_targets:
         return ()
     groups = [
@@ -122,16 +125,19 @@ def _distances(result: KSResult) -> tuple[Picture, ...]:
     ]
     drawn = [(name, np.array(values, float)) for name, values in groups]
 
-    said = ". ".join(f"{name}: {', '.join(number(value) for value in values)}" for name, values in groups[1:])
+    distances_text = ". ".join(
+        f"{name}: {', '.join(number_text(value) for value in values)}" for name, values in groups[1:]
+    )
     return (
         Picture(
             "noise-floor",
             "Distances and the noise floor",
-            f"Query models of different seeds are {number(floor.median)} apart, at most {number(floor.max)}. {said}",
+            f"Query models of different seeds are {number_text(floor.median)} apart, at most "
+            f"{number_text(floor.max)}. {distances_text}",
             "Distances of models from a query model. The shaded range is the effect of another seed alone: a target "
             "within it cannot be distinguished from a query model.",
             chart(lambda axes: plot.draw_distances(axes, drawn), row_height(len(drawn))),
-            Cells(
+            PageTable(
                 "Kolmogorov-Smirnov distances from a query model",
                 ("of", "distances"),
                 tuple((name, ", ".join(precise(value) for value in values) or "none") for name, values in groups),
@@ -166,11 +172,11 @@ def _shares(result: KSResult) -> tuple[Picture, ...]:
             "used",
             f"Estimated {title} of the query set",
             f"{'; '.join(seen)}.",
-            f"The diamond is the estimate, the bar its {percent(result.level)} interval. The triangle is the "
+            f"The diamond is the estimate, the bar its {level_text(result.level)} interval. The triangle is the "
             "one-sided 95% upper limit, which `forgotten` is concluded from. The upright line is the minimum "
             "detectable fraction (95% probability); without a line, not even use of all would be detected.",
             chart(lambda axes: plot.draw_shares(axes, rows, title), row_height(len(rows)) + 0.3),
-            Cells(
+            PageTable(
                 "Used fractions" if title == "used fraction" else "Fractions",
                 ("target", *columns),
                 cells,

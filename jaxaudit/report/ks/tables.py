@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
 from jaxaudit.audits.ks.tests.test import TONES
-from jaxaudit.audits.ks.tests.test import percent as fraction_text
+from jaxaudit.audits.ks.tests.test import percent_text as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
-from jaxaudit.report.numbers import number, percent, precise, span
-from jaxaudit.report.page import Cells
+from jaxaudit.report.numbers import level_text, number_text, precise, span
+from jaxaudit.report.page import PageTable
 from jaxaudit.report.sets import ComparedSets, NamedSet
 
 SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
@@ -20,11 +20,11 @@ P_NAMES = {"used": ("p (not used)", "p (all used)"), "left": ("p (none left)", "
 RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 
 
-def verdicts(result: KSResult) -> Cells:
+def verdicts(result: KSResult) -> PageTable:
     """The verdict on each target, and the numbers to read with it; further tests stand below, by their names."""
     targets = result.targets
-    known = ["truly\nused"] if any(target.truth for target in targets) else []
-    of_use = [f"share {'/'.join(asked(targets))}\n({percent(result.level)} interval)", _p_columns(targets)[0]]
+    truth_title = ["truly\nused"] if any(target.truth for target in targets) else []
+    of_use = [f"share {'/'.join(questions_of(targets))}\n({level_text(result.level)} interval)", _p_columns(targets)[0]]
     numbers = of_use if any(target.usage for target in targets) else []
 
     def cells(target: TargetResult, test: str) -> tuple[str, ...]:
@@ -33,21 +33,21 @@ def verdicts(result: KSResult) -> Cells:
             # `forgotten` is not to be read without its limit.
             verdict = f"{verdict}\n(at most {at_most(usage.upper)})" if verdict == "forgotten" else verdict
             adjusted = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
-            shown = interval(usage).replace("-", " to ").replace(")", "%)"), p_column(adjusted)
+            shown = fraction_interval(usage).replace("-", " to ").replace(")", "%)"), p_column(adjusted)
         truth = _truth(target) if test == target.method else ""
-        return *([truth] if known else ()), verdict, *(shown if numbers else ())
+        return *([truth] if truth_title else ()), verdict, *(shown if numbers else ())
 
-    columns, rows = ("model", *known, "verdict", *numbers), _by_test(targets, cells, further=bool(numbers))
-    limited = {row[1 + len(known)] for row in rows if row[1 + len(known)].startswith("forgotten")}
+    columns, rows = ("model", *truth_title, "verdict", *numbers), _by_test(targets, cells, further=bool(numbers))
+    limited = {row[1 + len(truth_title)] for row in rows if row[1 + len(truth_title)].startswith("forgotten")}
     tones: dict[str, Tone] = {**TONES, **dict.fromkeys(limited, TONES["forgotten"])}
-    return Cells("", columns, rows, (*known, *numbers), tones=tones, on="terminal")
+    return PageTable("", columns, rows, (*truth_title, *numbers), tones=tones, on="terminal")
 
 
-def grid(result: KSResult) -> Cells:
+def grid(result: KSResult) -> PageTable:
     """All numbers of each target and test, for a terminal with `--details`."""
-    targets, level = result.targets, percent(result.level)
+    targets, level = result.targets, level_text(result.level)
     tests = any(target.usage or target.ema for target in targets)
-    of_use = [*_p_columns(targets), f"{'/'.join(asked(targets))}\n({level})", "at\nmost", "min.\ndetect."]
+    of_use = [*_p_columns(targets), f"{'/'.join(questions_of(targets))}\n({level})", "at\nmost", "min.\ndetect."]
     ratio = ["rho"] if tests else ["rho", f"{level}\ninterval", "paper's rule"]
     columns = ("model", *(of_use if tests else ()), *(ratio if result.noise_floor is not None else ()))
 
@@ -55,17 +55,17 @@ def grid(result: KSResult) -> Cells:
         usage, numbers, rho, ratios = usage_of(target, test), ("",) * 5, target.rho, ()
         if usage is not None:
             p_values = p_column(usage.p_never), p_column(usage.p_fully)
-            numbers = *p_values, interval(usage), upper(usage), percent_cell(usage.detectable)
+            numbers = *p_values, fraction_interval(usage), upper(usage), percent_cell(usage.detectable)
         elif test == "ema" and target.ema is not None:
             numbers = "", p_column(target.ema.p_value), f"{percent_cell(target.ema.member_share)} flagged", "", ""
         if rho is not None:
-            ratios = number(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
+            ratios = number_text(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
         ratios = ratios[: len(columns) - 1 - len(of_use) * tests]
         return *(numbers if tests else ()), *(ratios if test == target.method else [""] * len(ratios))
 
     numbers = tuple(column for column in columns if column not in ("model", "paper's rule"))
     rows = _by_test(targets, cells, further=tests)
-    return Cells("", columns, rows, numbers, on="details" if tests else "terminal")
+    return PageTable("", columns, rows, numbers, on="details" if tests else "terminal")
 
 
 def _by_test(
@@ -80,40 +80,40 @@ def _by_test(
     return tuple(rows)
 
 
-def asked(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
+def questions_of(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
     """What fractions are of: what was `used`, what is `left`, or both in this order; `used` where there is none."""
-    found = {usage.question for target in targets for usage in target.usage}
-    return tuple(question for question in WORDING if question in found) or ("used",)
+    questions = {usage.question for target in targets for usage in target.usage}
+    return tuple(question for question in WORDING if question in questions) or ("used",)
 
 
 def fractions(targets: Iterable[TargetResult]) -> str:
     """What tables and charts call the fractions of these targets."""
-    return fraction_name(asked(targets))
+    return fraction_name(questions_of(targets))
 
 
 def _p_columns(targets: Iterable[TargetResult]) -> list[str]:
-    return ["\n".join(name.rsplit(" ", 1)) for name in P_NAMES[asked(targets)[0]]]
+    return ["\n".join(name.rsplit(" ", 1)) for name in P_NAMES[questions_of(targets)[0]]]
 
 
-def rates_cells(rates: Sequence[Rates]) -> Cells:
+def rates_cells(rates: Sequence[Rates]) -> PageTable:
     """How often the tests err here, with exact 95% intervals (Clopper & Pearson 1934)."""
 
     def counted(count: int, targets: int) -> str:
-        found = clopper_pearson(count, targets, 0.95)
-        return f"{count / targets:.0%} ({100 * found.low:.0f}-{100 * found.high:.0f})"
+        interval_of_share = clopper_pearson(count, targets, 0.95)
+        return f"{count / targets:.0%} ({100 * interval_of_share.low:.0f}-{100 * interval_of_share.high:.0f})"
 
     rows = (
         (
-            *(each.test, "none" if each.used == 0 else f"{each.used:.0%}", f"{each.records:,}", str(each.targets)),
-            *(counted(count, each.targets) for count in (each.not_forgotten, each.forgotten, each.inconclusive)),
+            *(rate.test, "none" if rate.used == 0 else f"{rate.used:.0%}", f"{rate.records:,}", str(rate.targets)),
+            *(counted(count, rate.targets) for count in (rate.not_forgotten, rate.forgotten, rate.inconclusive)),
         )
-        for each in rates
+        for rate in rates
     )
     numbers = ("query\nrecords", "targets", "not\nforgotten", "forgotten", "inconclusive")
-    return Cells(RATES, ("test", "truly\nused", *numbers), tuple(rows), numbers, on="both")
+    return PageTable(RATES, ("test", "truly\nused", *numbers), tuple(rows), numbers, on="both")
 
 
-def usage_cells(targets: Sequence[TargetResult]) -> Cells:
+def usage_cells(targets: Sequence[TargetResult]) -> PageTable:
     """All targets' tests of use in full."""
     several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
 
@@ -121,13 +121,16 @@ def usage_cells(targets: Sequence[TargetResult]) -> Cells:
         """Target, test, verdict, fraction, its limit, the minimum detectable one, p-values, reasons."""
         *first, full, reasons = numbers
         of_several = ["-" if adjusted is None else precise(adjusted)] if several else []
-        found = test_of(target, test)
-        title = "EMA" if test == "ema" else visible(found.title)
-        return (visible(target.name), title, found.finding.verdict, *first, *of_several, full, reasons)
+        result_of_test = test_of(target, test)
+        title = "EMA" if test == "ema" else visible(result_of_test.title)
+        return (visible(target.name), title, result_of_test.finding.verdict, *first, *of_several, full, reasons)
 
     rows = [
         row(
-            *(target, usage.method, interval(usage), upper(usage)),
+            target,
+            usage.method,
+            fraction_interval(usage),
+            upper(usage),
             *map(precise, (usage.detectable, usage.p_never, usage.p_fully)),
             "; ".join(map(visible, usage.reasons)) or "-",
             adjusted=usage.p_never_adjusted,
@@ -136,40 +139,42 @@ def usage_cells(targets: Sequence[TargetResult]) -> Cells:
         for usage in target.usage
     ]
     rows += [
-        row(each, "ema", f"{percent_cell(each.ema.member_share)} flagged", *"---", precise(each.ema.p_value), "-")
-        for each in targets
-        if each.ema is not None
+        row(target, "ema", f"{percent_cell(target.ema.member_share)} flagged", *"---", precise(target.ema.p_value), "-")
+        for target in targets
+        if target.ema is not None
     ]
     of_several = [f"adjusted for {len(targets)} targets"] if several else []
-    none, full = P_NAMES[asked(targets)[0]]
+    none, full = P_NAMES[questions_of(targets)[0]]
     numbers = ("upper limit", "minimum detectable fraction", none, *of_several, full)
     columns = ("target", "test", "verdict", fractions(targets), *numbers, "reasons")
-    left = asked(targets) == ("left",)
-    return Cells("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)
+    left = questions_of(targets) == ("left",)
+    return PageTable("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)
 
 
-def rho_cells(targets: Sequence[TargetResult]) -> Cells:
+def rho_cells(targets: Sequence[TargetResult]) -> PageTable:
     rows = (
         (
-            *(visible(target.name), str(target.rho_verdict), number(target.rho.median, 4)),
+            *(visible(target.name), str(target.rho_verdict), number_text(target.rho.median, 4)),
             *(span(target.rho, 4) or "none", str(target.paper_rule)),
         )
         for target in targets
         if target.rho is not None
     )
-    return Cells("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
+    return PageTable("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
 
 
-def replicates(targets: Sequence[TargetResult]) -> Cells:
+def replicates(targets: Sequence[TargetResult]) -> PageTable:
     numbers = ("replicate", "to the target", "to the calibration model", "rho")
     rows = (
-        (visible(target.name), str(place), *map(precise, each))
+        (visible(target.name), str(place), *map(precise, numbers_of_replicate))
         for target in targets
         if target.rho is not None and target.ks is not None
-        for place, each in enumerate(zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1)
+        for place, numbers_of_replicate in enumerate(
+            zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1
+        )
     )
     title = "Replicates: rho is the first distance divided by the second"
-    return Cells(title, ("target", *numbers), tuple(rows), numbers, folded=True)
+    return PageTable(title, ("target", *numbers), tuple(rows), numbers, folded=True)
 
 
 def by(test: TestResult) -> str:
@@ -185,7 +190,7 @@ def usage_of(target: TargetResult, name: str) -> UsageResult | None:
     return next((usage for usage in target.usage if usage.method == name), None)
 
 
-def interval(usage: UsageResult) -> str:
+def fraction_interval(usage: UsageResult) -> str:
     if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
         return UNKNOWN
     return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
@@ -223,15 +228,17 @@ def _truth(target: TargetResult) -> str:
 def about(sets: ComparedSets) -> str:
     """The sets, and where the shadow models come from."""
 
-    def said(each: NamedSet | None) -> str:
-        return UNKNOWN if each is None else f"{visible(each.name)} ({each.records:,} records)"
+    def set_text(one_set: NamedSet | None) -> str:
+        return UNKNOWN if one_set is None else f"{visible(one_set.name)} ({one_set.records:,} records)"
 
-    def there(roles: Mapping[str, str]) -> list[tuple[str, int]]:
-        named: list[tuple[str, NamedSet | None]] = [(words, getattr(sets, role)) for role, words in roles.items()]
-        return [(words, each.records) for words, each in named if each is not None]
+    def sets_present(roles: Mapping[str, str]) -> list[tuple[str, int]]:
+        sets_by_words: list[tuple[str, NamedSet | None]] = [
+            (words, getattr(sets, role)) for role, words in roles.items()
+        ]
+        return [(words, one_set.records) for words, one_set in sets_by_words if one_set is not None]
 
     if sets.scores is not None:
-        counts = [f"{records:,} {words}" for words, records in there(SETS)]
+        counts = [f"{records:,} {words}" for words, records in sets_present(SETS)]
         models = [f"{count} {visible(role)}" for role, count in sets.scores.models.items()]
         return (
             f"The table {visible(sets.query.name)} has scores of {', '.join(counts)} records, by these models: "
@@ -240,23 +247,26 @@ def about(sets: ComparedSets) -> str:
     compared = "The target's outputs are compared with theirs."
     if sets.shadows is not None:
         roles = {"query": "query set", "holdout": "holdout", "calibration": "calibration set"}
-        *first, last = [f"the {words} ({records:,})" for words, records in there(roles)]
+        *first, last = [f"the {words} ({records:,})" for words, records in sets_present(roles)]
         return (
             f"The {sets.shadows.models:,} shadow models of {visible(sets.shadows.name)} were trained on records of "
             f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
     if sets.calibration is None:
         return (
-            f"The query set is {said(sets.query)}. The target's outputs on it are compared with those on the holdout, "
-            f"{said(sets.holdout)}, which nobody trained on, and on {said(sets.members)}, which it is known to have "
-            "used. No shadow model was trained."
+            f"The query set is {set_text(sets.query)}. The target's outputs on it are compared with those on the "
+            "holdout, "
+            f"{set_text(sets.holdout)}, which nobody trained on, and on {set_text(sets.members)}, which it is known "
+            "to have used. No shadow model was trained."
         )
     if sets.reference is not None:
-        further = f"Those of the reference test were also trained on a share of the reference, {said(sets.reference)}."
+        further = (
+            f"Those of the reference test were also trained on a share of the reference, {set_text(sets.reference)}."
+        )
         compared = f"{further} {compared}"
     return (
-        f"The query set is {said(sets.query)}. Shadow models were trained on it, and on {said(sets.calibration)}, "
-        f"which shares no record with it. {compared}"
+        f"The query set is {set_text(sets.query)}. Shadow models were trained on it, and on "
+        f"{set_text(sets.calibration)}, which shares no record with it. {compared}"
     )
 
 
@@ -268,13 +278,16 @@ def field_numbers(targets: Sequence[TargetResult]) -> list[str]:
             "forget quality": None if target.forget_quality is None else precise(target.forget_quality),
             "privleak": None if target.privleak is None else f"{target.privleak:.1f}%",
         }
-        said = [f"{name} {value}" for name, value in numbers.items() if value is not None]
-        if said:
-            lines.append(f"{visible(target.name)}: {', '.join(said)} (open-unlearning's numbers; they decide nothing).")
+        number_texts = [f"{name} {value}" for name, value in numbers.items() if value is not None]
+        if number_texts:
+            lines.append(
+                f"{visible(target.name)}: {', '.join(number_texts)} (open-unlearning's numbers; they decide nothing)."
+            )
     worth = next((target.retrained for target in targets if target.retrained is not None), None)
     if worth is not None and worth.share_below is not None:
         lines.append(
             f"Forget quality between {worth.models} retrained models: below {worth.nominal:g} for "
-            f"{percent(worth.share_below)} of pairs; a p-value at its level would be so for {percent(worth.nominal)}."
+            f"{level_text(worth.share_below)} of pairs; a p-value at its level would be so for "
+            f"{level_text(worth.nominal)}."
         )
     return lines

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.result import SCORES, KSResult, TargetResult, array_names, check
+from jaxaudit.audits.ks.result import SCORES, KSResult, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Arrays, Kind, Stored
+from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
     about,
-    asked,
     by,
     field_numbers,
     fractions,
     grid,
     percent_cell,
+    questions_of,
     rates_cells,
     replicates,
     rho_cells,
@@ -31,8 +31,8 @@ from jaxaudit.report.ks.tables import (
     usage_of,
     verdicts,
 )
-from jaxaudit.report.numbers import number, percent, precise, share, span
-from jaxaudit.report.page import Answer, Part
+from jaxaudit.report.numbers import level_text, number_text, precise, share, span
+from jaxaudit.report.page import Answer, RunContent
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sets import sets_of
 
@@ -67,15 +67,15 @@ LEGENDS = {
         "query set."
     ),
 }
-"""By what fractions are of, see `asked`."""
+"""By what fractions are of, see `questions_of`."""
 
 
-def ks_part(run: Run[KSResult], top: int = 0) -> Part:
+def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     result = run.result
     targets, sets = result.targets, sets_of(run.provenance.data)
     used = any(target.usage or target.ema for target in targets)
 
-    return Part(
+    return RunContent(
         "Has the target forgotten the query set?",
         about(sets),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
@@ -90,7 +90,11 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
         terms(
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),
-            *((*(WORDING[each].fraction for each in WORDING if each in asked(targets)), *OF_USE) if used else ()),
+            *(
+                (*(WORDING[question].fraction for question in WORDING if question in questions_of(targets)), *OF_USE)
+                if used
+                else ()
+            ),
             *(("reference",) if sets.reference is not None else ()),
             *(("known members",) if sets.members is not None else ()),
             *(("shadow bank",) if sets.shadows is not None else ()),
@@ -103,8 +107,10 @@ def ks_part(run: Run[KSResult], top: int = 0) -> Part:
 
 def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """What the deciding tests say of themselves; nothing of a test of one's own."""
-    said = {test.name: f"{test.title}: {test.errors}" for test in (*TESTS, ScoresTest)}  # pyright: ignore[reportAttributeAccessIssue]
-    return tuple(dict.fromkeys(said[target.method] for target in targets if target.method in said))
+    errors_of_tests = {test.name: f"{test.title}: {test.errors}" for test in (*TESTS, ScoresTest)}  # pyright: ignore[reportAttributeAccessIssue]
+    return tuple(
+        dict.fromkeys(errors_of_tests[target.method] for target in targets if target.method in errors_of_tests)
+    )
 
 
 def _answer(target: TargetResult, level: float, targets: int) -> Answer:
@@ -135,8 +141,8 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     facts += [(by(test).capitalize(), test.finding.verdict) for test in target.tests[1:]]
     if target.resembles is not None:
         recognised = percent_cell(target.resembles.recognised)
-        own = f"(a shadow model's own design is recognised {recognised} of the time)"
-        facts.append(("Design that it resembles most", f"{visible(target.resembles.design)} {own}"))
+        recognised_text = f"(a shadow model's own design is recognised {recognised} of the time)"
+        facts.append(("Design that it resembles most", f"{visible(target.resembles.design)} {recognised_text}"))
     if target.truth is not None:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
@@ -151,11 +157,11 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     elif target.method == "ema" and target.ema is not None:
         name, shown = "query records that look like training records", percent_cell(target.ema.member_share)
     elif target.method == "rho" and rho is not None:
-        name, shown, between = "rho", number(rho.median, 2), span(rho)
+        name, shown, between = "rho", number_text(rho.median, 2), span(rho)
     first = target.usage[0] if target.usage else None
     limited = target.verdict == "forgotten" and first is not None and first.method == target.method
     alone = f"forgotten (at most {at_most(first.upper)})" if limited and first is not None else ""
-    between = f"{between} ({percent(level)} interval)" if between else ""
+    between = f"{between} ({level_text(level)} interval)" if between else ""
     # Confidence in the used fraction, where that is not the one in the verdict.
     differs = usage is not None and usage.fraction_confidence.word != target.finding.confidence.word
     trust = usage.fraction_confidence if usage is not None and differs else None
@@ -179,20 +185,22 @@ def _legend(result: KSResult) -> tuple[str, ...]:
         return tuple(lines)
     adjusted = any(usage.p_never_adjusted is not None for usage in usages)
     several = f", adjusted for {len(targets)} models (Holm)" if adjusted else ""
-    left = asked(targets) == ("left",)
-    p_value, never = P_NAMES[asked(targets)[0]][0], "remembers none of" if left else "never used"
+    left = questions_of(targets) == ("left",)
+    p_value, never = P_NAMES[questions_of(targets)[0]][0], "remembers none of" if left else "never used"
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
     titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
         # Nothing is known of what would be missed where nothing shows what use looks like.
-        shown = [each for each in deciding if each.method == method and (method != SCORES or each.p_fully is not None)]
+        shown = [
+            usage for usage in deciding if usage.method == method and (method != SCORES or usage.p_fully is not None)
+        ]
         if not shown:
             continue
-        known = [usage.detectable for usage in shown if usage.detectable is not None]
+        detectable_shares = [usage.detectable for usage in shown if usage.detectable is not None]
         use, missed = ("memory", "even memory of all") if left else ("use", "even use of all")
-        if len(known) == len(shown):
-            limits = dict.fromkeys(map(percent_cell, (min(known), max(known))))
+        if len(detectable_shares) == len(shown):
+            limits = dict.fromkeys(map(percent_cell, (min(detectable_shares), max(detectable_shares))))
             missed = f"{use} of less than {' to '.join(limits)}{' (by model)' if len(limits) > 1 else ''}"
         lines.append(f"{titles[method][0].upper()}{titles[method][1:]}: {missed} of the query set may be missed.")
     return tuple(lines)
@@ -207,7 +215,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
 
     if any(target.usage for target in result.targets):
         lines.append(
-            LEGENDS[asked(result.targets)]
+            LEGENDS[questions_of(result.targets)]
             + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
         )
     lines += [
@@ -220,11 +228,13 @@ def _details(result: KSResult) -> tuple[str, ...]:
             f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
             f"{fractions(result.targets)} is 0 to 100%, or a p-value contradicts its estimate."
         )
-    like = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
-    if like:
-        each = ", ".join(f"{visible(name)}: {visible(found.design)}" for name, found in like)
-        share = percent_cell(like[0][1].recognised)
-        lines.append(f"Most like the design (recognised for {share} of shadow models): {each}.")
+    resembling_targets = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
+    if resembling_targets:
+        designs_text = ", ".join(
+            f"{visible(name)}: {visible(resembled.design)}" for name, resembled in resembling_targets
+        )
+        share = percent_cell(resembling_targets[0][1].recognised)
+        lines.append(f"Most like the design (recognised for {share} of shadow models): {designs_text}.")
     lines += [
         f"The paper's rule{called(target)}: {_paper_rule(target)}"
         for target in result.targets
@@ -237,21 +247,21 @@ def _details(result: KSResult) -> tuple[str, ...]:
         )
     if floor is not None and floor.median is not None:
         lines.append(
-            f"Noise floor: query models of different seeds are {number(floor.median)} apart (at most "
-            f"{number(floor.max)})."
+            f"Noise floor: query models of different seeds are {number_text(floor.median)} apart (at most "
+            f"{number_text(floor.max)})."
         )
     return tuple(lines)
 
 
 def _check(result: Any, arrays: Arrays) -> None:
     """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
-    check(result, arrays)
+    check_ks_result(result, arrays)
     sets_of(result.provenance.data)
 
 
-def _stored(result: KSResult) -> Stored | None:
+def _stored(result: KSResult) -> StoredArrays | None:
     names = array_names(result)
-    return Stored("confidences.npz", names) if names else None
+    return StoredArrays("confidences.npz", names) if names else None
 
 
-KS = Kind("ks", record_type("ks", KSResult), ks_part, _check, _stored)
+KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, _stored)

@@ -8,8 +8,8 @@ from jaxaudit.audits.pdtp.result import EDGES, PDTPResult, Reduction
 from jaxaudit.errors import visible
 from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import chart, row_height
-from jaxaudit.report.numbers import number
-from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.numbers import number_text
+from jaxaudit.report.page import PageTable, Picture
 from jaxaudit.report.record import Run
 
 DRAWN = 12
@@ -35,7 +35,7 @@ def _distribution(result: PDTPResult) -> Picture:
         "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
         + (" Horizontal lines count the same records by seed floor." if seeded else ""),
         chart(lambda axes: plot.draw_distribution(axes, bars, seeded=seeded)),
-        Cells(
+        PageTable(
             "Records by PDTP",
             ("nats", *numbers),
             tuple((bar.name, f"{bar.records:,}", *((f"{bar.by_seed_floor:,}",) if seeded else ())) for bar in bars),
@@ -52,14 +52,14 @@ def compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture]:
     def share(values: np.ndarray, edge: float) -> str:
         return f"{float((values > edge).mean()):.4f}"
 
-    names = tuple(each for each, _ in drawn)
+    names = tuple(run_name for run_name, _ in drawn)
     picture = Picture(
         "compared-pdtp",
         "Share of records above a PDTP",
-        "; ".join(f"{each}: {share(values, 1.0)} of records above 1" for each, values in drawn),
+        "; ".join(f"{run_name}: {share(values, 1.0)} of records above 1" for run_name, values in drawn),
         "The further right a curve, the more a classifier leaks. Records right of the line break the DTP-1 rule.",
         chart(lambda axes: plot.draw_shares_above(axes, drawn)),
-        Cells(
+        PageTable(
             "Share of records above",
             ("PDTP (nats)", *names),
             tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in edges),
@@ -79,21 +79,24 @@ def _values(run: Run[PDTPResult]) -> np.ndarray:
 
 def _riskiest(result: PDTPResult) -> Picture:
     risks = [
-        plot.Risk(f"record {each.index}", each.pdtp, each.seed_floor, each.seed_floor_max)
-        for each in result.by_risk()[:DRAWN]
+        plot.RiskMark(f"record {risk.index}", risk.pdtp, risk.seed_floor, risk.seed_floor_max)
+        for risk in result.by_risk()[:DRAWN]
     ]
     seeded = result.seed_floor.seeded
     floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
     return Picture(
         "riskiest",
         "The riskiest records",
-        "; ".join(f"{risk.name}: {number(risk.pdtp)}" for risk in risks),
+        "; ".join(f"{risk.name}: {number_text(risk.pdtp)}" for risk in risks),
         "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
         chart(lambda axes: plot.draw_risks(axes, risks, seeded=seeded), row_height(len(risks)) + 0.2),
-        Cells(
+        PageTable(
             "The riskiest records",
             ("record", "PDTP", "seed floor", "floor max"),
-            tuple((risk.name, number(risk.pdtp), number(risk.floor), number(risk.floor_max)) for risk in risks),
+            tuple(
+                (risk.name, number_text(risk.pdtp), number_text(risk.floor), number_text(risk.floor_max))
+                for risk in risks
+            ),
             ("PDTP", "seed floor", "floor max"),
         ),
     )
@@ -105,14 +108,15 @@ def _reduction(reduction: Reduction) -> Picture:
     return Picture(
         "reduction",
         "The largest PDTP as the riskiest record is removed",
-        f"From {number(largest[0])} before the first removal to {number(largest[-1])} after {len(largest) - 1}.",
+        f"From {number_text(largest[0])} before the first removal to {number_text(largest[-1])} after "
+        f"{len(largest) - 1}.",
         "Removing a record exposes similar records, so the largest PDTP can rise again.",
         chart(lambda axes: plot.draw_reduction(axes, largest)),
-        Cells(
+        PageTable(
             "After each removal",
             ("removed so far", "record removed", "largest PDTP"),
             tuple(
-                (str(step), record, number(value))
+                (str(step), record, number_text(value))
                 for step, (record, value) in enumerate(zip(removed, largest.tolist(), strict=True))
             ),
             ("removed so far", "largest PDTP"),

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check
+from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind, Stored
-from jaxaudit.report.numbers import number, precise, text
-from jaxaudit.report.page import Answer, Cells, Part, Where
+from jaxaudit.report.kinds import RunKind, StoredArrays
+from jaxaudit.report.numbers import number_text, precise, text
+from jaxaudit.report.page import Answer, PageTable, RunContent, Where
 from jaxaudit.report.record import Run, record_type
 
 LISTED = 50
@@ -16,13 +16,13 @@ BAR = 40
 MOVES = {1: "more with it", 0: "not moved", -1: "less with it"}
 
 
-def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
+def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
     """The content of a run of `pdtp`; `top` is the number of records that a terminal lists."""
     result = run.result
     learner = text(run.provenance.options.get("model"))
     data = text(run.provenance.data.get("name"))
 
-    return Part(
+    return RunContent(
         f"May the {_model(result)} be published?",
         f"The {_model(result)} ({learner}) was trained on {data} with and without each of {_left_out(result)}. PDTP is "
         "how much this changes the output on the record: the larger it is, the more the output reveals that the "
@@ -41,7 +41,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> Part:
         terms("PDTP", "DTP-1", "nat", "seed floor", "bins"),
         (
             "PDTP is measured, not tested: the rule has no error rate. Another random seed alone moves a record by up "
-            f"to {number(result.seed_floor.max)} nats.",
+            f"to {number_text(result.seed_floor.max)} nats.",
         ),
     )
 
@@ -52,7 +52,7 @@ def _answer(result: PDTPResult) -> Answer:
         "",
         result.finding,
         "largest PDTP in nats (DTP-1 allows 1)",
-        number(result.max_pdtp),
+        number_text(result.max_pdtp),
         "",
         (
             ("Records above 1", f"{result.above_1:,} of {measured}"),
@@ -83,12 +83,12 @@ def _accuracy(result: PDTPResult) -> dict[str, str]:
 
 
 def _bound(value: float | None, none: str) -> str:
-    return none if value is None else f"{number(value)} nats"
+    return none if value is None else f"{number_text(value)} nats"
 
 
-def _distribution(bars: Sequence[Bar]) -> Cells:
+def _distribution(bars: Sequence[Bar]) -> PageTable:
     most = max(*(bar.records for bar in bars), 1)
-    return Cells(
+    return PageTable(
         "Records by PDTP",
         ("PDTP (nats)", "records", " "),
         tuple((bar.name, f"{bar.records:,}", _bar(bar.records / most)) for bar in bars),
@@ -102,25 +102,28 @@ def _bar(share: float) -> str:
     return "█" * math.ceil(BAR * share)
 
 
-def _riskiest(result: PDTPResult, top: int) -> Cells:
+def _riskiest(result: PDTPResult, top: int) -> PageTable:
     records = result.by_risk()[:top]
     seeded = result.seed_floor.seeded
     numbers = ("record", "PDTP", *(("seed floor", "floor max") if seeded else ()), "copies")
 
     def row(record: Risk) -> tuple[str, ...]:
-        floor = (number(record.seed_floor), number(record.seed_floor_max)) if seeded else ()
-        return (str(record.index), number(record.pdtp), *floor, f"{record.duplicates:,}", _moves(record))
+        floor = (number_text(record.seed_floor), number_text(record.seed_floor_max)) if seeded else ()
+        return (str(record.index), number_text(record.pdtp), *floor, f"{record.duplicates:,}", _moves(record))
 
     title = f"The {len(records):,} riskiest records, numbered from 0"
-    return Cells(title, (*numbers, "class that moves"), tuple(map(row, records)), numbers, on="terminal")
+    return PageTable(title, (*numbers, "class that moves"), tuple(map(row, records)), numbers, on="terminal")
 
 
-def _groups(groups: Sequence[GroupRisk], top: int, on: Where) -> tuple[Cells, ...]:
-    shown = sorted(groups, key=lambda each: -each.pdtp)[:top]
+def _groups(groups: Sequence[GroupRisk], top: int, on: Where) -> tuple[PageTable, ...]:
+    shown = sorted(groups, key=lambda group: -group.pdtp)[:top]
     columns = ("group of record", "records", "PDTP", "floor max")
-    rows = ((str(each.first), f"{each.records:,}", number(each.pdtp), number(each.seed_floor_max)) for each in shown)
+    rows = (
+        (str(group.first), f"{group.records:,}", number_text(group.pdtp), number_text(group.seed_floor_max))
+        for group in shown
+    )
     title = f"The {len(shown):,} riskiest groups, by their record of the largest PDTP"
-    return (Cells(title, columns, tuple(rows), columns, on=on),) if groups else ()
+    return (PageTable(title, columns, tuple(rows), columns, on=on),) if groups else ()
 
 
 def _moves(record: Risk) -> str:
@@ -128,16 +131,16 @@ def _moves(record: Risk) -> str:
     return f"{visible(record.class_)}, {MOVES[record.direction]}{alone}"
 
 
-def _reduction(reduction: Reduction) -> Cells:
+def _reduction(reduction: Reduction) -> PageTable:
     values = reduction.max_pdtp
     scale = max(value for value in (*values, 1.0) if math.isfinite(value))
     removed = ("none", *map(str, reduction.removed))
     numbers = ("removed", "record", "largest PDTP")
-    return Cells(
+    return PageTable(
         "Largest PDTP as the riskiest record is removed",
         (*numbers, " "),
         tuple(
-            (str(step), record, number(value), _bar(min(value / scale, 1.0)))
+            (str(step), record, number_text(value), _bar(min(value / scale, 1.0)))
             for step, (record, value) in enumerate(zip(removed, values, strict=True))
         ),
         numbers,
@@ -145,7 +148,7 @@ def _reduction(reduction: Reduction) -> Cells:
     )
 
 
-def _numbers(result: PDTPResult) -> Cells:
+def _numbers(result: PDTPResult) -> PageTable:
     rows: list[tuple[str, float]] = [("Largest PDTP", result.max_pdtp), ("Largest seed floor", result.seed_floor.max)]
     for share, value in result.quantiles.items():
         rows.append((f"PDTP that {float(share):.0%} of records do not exceed", value))
@@ -163,13 +166,13 @@ def _numbers(result: PDTPResult) -> Cells:
             ("Only records of their class", f"{result.lone_members:,}"),
             ("Accuracy on the measured records", f"{result.train_accuracy:.1%}"),
         ]
-    return Cells("Numbers", ("what", "value"), tuple(shown), ("value",))
+    return PageTable("Numbers", ("what", "value"), tuple(shown), ("value",))
 
 
-def _records(result: PDTPResult) -> Cells:
+def _records(result: PDTPResult) -> PageTable:
     records = result.by_risk()[:LISTED]
     numbers = ("record", "PDTP", "without bins", "seed floor", "floor max", "copies")
-    return Cells(
+    return PageTable(
         f"The {len(records)} riskiest records (all of them are in records.csv)",
         (*numbers, "class that moves"),
         tuple(
@@ -186,11 +189,11 @@ def _records(result: PDTPResult) -> Cells:
     )
 
 
-def _stored(result: PDTPResult) -> Stored | None:
+def _stored(result: PDTPResult) -> StoredArrays | None:
     """The file with PDTP of every record, if the result lists only the riskiest."""
     if len(result.records) == result.records_measured:
         return None
-    return Stored("records.parquet", ("pdtp",), result.records_measured)
+    return StoredArrays("records.parquet", ("pdtp",), result.records_measured)
 
 
-PDTP = Kind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check, _stored)
+PDTP = RunKind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check_pdtp_result, _stored)

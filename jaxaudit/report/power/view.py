@@ -7,16 +7,16 @@ from typing import Any
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests.members import MembersTest
-from jaxaudit.audits.power.finding import NEEDED, percent
-from jaxaudit.audits.power.result import REMEMBERS, By, PowerResult, Size, check
+from jaxaudit.audits.power.finding import NEEDED, fraction_text
+from jaxaudit.audits.power.result import REMEMBERS, By, PowerResult, Size, check_power_result
 from jaxaudit.errors import visible
 from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Arrays, Kind
-from jaxaudit.report.numbers import NONE, number, precise
-from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
+from jaxaudit.report.kinds import Arrays, RunKind
+from jaxaudit.report.numbers import NONE, number_text, precise
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sets import sets_of
 
@@ -53,28 +53,28 @@ BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
 
 
-def power_part(run: Run[PowerResult], top: int = 0) -> Part:
+def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
     """The content of a run of `power`, which lists no records: `top` has no effect."""
     result, scored = run.result, "scores" in run.provenance.data
-    given = result.given
+    size_given = result.given
     columns = ("shadow models", "min. detectable")
-    seen = [f"{percent(each.fraction)}: {_percent(each.probability)}" for each in given.chances]
-    by_models = tuple((str(each.models), _fraction(each.min_detectable)) for each in result.by_models)
+    seen = [f"{fraction_text(chance.fraction)}: {_percent(chance.probability)}" for chance in size_given.chances]
+    by_models = tuple((str(chance.models), _fraction(chance.min_detectable)) for chance in result.by_models)
     # If the records do not suffice, the finding already gives the number that would.
     suffice = [_needed(result)] if result.finding.verdict == "sufficient" else []
-    return Part(
-        f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
+    return RunContent(
+        f"Are there enough records to detect use of {fraction_text(result.fraction)} of the query set?",
         f"{_about(run)} {ABOUT}",
         (
             Answer(
                 "",
                 result.finding,
                 "minimum detectable fraction",
-                _fraction(given.min_detectable),
+                _fraction(size_given.min_detectable),
                 "",
                 (
-                    ("Records given", f"{given.query:,} query, {given.holdout:,} holdout"),
-                    ("Fraction asked about", percent(result.fraction)),
+                    ("Records given", f"{size_given.query:,} query, {size_given.holdout:,} holdout"),
+                    ("Fraction asked about", fraction_text(result.fraction)),
                     *(("Records that suffice", needed) for needed in suffice),
                 ),
             ),
@@ -83,13 +83,13 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
             *(table(result, on, scored) for on in WHERE for table in (_concluded, _scaled)),
             *(_detection(BY_SIZE, result.sizes, on) for on in WHERE),
             *(_detection(LARGER, result.holdouts, on) for on in WHERE),
-            *(() if scored else (Cells(BY_MODELS, columns, by_models, columns, on="both"),)),
+            *(() if scored else (PageTable(BY_MODELS, columns, by_models, columns, on="both"),)),
             _separation(result),
         ),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
-            *(f"Records that suffice to detect {percent(result.fraction)} use: {needed}." for needed in suffice),
+            *(f"Records that suffice to detect {fraction_text(result.fraction)} use: {needed}." for needed in suffice),
             *(HOW_TO_READ[1:] if scored else HOW_TO_READ),
         ),
         terms(
@@ -112,41 +112,44 @@ def power_part(run: Run[PowerResult], top: int = 0) -> Part:
     )
 
 
-def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
+def _detection(title: str, sizes: Sequence[Size], on: Where) -> PageTable:
     breaks = "\n" if on == "terminal" else " "
     columns = (
         *(f"{name}{breaks}records" for name in ("query", "holdout")),
-        *(f"{percent(each.fraction)}{breaks}used" for each in sizes[0].chances),
+        *(f"{fraction_text(chance.fraction)}{breaks}used" for chance in sizes[0].chances),
         f"min.{breaks}detectable",
     )
     rows = (
         (
             f"{'*' if size.given else ''}{size.query:,}",
             f"{size.holdout:,}",
-            *(_percent(each.probability) for each in size.chances),
+            *(_percent(chance.probability) for chance in size.chances),
             _fraction(size.min_detectable),
         )
         for size in sizes
     )
-    return Cells(title, columns, tuple(rows), columns, on=on)
+    return PageTable(title, columns, tuple(rows), columns, on=on)
 
 
-def _separation(result: PowerResult) -> Cells:
+def _separation(result: PowerResult) -> PageTable:
     measured = result.separation, result.memory.helped, result.memory.alone
     columns = ("holdout test", "members test, with shadow models", "members test, alone")
 
-    def row(what: str, read: Callable[[Separation], float]) -> tuple[str, ...]:
-        return what, *(precise(read(each)) for each in measured)
+    def row(title: str, read: Callable[[Separation], float]) -> tuple[str, ...]:
+        return title, *(precise(read(separation)) for separation in measured)
 
     rows = (
-        row("mean score of records in training less that of others", lambda each: each.difference),
-        row("variance of the scores of records in training", lambda each: each.inside),
-        row("variance of the scores of others", lambda each: each.outside),
-        row("variance of the difference between models", lambda each: each.between),
-        row("distance of a target with data of its own, in that of a shadow model", lambda each: each.stretch),
-        row("shadow models", lambda each: float(each.models)),
+        row("mean score of records in training less that of others", lambda separation: separation.difference),
+        row("variance of the scores of records in training", lambda separation: separation.inside),
+        row("variance of the scores of others", lambda separation: separation.outside),
+        row("variance of the difference between models", lambda separation: separation.between),
+        row(
+            "distance of a target with data of its own, in that of a shadow model",
+            lambda separation: separation.stretch,
+        ),
+        row("shadow models", lambda separation: float(separation.models)),
     )
-    return Cells("Scores of the shadow models", ("what", *columns), rows, columns, folded=True)
+    return PageTable("Scores of the shadow models", ("what", *columns), rows, columns, folded=True)
 
 
 def _needed(result: PowerResult) -> str:
@@ -176,47 +179,50 @@ def _about(run: Run[PowerResult]) -> str:
 
 
 def _fraction(value: float | None) -> str:
-    return NONE if value is None else percent(value)
+    return NONE if value is None else fraction_text(value)
 
 
-def _concluded(result: PowerResult, on: Where, scored: bool) -> Cells:
+def _concluded(result: PowerResult, on: Where, scored: bool) -> PageTable:
     """Probabilities of each verdict by available evidence and by how much a target memorises, at the given sizes."""
-    what = ("unused:\nforgotten", "all used:\nnot forgotten", "25% used:\nnot forgotten")
-    columns = tuple(_laid(each, on) for each in ("with", "remembers", "memory", *what))
+    titles = ("unused:\nforgotten", "all used:\nnot forgotten", "25% used:\nnot forgotten")
+    columns = tuple(_laid(title, on) for title in ("with", "remembers", "memory", *titles))
     rows = (
         (
-            WITH[each.by],
-            MUCH.get(each.remembers, f"{each.remembers:g}"),
-            number(each.memory, 1),
-            *map(_percent, (each.forgotten, each.all_used, each.part_used)),
+            WITH[conclusion.by],
+            MUCH.get(conclusion.remembers, f"{conclusion.remembers:g}"),
+            number_text(conclusion.memory, 1),
+            *map(_percent, (conclusion.forgotten, conclusion.all_used, conclusion.part_used)),
         )
-        for each in result.concluded
-        if not (scored and each.by == WITH_MODELS)
+        for conclusion in result.concluded
+        if not (scored and conclusion.by == WITH_MODELS)
     )
-    return Cells(HEAD, columns, tuple(rows), columns[2:], on=on)
+    return PageTable(HEAD, columns, tuple(rows), columns[2:], on=on)
 
 
-def _scaled(result: PowerResult, on: Where, scored: bool) -> Cells:
+def _scaled(result: PowerResult, on: Where, scored: bool) -> PageTable:
     """The probability of `forgotten` by numbers of records, evidence, and how much a target memorises."""
     kinds: tuple[By, ...] = ("members",) if scored else (WITH_MODELS, "members")
     columns = (
         *(f"{name}\nrecords" for name in ("query", "holdout", "member")),
         *(f"{short}\n{much}" for short in ("models:", "alone:")[-len(kinds) :] for much in MUCH.values()),
     )
-    columns = tuple(_laid(each, on) for each in columns)
-    found = {(each.query, each.holdout, each.by, each.remembers): each for each in result.conclusions}
-    given, rows = (result.given.query, result.given.holdout), []
-    for query, holdout in dict.fromkeys((each.query, each.holdout) for each in result.conclusions):
-        cells = [found[query, holdout, by, factor] for by in kinds for factor in REMEMBERS]
+    columns = tuple(_laid(title, on) for title in columns)
+    conclusions = {
+        (conclusion.query, conclusion.holdout, conclusion.by, conclusion.remembers): conclusion
+        for conclusion in result.conclusions
+    }
+    size_given, rows = (result.given.query, result.given.holdout), []
+    for query, holdout in dict.fromkeys((conclusion.query, conclusion.holdout) for conclusion in result.conclusions):
+        cells = [conclusions[query, holdout, by, factor] for by in kinds for factor in REMEMBERS]
         rows.append(
             (
-                f"{'*' if (query, holdout) == given else ''}{query:,}",
+                f"{'*' if (query, holdout) == size_given else ''}{query:,}",
                 f"{holdout:,}",
                 f"{cells[0].members:,}",
-                *(_percent(each.forgotten) for each in cells),
+                *(_percent(conclusion.forgotten) for conclusion in cells),
             )
         )
-    return Cells(SCALED, columns, tuple(rows), columns, on=on)
+    return PageTable(SCALED, columns, tuple(rows), columns, on=on)
 
 
 def _laid(text: str, on: Where) -> str:
@@ -230,8 +236,8 @@ def _percent(chance: float | None) -> str:
 
 def _check(result: Any, arrays: Arrays) -> None:
     """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
-    check(result, arrays)
+    check_power_result(result, arrays)
     sets_of(result.provenance.data)
 
 
-POWER = Kind("power", record_type("power", PowerResult), power_part, _check, charted=False)
+POWER = RunKind("power", record_type("power", PowerResult), power_part, _check, charted=False)

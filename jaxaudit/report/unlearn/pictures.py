@@ -9,11 +9,11 @@ from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, UnlearnResult
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.attack import Row
+from jaxaudit.plots.attack import EstimateRow
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.information import bounds_picture, layers_picture
-from jaxaudit.report.numbers import number, percent, precise
-from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.numbers import level_text, number_text, precise
+from jaxaudit.report.page import PageTable, Picture
 from jaxaudit.report.record import Run
 
 MOST_METHODS = 7
@@ -23,7 +23,7 @@ SHADED = " The shaded band is the range of retrained models, the reference: less
 
 def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
     """All charts of a run."""
-    drawn = [each._replace(name=visible(each.name)) for each in run.result.drawn()]
+    drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
     attacked = any(method.attack is not None for method in drawn)
     return (
         _efficacies("efficacy", drawn, run.result.band),
@@ -36,22 +36,22 @@ def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
 
 def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
     """Efficacy of the models of several runs."""
-    each_run = [(run, each) for run in runs for each in run.result.drawn()]
-    drawn = [each._replace(name=visible(f"{run.name}: {each.name}")) for run, each in each_run]
+    each_run = [(run, method) for run in runs for method in run.result.drawn()]
+    drawn = [method._replace(name=visible(f"{run.name}: {method.name}")) for run, method in each_run]
     return (_efficacies("compared-unlearning", drawn, None),)
 
 
-def _values(drawn: list[plot.Method], title: str, names: tuple[str, ...]) -> Cells:
+def _values(drawn: list[plot.MethodMarks], title: str, names: tuple[str, ...]) -> PageTable:
     rows = []
     for method in drawn:
         for seed in range(len(method.efficacy)):
             columns = (getattr(method, name) for name in names)
             cells = ("-" if values is None else precise(float(values[seed])) for values in columns)
             rows.append((method.name, str(seed), *cells))
-    return Cells(title, ("models", "seed", *names), tuple(rows), ("seed", *names))
+    return PageTable(title, ("models", "seed", *names), tuple(rows), ("seed", *names))
 
 
-def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] | None) -> Picture:
+def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, float] | None) -> Picture:
     return Picture(
         name,
         "Efficacy" + (" beside retrained models" if band else " of each method's models"),
@@ -65,24 +65,28 @@ def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] |
 def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
     """A chart of the information of each layer before and after; none for a network with one layer."""
     models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
-    if not models or len(models[0].layers) < 2 or any(each.layers.keys() != models[0].layers.keys() for each in models):
+    if (
+        not models
+        or len(models[0].layers) < 2
+        or any(model.layers.keys() != models[0].layers.keys() for model in models)
+    ):
         return ()
     picture = layers_picture(
         "Information by layer, before and after",
-        f" of {', '.join(visible(each.name) for each in models)}.",
+        f" of {', '.join(visible(model.name) for model in models)}.",
         "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
         "records in that layer. The mark of original is before, a method's after; what forgot as retraining does has "
         "its marks where retraining has its own, in every layer.",
         list(models[0].layers),
-        [(each.name, np.array([each.layers[layer] for layer in models[0].layers])) for each in models],
+        [(model.name, np.array([model.layers[layer] for layer in models[0].layers])) for model in models],
         0.12,
     )
     return (picture,)
 
 
-def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:
-    medians = (f"{m.name}: median {number(float(np.median(m.attack)), 2)}" for m in drawn if m.attack is not None)
-    line = "" if baseline is None else f" The dotted line is the baseline (no information): {number(baseline, 2)}."
+def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
+    medians = (f"{m.name}: median {number_text(float(np.median(m.attack)), 2)}" for m in drawn if m.attack is not None)
+    line = "" if baseline is None else f" The dotted line is the baseline (no information): {number_text(baseline, 2)}."
     return Picture(
         "attack",
         "Attack probability against efficacy",
@@ -113,30 +117,30 @@ def _estimates(
     name: str,
     measured: str,
     which: str,
-    found: Sequence[tuple[str, Estimate]],
+    estimates: Sequence[tuple[str, Estimate]],
     meaning: str,
     guess: float | None = None,
 ) -> Picture:
     across = measured[0].lower() + measured[1:]
-    rows = [Row(method, *msgspec.structs.astuple(value)) for method, value in found]
+    rows = [EstimateRow(method, *msgspec.structs.astuple(value)) for method, value in estimates]
     best = next(row for row in rows if row.name == RETRAINING)
     chance = best.value if guess is None else guess
     return Picture(
         name,
         measured + which,
-        "; ".join(f"{row.name}: {number(row.value, 2)}" for row in rows) + ".",
+        "; ".join(f"{row.name}: {number_text(row.value, 2)}" for row in rows) + ".",
         "The diamond compares half of a method's models with retrained models of other seeds, the bar is its "
-        f"{percent(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
+        f"{level_text(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
         f"the best there is; original forgot nothing. {meaning} The dotted line is "
         + ("retraining." if guess is None else "guessing."),
         chart(
             lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),
             row_height(len(rows)) + 0.2,
         ),
-        Cells(
+        PageTable(
             measured,
             ("models", across, "low", "high"),
-            tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
+            tuple((row.name, *(number_text(value, 4) for value in row[1:])) for row in rows),
             (across, "low", "high"),
         ),
     )

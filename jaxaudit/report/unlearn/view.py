@@ -3,13 +3,13 @@
 import math
 
 from jaxaudit.audits.unlearn.finding import SCORES, clause
-from jaxaudit.audits.unlearn.result import Method, Spread, UnlearnResult, check
+from jaxaudit.audits.unlearn.result import MethodResult, ScoreSpread, UnlearnResult, check_unlearn_result
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.kinds import Kind
-from jaxaudit.report.numbers import number, percent, precise, span
-from jaxaudit.report.page import Answer, Cells, Part
+from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.numbers import level_text, number_text, precise, span
+from jaxaudit.report.page import Answer, PageTable, RunContent
 from jaxaudit.report.record import Run, record_type
 
 COLUMNS = {
@@ -34,11 +34,11 @@ WIDEST_RANGE = 11
 """The most characters of a range: wider ones are broken, so that six columns fit a terminal."""
 
 
-def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
+def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
     """The content of a run of `unlearn`, which lists no records: `top` has no effect."""
     result, protocol = run.result, run.result.protocol
     judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
-    return Part(
+    return RunContent(
         "Does unlearning work?",
         f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
         f"forget {protocol.forgotten_records:,} of these ({visible(result.forgotten)}). Models retrained without those "
@@ -49,8 +49,14 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
         (_grid(result), _levels(result), *_against_retrained(result), _places(result)),
         _legend(result),
         terms(
-            *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
-            *("Fisher forgetting", "membership attack", "distinguishable"),
+            "efficacy",
+            "bound of the efficacy",
+            "Fisher information",
+            "retraining",
+            "amnesiac unlearning",
+            "Fisher forgetting",
+            "membership attack",
+            "distinguishable",
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
             *(("forget quality", "privleak") if _compared(result) and result.of_texts else ()),
         ),
@@ -61,7 +67,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> Part:
     )
 
 
-def _answer(method: Method) -> Answer:
+def _answer(method: MethodResult) -> Answer:
     assert method.finding is not None
     spread, place, attack = method.scores.efficacy, method.places.get("efficacy"), method.scores.attack
     facts = []
@@ -69,7 +75,7 @@ def _answer(method: Method) -> Answer:
         band = f"{precise(place.retrained_low)} to {precise(place.retrained_high)}"
         facts.append(("Efficacy of retrained models", band))
     if attack is not None:
-        facts.append(("Attack probability (median)", number(attack.median, 2)))
+        facts.append(("Attack probability (median)", number_text(attack.median, 2)))
     return Answer(
         visible(method.name),
         method.finding,
@@ -83,7 +89,7 @@ def _answer(method: Method) -> Answer:
 
 def _legend(result: UnlearnResult) -> tuple[str, ...]:
     protocol = result.protocol
-    found = [
+    lines = [
         visible(result.finding.sentence),
         f"Forgotten: {visible(result.forgotten)}.",
         f"Each cell: median over {protocol.seeds} seeds; range; position relative to retrained models "
@@ -92,38 +98,38 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
         "and small for a model that never saw them.",
     ]
     if protocol.members_share is not None:
-        found.append(
+        lines.append(
             "Attack: mean probability of membership that a learned attack gives the forgotten records; baseline (no "
-            f"information): {number(protocol.members_share, 2)}."
+            f"information): {number_text(protocol.members_share, 2)}."
         )
     if result.of_texts:
-        found.append("Log-likelihood: mean over records of their tokens' mean log-likelihood, in nats.")
+        lines.append("Log-likelihood: mean over records of their tokens' mean log-likelihood, in nats.")
     if _compared(result):
         half = protocol.seeds // 2
-        found.append(
+        lines.append(
             f"Told from retrained models: {half} models of a method against {protocol.seeds - half} retrained models "
-            f"of other seeds, with intervals ({percent(protocol.level)}) over models. Forgetting quality F"
+            f"of other seeds, with intervals ({level_text(protocol.level)}) over models. Forgetting quality F"
             + ("" if result.of_texts else " and score (F times RA and TA, the ratios of remaining and test accuracy)")
             + (" is that" if result.of_texts else " are those")
             + " of the unlearning challenge of 2023. Larger is better, and `retraining` is as good as can be. U-LiRA: "
             "accuracy of an attack that knows the method; 0.5 is a guess."
         )
         if result.of_texts:
-            found.append(
+            lines.append(
                 "Forget quality (TOFU) is the p-value of a test for two independent samples, on two models' truth "
                 "ratios of the same records, so no error rate. Privleak (MUSE), in percent, is that of the loss: below "
                 "0 if forgotten records stand out from test records more than under a retrained model. Both are "
                 "medians over pairs of a model and a retrained one: compare with the row `retraining`."
             )
-    return tuple(found)
+    return tuple(lines)
 
 
-def _compared(result: UnlearnResult) -> list[Method]:
+def _compared(result: UnlearnResult) -> list[MethodResult]:
     """The methods whose models were compared with retrained ones, the references first."""
     return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
 
 
-def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
+def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
     """A table with one line per method on a page, two on a terminal; none if models were not compared."""
     numbers, values, ranges = ("quality F", "RA", "TA", "score", "U-LiRA"), [], []
     if result.of_texts:
@@ -135,40 +141,42 @@ def _against_retrained(result: UnlearnResult) -> tuple[Cells, ...]:
         columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
         if tofu is not None:
             columns = challenge.quality, lira, tofu.forget_quality, tofu.privleak
-        ranged = [each if isinstance(each, Estimate) else None for each in columns]
-        shown = [number(each.value if isinstance(each, Estimate) else each, 2) for each in columns]
+        ranged = [estimate if isinstance(estimate, Estimate) else None for estimate in columns]
+        shown = [number_text(estimate.value if isinstance(estimate, Estimate) else estimate, 2) for estimate in columns]
         values.append((visible(method.name), *shown))
-        ranges.append(("", *("" if each is None else span(each) for each in ranged)))
+        ranges.append(("", *("" if estimate is None else span(estimate) for estimate in ranged)))
     if not values:
         return ()
     title, columns = "Told from retrained models of other seeds", ("models", *numbers)
-    lines = [line for both in zip(values, ranges, strict=True) for line in both]
+    lines = [line for value_and_range in zip(values, ranges, strict=True) for line in value_and_range]
     whole = [
-        tuple(f"{value} ({range_})" if range_ else value for value, range_ in zip(*both, strict=True))
-        for both in zip(values, ranges, strict=True)
+        tuple(f"{value} ({range_})" if range_ else value for value, range_ in zip(*value_and_range, strict=True))
+        for value_and_range in zip(values, ranges, strict=True)
     ]
     return (
-        Cells(title, columns, tuple(lines), numbers, on="terminal"),
-        Cells(title, columns, tuple(whole), numbers, on="page"),
+        PageTable(title, columns, tuple(lines), numbers, on="terminal"),
+        PageTable(title, columns, tuple(whole), numbers, on="page"),
     )
 
 
-def _grid(result: UnlearnResult) -> Cells:
+def _grid(result: UnlearnResult) -> PageTable:
     """A table with three lines per method, narrow enough for 80 columns: medians, ranges, positions."""
     rows = []
     for method in result.methods:
         cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in _columns(result))]
         rows += zip(*cells, strict=True)
     columns = tuple(_columns(result).values())
-    return Cells("", ("models", *columns), tuple(rows), columns, tones={"above": "bad", "below": "bad"}, on="terminal")
+    return PageTable(
+        "", ("models", *columns), tuple(rows), columns, tones={"above": "bad", "below": "bad"}, on="terminal"
+    )
 
 
 def _columns(result: UnlearnResult) -> dict[str, str]:
     return OF_TEXTS if result.of_texts else COLUMNS
 
 
-def _cell(method: Method, name: str) -> tuple[str, str, str]:
-    spread: Spread | None = getattr(method.scores, name)
+def _cell(method: MethodResult, name: str) -> tuple[str, str, str]:
+    spread: ScoreSpread | None = getattr(method.scores, name)
     if spread is None:
         return "-", "", ""
     low, high = _brief(spread.low, name), _brief(spread.high, name)
@@ -189,17 +197,17 @@ def _brief(value: float, name: str) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def _levels(result: UnlearnResult) -> Cells:
+def _levels(result: UnlearnResult) -> PageTable:
     """Accuracies and attack probability; of texts log-likelihoods."""
     names = list(_columns(result))[2:]
 
-    def shown(spread: Spread | None) -> str:
+    def shown(spread: ScoreSpread | None) -> str:
         if spread is None:
             return "-"
-        return f"{number(spread.median, 2)} ({number(spread.low, 2)} to {number(spread.high, 2)})"
+        return f"{number_text(spread.median, 2)} ({number_text(spread.low, 2)} to {number_text(spread.high, 2)})"
 
     columns = tuple(SCORES[name] for name in names)
-    return Cells(
+    return PageTable(
         f"{'Log-likelihood' if result.of_texts else 'Accuracy'}, median and range over seeds",
         ("models", *columns),
         tuple(
@@ -210,9 +218,9 @@ def _levels(result: UnlearnResult) -> Cells:
     )
 
 
-def _places(result: UnlearnResult) -> Cells:
+def _places(result: UnlearnResult) -> PageTable:
     numbers = ("p", "retrained from", "to", "share below", "share above")
-    return Cells(
+    return PageTable(
         "Positions relative to retrained models",
         ("models", "score", "position", *numbers),
         tuple(
@@ -223,8 +231,8 @@ def _places(result: UnlearnResult) -> Cells:
                 precise(place.p_value),
                 precise(place.retrained_low),
                 precise(place.retrained_high),
-                number(place.share_below, 2),
-                number(place.share_above, 2),
+                number_text(place.share_below, 2),
+                number_text(place.share_above, 2),
             )
             for method in result.methods
             for name, place in method.places.items()
@@ -234,4 +242,4 @@ def _places(result: UnlearnResult) -> Cells:
     )
 
 
-UNLEARN = Kind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check)
+UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)

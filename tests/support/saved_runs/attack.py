@@ -10,7 +10,7 @@ from scipy import stats
 
 from jaxaudit.attacks import AttackInputs, PairedShadows
 from jaxaudit.audits.attack.attack import attack_splits
-from jaxaudit.audits.attack.finding import best_on_halves, find
+from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
 from jaxaudit.audits.attack.result import AttackAudit, AttackResult
 from jaxaudit.audits.attack.train_splits import SplitModels
 from jaxaudit.metrics import Estimate
@@ -52,7 +52,7 @@ def split_models(truth: np.ndarray, pdtp: np.ndarray, bins: int = 100, **known: 
         np.zeros((models, targets, 2), np.float32), np.zeros((targets, 1), np.float32), np.zeros(targets, int), bins
     )
     return SplitModels(
-        asked=asked,
+        inputs=asked,
         targets=np.arange(targets),
         truth=truth,
         pairs=(PairedShadows(none, none),),
@@ -83,7 +83,7 @@ def with_splits(audit: AttackAudit, level: float | None = None, **known: Any) ->
     splits = msgspec.structs.replace(result.splits, **known)
     best = best_on_halves(result.attacks, splits).name
     result = msgspec.structs.replace(result, splits=splits, decided_by=best, level=level or result.level)
-    return replace(audit, result=msgspec.structs.replace(result, finding=find(result)))
+    return replace(audit, result=msgspec.structs.replace(result, finding=attack_finding(result)))
 
 
 def with_accuracies(audit: AttackAudit, *accuracies: tuple[float, float, float], **known: Any) -> AttackAudit:

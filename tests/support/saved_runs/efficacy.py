@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.efficacy.audit import Measured, conclude
+from jaxaudit.audits.efficacy.audit import Measured, audit_of_weights
 from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
 from jaxaudit.metrics.efficacy import SOURCE, EfficacyByLayer, efficacy
@@ -32,7 +32,7 @@ def efficacy_audit(
     """An audit of these weights, the first in question; record i is of class i of 3."""
     models = models or (weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))
     labels = np.arange(len(models[0].by_layer.per_example))
-    return conclude(models, labels, class_names, 3, likelihood=likelihood, draws=draws, notes=notes)
+    return audit_of_weights(models, labels, class_names, 3, likelihood=likelihood, draws=draws, notes=notes)
 
 
 def efficacy_run(

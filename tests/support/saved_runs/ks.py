@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from scipy import stats
 
-from jaxaudit.audits.ks.judge_outputs import conclude, floor_of
+from jaxaudit.audits.ks.judge_outputs import floor_of, target_result
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.holdout import EXACT, NEEDS, OF_P
@@ -19,7 +19,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, Thresholds
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.plots.ks import widest_gap
+from jaxaudit.plots.ks import widest_gap_at
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
@@ -96,7 +96,7 @@ def judged(
     judgements += [EMATest().decide(emas)] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
     judgements += [RhoTest().decide(rho, controls, made(OF_RHO), common)] if with_rho else []
-    return conclude(name, truth, tuple(judgements), common)
+    return target_result(name, truth, tuple(judgements), common)
 
 
 def audit_of(
@@ -119,8 +119,8 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
     said = np.concatenate([rng.beta(a, 1, (1, RECORDS)).astype(np.float32) for a in (25, 1.0)])
 
     def target(called: str, confidences: np.ndarray, truth: Truth | None) -> TargetResult:
-        above = np.array([widest_gap(row, confidences).distance for row in query])
-        below = np.array([widest_gap(*rows).distance for rows in zip(query, calibration, strict=True)])
+        above = np.array([widest_gap_at(row, confidences).distance for row in query])
+        below = np.array([widest_gap_at(*rows).distance for rows in zip(query, calibration, strict=True)])
         median = float(np.median(above / below))
         rho = Rho(above / below, median, median - 0.05, median + 0.05, above, below, error_of(0.05))
         checks = (

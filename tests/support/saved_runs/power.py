@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.power.audit import SOURCES
-from jaxaudit.audits.power.finding import find
+from jaxaudit.audits.power.finding import power_finding
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction, records_needed
 from jaxaudit.metrics.power_members import Memory
@@ -50,7 +50,7 @@ def power_audit(
         memory=memory,
         conclusions=conclusions(measured, memory, [(n, m, n) for n, m in numbers]),
     )
-    return PowerAudit(replace(result, finding=find(result, "training")), 8)
+    return PowerAudit(replace(result, finding=power_finding(result, "training")), 8)
 
 
 def power_run(name: str = "people.csv", audit: PowerAudit | None = None) -> Run[PowerResult]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.unlearn.against_retrained import Distinguishability, compared, protocol_of
-from jaxaudit.audits.unlearn.evaluate import spread
-from jaxaudit.audits.unlearn.finding import decided, over_sets
-from jaxaudit.audits.unlearn.result import RETRAINING, Models, Scores, UnlearnAudit, UnlearnResult
+from jaxaudit.audits.unlearn.against_retrained import Distinguishability, compare_with_retrained, protocol_of
+from jaxaudit.audits.unlearn.evaluate import score_spread
+from jaxaudit.audits.unlearn.finding import over_sets, set_result
+from jaxaudit.audits.unlearn.result import RETRAINING, MethodModels, MethodScores, UnlearnAudit, UnlearnResult
 from jaxaudit.metrics import ChallengeScore, Estimate, ULira
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Run
@@ -42,17 +42,17 @@ def unlearn_audit(
     `told`: how models were told from retrained ones, as if there were seeds enough.
     """
 
-    def scores(name: str, factors: Factors, crumbs: float = 1e-6) -> Scores:
+    def scores(name: str, factors: Factors, crumbs: float = 1e-6) -> MethodScores:
         # Ranks differ where nothing else does, and the signs of the differences alternate.
         rest = SPREAD + crumbs * (-1.0) ** np.arange(SEEDS)
         columns = {
             each: SPREAD * factors[each] if each in factors else rest
-            for each in Scores.__struct_fields__
+            for each in MethodScores.__struct_fields__
             if "likelihood" not in each
         }
         if not attacked or name == "untrained":
             columns["attack"] = np.full(SEEDS, np.nan)
-        return Scores(**{each: spread(values[:seeds]) for each, values in columns.items()})
+        return MethodScores(**{each: score_spread(values[:seeds]) for each, values in columns.items()})
 
     made = {
         "untrained": scores("untrained", {"efficacy": 0.1, "bound": 0.1}),
@@ -63,9 +63,11 @@ def unlearn_audit(
     protocol = protocol_of(2, sets, 4, 3, 2 if attacked else 0, seeds, 0.95)
     layers = {layer: share * SPREAD[None, :seeds] for layer, share in SHARES.items()}
     apart = {name: () if told is None or name == "untrained" else (Distinguishability(told, U_LIRA),) for name in made}
-    found = compared(0, protocol, {name: [each] for name, each in made.items()}, dict.fromkeys(made, layers), apart)
-    results = (decided(forgotten, protocol, found, notes),) * sets
-    models = {name: Models(None, {}) for name in made}
+    found = compare_with_retrained(
+        0, protocol, {name: [each] for name, each in made.items()}, dict.fromkeys(made, layers), apart
+    )
+    results = (set_result(forgotten, protocol, found, notes),) * sets
+    models = {name: MethodModels(None, {}) for name in made}
     return UnlearnAudit(results, over_sets(results), np.tile([True, True, False, False], (sets, 1)), models)
 
 

@@ -80,8 +80,8 @@ def plan_bank(
     columns = [
         np.flatnonzero(part) + end - len(part) for part, end in zip(np.split(left, ends[:-1]), ends, strict=True)
     ]
-    named = {"query set": query, "holdout": holdout, "calibration set": calibration}
-    for (name, size), kept in zip(named.items(), columns, strict=True):
+    sizes_by_name = {"query set": query, "holdout": holdout, "calibration set": calibration}
+    for (name, size), kept in zip(sizes_by_name.items(), columns, strict=True):
         if size and not len(kept):
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
     keys = jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "seeds"), jnp.arange(models))
@@ -96,17 +96,17 @@ def plan_bank(
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")
         groups = groups.take(columns[0], columns[1] - query)
-    sizes = [len(each) for each in columns]
+    sizes = [len(column) for column in columns]
     # Masks depend only on the sizes of the sets.
     records = Examples(np.zeros((sum(sizes), 0), np.float32), np.zeros(sum(sizes), int), ("",), "records")
-    pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt)
+    pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt_sets)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
     never, half, fully = (int((kinds == kind).sum()) for kind in OF_QUERY)
     test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=never, half=half, fully=fully)
     rows = test.draw(stream(key, "draw"), pool)
     membership, indices = np.zeros((models, len(left)), bool), np.zeros(models, int)
     for kind in set(kinds.tolist()):
-        own = np.flatnonzero(kinds == kind)
-        indices[own] = np.arange(len(own))
-        membership[np.ix_(own, np.flatnonzero(left))] = rows[kind]
+        of_kind = np.flatnonzero(kinds == kind)
+        indices[of_kind] = np.arange(len(of_kind))
+        membership[np.ix_(of_kind, np.flatnonzero(left))] = rows[kind]
     return BankPlan(membership, seeds, indices)

@@ -23,12 +23,12 @@ class RowMatch(NamedTuple):
     """How well outputs fit membership masks of a bank.
 
     Attributes:
-        own: fit to the mask of their own model, in standard deviations. `fit`: the best fit to that of another.
+        own_fit: fit to the mask of their own model, in standard deviations. `fit`: the best fit to that of another.
         other: another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or None.
         shown: whether the outputs demonstrably belong to their own model; a model that hardly memorises cannot show it.
     """
 
-    own: float
+    own_fit: float
     fit: float
     other: int | None
     shown: bool
@@ -36,17 +36,17 @@ class RowMatch(NamedTuple):
 
 def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
     """Log-odds of the first finished models of a bank with usable outputs."""
-    found = {}
+    log_odds = {}
     for model in bank.finished().tolist():
-        if len(found) == COMPARED:
+        if len(log_odds) == COMPARED:
             break
         with suppress(InputError):
-            found[model] = model_outputs(bank, model).log_odds
-    return found
+            log_odds[model] = model_outputs(bank, model).log_odds
+    return log_odds
 
 
 def match_row(
-    bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], known: dict[int, Float[np.ndarray, " n"]]
+    bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], odds_by_model: dict[int, Float[np.ndarray, " n"]]
 ) -> RowMatch | None:
     """How well log-odds fit the membership masks of a bank; None with one model, or masks not drawn at random here.
 
@@ -54,23 +54,23 @@ def match_row(
     """
     if bank.description.seed is None or len(bank) < 2:
         return None
-    others = {number: each for number, each in known.items() if number != model}
-    stacked = np.array(list(others.values())) if others else None
+    other_odds = {number: odds for number, odds in odds_by_model.items() if number != model}
+    stacked = np.array(list(other_odds.values())) if other_odds else None
     if bank.description.outputs == "score":
-        log_odds, *rest = (rank_scale(each[None, None])(each) for each in (log_odds, *others.values()))
-        stacked = np.array(rest) if others else None
-    fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, list(others))
-    own, fit = float(fits[model]), float(np.delete(fits, model).max())
-    shown = own > max(limit(len(fits), LOOK), fit)
-    return RowMatch(own, fit, other_row(fits, model, LOOK), shown)
+        log_odds, *rest = (rank_scale(odds[None, None])(odds) for odds in (log_odds, *other_odds.values()))
+        stacked = np.array(rest) if other_odds else None
+    fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, list(other_odds))
+    own_fit, fit = float(fits[model]), float(np.delete(fits, model).max())
+    shown = own_fit > max(limit(len(fits), LOOK), fit)
+    return RowMatch(own_fit, fit, other_row(fits, model, LOOK), shown)
 
 
 def _dealt(bank: Bank) -> list[Dealt]:
     """The sets that were randomised separately: query set with holdout, and the calibration set."""
-    asked = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
-    sets = [dealt_records(asked)]
+    compared = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
+    sets = [dealt_records(compared)]
     if bank.groups is not None:
-        units = bank.groups.dealt[asked]
-        sets = [Dealt(asked, np.unique(units, return_inverse=True)[1])]
+        units = bank.groups.dealt_sets[compared]
+        sets = [Dealt(compared, np.unique(units, return_inverse=True)[1])]
     calibration = bank.holdout.stop + np.flatnonzero(~bank.dropped[bank.calibration])
     return [*sets, dealt_records(calibration)] if len(calibration) else sets

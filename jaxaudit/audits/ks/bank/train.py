@@ -20,7 +20,7 @@ from jaxaudit.data.bank.writing import write_outputs
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.randomness import joined, keys_at, several, stream
+from jaxaudit.randomness import join_keys, keys_at, several, stream
 
 NO_ROOM = {
     errno.ENOSPC: "the disk is full",
@@ -60,17 +60,19 @@ def train_bank(
         InputError: the bank has other outputs, or another number of records or designs; or outputs cannot be written,
             such as on a full disk.
     """
-    said = bank.description
-    known = said.outputs == "logits" or (said.outputs == "log_likelihood" and said.direction == "higher")
-    if not known or said.queries != 1:
+    description = bank.description
+    readable = description.outputs == "logits" or (
+        description.outputs == "log_likelihood" and description.direction == "higher"
+    )
+    if not readable or description.queries != 1:
         raise InputError(
             "models are trained here for banks of logits, or of log-likelihoods that are higher for records that were "
             "used, with one view of each record."
         )
-    if len(inputs) != said.records or len(learners) != max(1, len(said.designs)):
+    if len(inputs) != description.records or len(learners) != max(1, len(description.designs)):
         raise InputError(
-            f"the bank has {said.records} records and {max(1, len(said.designs))} designs; got {len(inputs)} records "
-            f"and {len(learners)} learners."
+            f"the bank has {description.records} records and {max(1, len(description.designs))} designs; got "
+            f"{len(inputs)} records and {len(learners)} learners."
         )
     chosen = np.asarray(models, int)
     pool, columns = pool_of(bank)
@@ -80,51 +82,58 @@ def train_bank(
     rows_of = [chosen[bank.designs[chosen] == index] for index in range(len(learners))]
 
     # A worker may have another working directory.
-    keep = partial(_keep, bank.directory.absolute(), said, inputs)
-    parts = execution.split(*(len(own) for own in rows_of)) if len(chosen) else ()
-    for learner, own, part in zip(learners, rows_of, parts, strict=False):
-        if len(own):
+    keep = partial(_keep, bank.directory.absolute(), description, inputs)
+    parts = execution.split(*(len(rows) for rows in rows_of)) if len(chosen) else ()
+    for learner, rows, part in zip(learners, rows_of, parts, strict=False):
+        if len(rows):
             fit_many(
-                *(keys_at(keys, own), bank.membership[own][:, columns], inputs[columns], labels, learner),
+                keys_at(keys, rows),
+                bank.membership[rows][:, columns],
+                inputs[columns],
+                labels,
+                learner,
                 execution=part,
-                summarize=partial(keep, learner, own),
+                summarize=partial(keep, learner, rows),
                 members_only=True,
             )
 
 
 def _keep(
     directory: Path,
-    said: Description,
+    description: Description,
     inputs: np.ndarray,
     learner: Learner,
-    own: Int[np.ndarray, " own"],
+    own_rows: Int[np.ndarray, " own"],
     params: Any,
     rows: Int[np.ndarray, " rows"],
 ) -> np.ndarray:
     """Writes the missing outputs of a chunk's models; returns their rows."""
     models = len(rows)
     # As many models at a time as memory allows.
-    size = models if 4 * models * len(inputs) * said.classes <= MOST_BYTES else 1
+    size = models if 4 * models * len(inputs) * description.classes <= MOST_BYTES else 1
     for start in range(0, models, size):
         part = slice(start, start + size)
         some = jax.tree.map(lambda leaf, part=part: leaf[part], params)
-        for model, each in zip(own[rows][part].tolist(), log_probs_many(learner, some, inputs), strict=True):
+        for model, log_probs in zip(own_rows[rows][part].tolist(), log_probs_many(learner, some, inputs), strict=True):
             if not outputs_path(directory, model).exists():
-                _write(directory, model, each[:, None].astype(np.float32), said)
+                _write(directory, model, log_probs[:, None].astype(np.float32), description)
     return np.asarray(rows)
 
 
-def _write(directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], said: Description) -> None:
+def _write(
+    directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
+) -> None:
     """Writes the outputs of a model."""
     try:
-        write_outputs(directory, model, outputs, said)
+        write_outputs(directory, model, outputs, description)
     except OSError as error:
-        missing = said.models - len(finished_in(directory, said.models))
+        missing = description.models - len(finished_in(directory, description.models))
         why = NO_ROOM.get(error.errno or 0, f"it cannot be written ({error.strerror or error})")
         # Under a quota or file size limit, the free space of the disk is irrelevant.
         free = f", and {_size(shutil.disk_usage(directory).free)} are free there" if error.errno not in LIMITS else ""
         raise InputError(
-            f"{directory}, model {model} of {said.models}: {why}. The outputs of the {missing} models that are missing "
+            f"{directory}, model {model} of {description.models}: {why}. The outputs of the {missing} models that are "
+            "missing "
             f"need {_size(missing * outputs.nbytes)}, {_size(outputs.nbytes)} each{free}. Once there is room, the same "
             "command goes on: no trained model is lost."
         ) from error
@@ -139,7 +148,7 @@ def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
     kinds = kinds_of(bank)
     counts = Counter(kinds)
     training = stream(key, "train")
-    by_kind = joined(several(stream(training, kind), count) for kind, count in counts.items())
+    by_kind = join_keys(several(stream(training, kind), count) for kind, count in counts.items())
     indices = {kind: index for index, kind in enumerate(counts)}
     order = np.argsort([indices[kind] for kind in kinds], kind="stable")
     return keys_at(by_kind, np.argsort(order))

@@ -36,9 +36,9 @@ class EMATest(KSTest):
     )
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        return self.decide(_emas(said, evidence))
+        return self.decide(_emas(outputs, evidence))
 
     def decide(self, emas: tuple[EMA, ...]) -> Judgement:
         """The judgement that follows from EMA's numbers, one for each replicate."""
@@ -59,7 +59,7 @@ class EMATest(KSTest):
 
 def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
     """The median p-value and the median member share over replicates."""
-    return float(np.median([each.p_value for each in emas])), float(np.median([each.member_share for each in emas]))
+    return float(np.median([ema.p_value for ema in emas])), float(np.median([ema.member_share for ema in emas]))
 
 
 def refuse_without_records(rows: Membership, pool: Pool) -> None:
@@ -73,19 +73,19 @@ def refuse_without_records(rows: Membership, pool: Pool) -> None:
         )
 
 
-def _emas(said: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
+def _emas(outputs: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
     """EMA with each replicate's calibration model."""
     models = evidence.models.take(evidence.models.of(Kind.CALIBRATION))
     refuse_without_records(models.membership, evidence.pool)
-    if said.signals is None or models.signals is None:
+    if outputs.signals is None or models.signals is None:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
     n, examples = evidence.queries, evidence.pool.examples
-    rows, theirs = models.membership[:, evidence.pool.calibration], models.signals
+    rows, signals = models.membership[:, evidence.pool.calibration], models.signals
     return tuple(
         ema_of_signals(
-            said.signals,
+            outputs.signals,
             examples.labels[:n],
-            Signals(*(each[index, n:] for each in theirs)),
+            Signals(*(signal[index, n:] for signal in signals)),
             examples.labels[evidence.pool.calibration],
             members,
             len(examples.class_names),

@@ -94,33 +94,36 @@ class HoldoutTest:
         return (Kind.MIXED,)
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        both = np.r_[pool.query, pool.holdout]
+        pooled = np.r_[pool.query, pool.holdout]
         count = pool.query.stop - pool.query.start
         if pool.groups is not None:
-            count = check_groups(pool.groups, count, len(both))
-        rows = shadow_rows(key, pool, Kind.MIXED, both, count, self.mixed, pool.groups, with_members=True)
+            count = check_groups(pool.groups, count, len(pooled))
+        rows = shadow_rows(key, pool, Kind.MIXED, pooled, count, self.mixed, pool.groups, with_members=True)
         return {Kind.MIXED: rows}
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        usage = measured(key, said, evidence, level, self.stated)
+        usage = measured(key, outputs, evidence, level, self.stated)
         fit, advice = evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice
-        usage, trust, lacks = limited(usage, said, evidence, (Kind.MIXED,), of_holdout(evidence))
-        found = exchangeable(key, evidence)
-        checks = (holdout_like_query(found), holdout_apart(found), *(() if evidence.pool.classless else (fit,)))
-        change = _change(key, said, evidence, level)
+        usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
+        alikeness = exchangeable(key, evidence)
+        checks = (holdout_like_query(alikeness), holdout_apart(alikeness), *(() if evidence.pool.classless else (fit,)))
+        change = _change(key, outputs, evidence, level)
         if change is not None and trust.word == "none":
             change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
         recipe, groups, n = better_recipe(fit, advice.recipe), evidence.pool.groups, evidence.queries
-        query, held = (0, 0) if groups is None else (len(np.unique(each)) for each in (groups[:n], groups[n:]))
+        query, held = (
+            (0, 0) if groups is None else (len(np.unique(groups_of_set)) for groups_of_set in (groups[:n], groups[n:]))
+        )
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
         return judgement_of_use(
-            *(self, usage, checks),
+            self,
+            usage,
+            checks,
             needs=NEEDS,
             of_p=OF_P,
-            # The p-value is exact whatever the shadow models are.
             p_trust=EXACT,
             trust=trust,
             more=helped(lacks, "") if lacks else more,
@@ -130,59 +133,59 @@ class HoldoutTest:
         )
 
 
-def measured(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
+def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
     """The numbers of the holdout test, computed once for each target."""
 
-    def made() -> tuple[TargetOutputs, Usage]:
-        n, dealt, groups = evidence.queries, evidence.dealt, evidence.pool.groups
+    def compute() -> tuple[TargetOutputs, Usage]:
+        n, dealt_records, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
         usage = holdout_test(
             stream(key, "holdout test"),
-            said.log_odds[:n],
-            said.log_odds[dealt][n:],
-            said.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt]),
-            evidence.members(Kind.MIXED)[:, dealt],
+            outputs.log_odds[:n],
+            outputs.log_odds[dealt_records][n:],
+            outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt_records]),
+            evidence.members(Kind.MIXED)[:, dealt_records],
             groups=groups,
-            predictors=predictors_of(key, said, evidence, dealt, groups),
+            predictors=predictors_of(key, outputs, evidence, dealt_records, groups),
             level=level,
             stated=stated,
             permutations=least_permutations(evidence.targets),
-            printed=said.printed,
+            printed=outputs.printed,
             recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
         )._replace(design=evidence.design)
-        return said, usage
+        return outputs, usage
 
     # The target is stored with its numbers, so that its `id` cannot be reused by another object.
-    return evidence.once(f"holdout test {id(said)} {level} {stated}", made)[1]
+    return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]
 
 
 def predictors_of(
     key: Key[Array, ""],
-    said: TargetOutputs,
+    outputs: TargetOutputs,
     evidence: Evidence,
     indices: slice | Int[np.ndarray, " some"],
     groups: Int[np.ndarray, " some"] | None,
 ) -> Float[np.ndarray, "some kinds"]:
     """Predictors of the difficulty of records: class, neighbours, and models with outputs on all of the records."""
     pool, examples = evidence.pool, evidence.pool.examples
-    records, (odds, rows) = pool.asked[indices], _models_on(evidence, indices)
+    records, (odds, rows) = pool.compared[indices], _models_on(evidence, indices)
     # Of records without classes, neighbours have none that could tell.
     inputs = examples.inputs[records] if examples.inputs.size and not pool.classless else None
-    shadows = None if odds is None else said.at_resolution(odds)
+    shadows = None if odds is None else outputs.at_resolution(odds)
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
 
 
-def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level: float) -> Change | None:
+def _change(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float) -> Change | None:
     """The used fraction before a deletion minus the fraction after, all outputs at the coarser resolution."""
-    before, dealt = said.before, evidence.dealt
+    before, dealt_records = outputs.before, evidence.dealt_records
     if before is None:
         return None
     return before_after(
         stream(key, "holdout test"),
-        said.at_resolution(before.log_odds[None])[0],
-        before.at_resolution(said.log_odds[None])[0, dealt],
+        outputs.at_resolution(before.log_odds[None])[0],
+        before.at_resolution(outputs.log_odds[None])[0, dealt_records],
         evidence.queries,
-        said.at_resolution(before.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt])),
-        evidence.members(Kind.MIXED)[:, dealt],
+        outputs.at_resolution(before.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt_records])),
+        evidence.members(Kind.MIXED)[:, dealt_records],
         groups=evidence.pool.groups,
         level=level,
     )
@@ -191,17 +194,16 @@ def _change(key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, level:
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
 
-    def made() -> Alike:
-        found = sets_alike(
-            *(stream(key, "exchangeability"), evidence, evidence.dealt),
-            *(evidence.queries, evidence.pool.groups),
+    def measure() -> Alike:
+        measured_anew = sets_alike(
+            stream(key, "exchangeability"), evidence, evidence.dealt_records, evidence.queries, evidence.pool.groups
         )
         before = evidence.pool.sampled_alike
         # Labels that were compared when a bank was planned are no classes if records have none.
-        labels = found.labels if before is None or evidence.pool.classless else before.labels
-        return found if before is None else before._replace(difficulty=found.difficulty, labels=labels)
+        labels = measured_anew.labels if before is None or evidence.pool.classless else before.labels
+        return measured_anew if before is None else before._replace(difficulty=measured_anew.difficulty, labels=labels)
 
-    return evidence.once("dealt", made)
+    return evidence.once("dealt", measure)
 
 
 def sets_alike(
@@ -216,10 +218,10 @@ def sets_alike(
 
     `at_hand` has the records with their inputs, if those of the pool have none.
     """
-    examples = evidence.pool.examples.take(evidence.pool.asked[indices])
+    examples = evidence.pool.examples.take(evidence.pool.compared[indices])
     at_hand = examples if examples.inputs.size else at_hand
     odds, rows = _models_on(evidence, indices)
-    found = alike(
+    alikeness = alike(
         key,
         None if at_hand is None else at_hand.inputs,
         examples.labels,
@@ -228,7 +230,7 @@ def sets_alike(
         size,
         groups=groups,
     )
-    return found._replace(labels=NOT_MEASURED) if evidence.pool.classless else found
+    return alikeness._replace(labels=NOT_MEASURED) if evidence.pool.classless else alikeness
 
 
 def _models_on(

@@ -98,35 +98,46 @@ class MembersTest(KSTest):
         return {}
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        pool, known, dealt = evidence.pool, evidence.known, evidence.dealt
-        members, indices = known.stop - known.start, np.r_[dealt, known]
+        pool, member_records, dealt_records = evidence.pool, evidence.known_members, evidence.dealt_records
+        members, indices = member_records.stop - member_records.start, np.r_[dealt_records, member_records]
         groups = first_members = None
         if pool.groups is not None and pool.member_groups is not None:
             groups = np.concatenate([pool.groups, pool.member_groups])
             first_members = np.concatenate([pool.member_groups, pool.groups])
         answer = members_test(
             stream(key, "members test"),
-            residual_scores(said.log_odds[indices], predictors_of(key, said, evidence, indices, groups)),
-            (evidence.queries, dealt.stop - evidence.queries, members),
+            residual_scores(outputs.log_odds[indices], predictors_of(key, outputs, evidence, indices, groups)),
+            (evidence.queries, dealt_records.stop - evidence.queries, members),
             groups=groups,
-            p_never=measured(key, said, evidence, level, self.stated).p_never if evidence.count(Kind.MIXED) else None,
+            p_never=measured(key, outputs, evidence, level, self.stated).p_never
+            if evidence.count(Kind.MIXED)
+            else None,
             level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),
             question=self.question,
         )
-        found = exchangeable(key, evidence)
-        own = stream(key, "members alike"), evidence, np.r_[known, dealt], members, first_members, pool.at_hand
+        alikeness = exchangeable(key, evidence)
+        arguments = (
+            stream(key, "members alike"),
+            evidence,
+            np.r_[member_records, dealt_records],
+            members,
+            first_members,
+            pool.at_hand,
+        )
         members_alike = holdout_like_query(
-            evidence.once("members", lambda: sets_alike(*own)),
+            evidence.once("members", lambda: sets_alike(*arguments)),
             name=MEMBERS_LIKE_QUERY,
             sets="known members and the other two sets",
         )
         remembers = answer.p_memory <= ALPHA
         return judgement_of_use(
-            *(self, answer.usage, (holdout_like_query(found), holdout_apart(found), members_alike)),
+            self,
+            answer.usage,
+            (holdout_like_query(alikeness), holdout_apart(alikeness), members_alike),
             needs=NEEDS,
             of_p=OF_P,
             p_trust=EXACT,

@@ -42,12 +42,12 @@ class Lack(NamedTuple):
     reason: str = ""
 
 
-def recipe_of(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence, tuple[Lack, ...]]:
+def recipe_of(outputs: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence, tuple[Lack, ...]]:
     """Why the models may not have the target's recipe, else empty; confidence that they have; and what is lacking.
 
     The target's outputs may still contradict a statement that they have; `limited` checks them.
     """
-    if said.trained_here:
+    if outputs.trained_here:
         return "", TRUSTED, ()
     why = reduced_words(evidence) if evidence.reduced else ""
     lacks = (Lack(IN_FULL, why),) if why else () if evidence.own_recipe else (Lack(WHAT_HELPS),)
@@ -58,22 +58,22 @@ def recipe_of(said: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence,
 
 def limited(
     usage: Usage,
-    said: TargetOutputs,
+    outputs: TargetOutputs,
     evidence: Evidence,
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
     """The numbers, without a fraction where memory is unknown; the confidence in it; and what is lacking."""
-    why, trust, lacks = recipe_of(said, evidence)
+    why, trust, lacks = recipe_of(outputs, evidence)
     if why:
         reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why
         return without_fraction(usage, (reason,)), trust, lacks
-    if said.trained_here or unseen is None:
+    if outputs.trained_here or unseen is None:
         return usage, trust, ()
     # Models of a bank have no outputs on known members, which come last.
-    there = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
-    others = said.at_resolution(evidence.log_odds(*kinds)[:, there])
-    apart = behaves_like(said.log_odds, others, evidence.members(*kinds)[:, there], unseen)
+    stored = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
+    shadow_odds = outputs.at_resolution(evidence.log_odds(*kinds)[:, stored])
+    apart = behaves_like(outputs.log_odds, shadow_odds, evidence.members(*kinds)[:, stored], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
         return without_fraction(usage, (why,)), no_confidence(why), ()
@@ -90,17 +90,17 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
     return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])
 
 
-def known_unused(said: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
+def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
     """Known non-members of the target: the reference, or else the holdout; None without either.
 
     Never both: the shadow models were trained on part of the calibration set and on no holdout record.
     """
-    if said.unseen is not None:
-        return said.unseen
+    if outputs.unseen is not None:
+        return outputs.unseen
     holdout = of_holdout(evidence)
     return holdout if holdout.any() else None
 
 
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the compared records are in the holdout, which no target used."""
-    return np.isin(np.arange(len(evidence.pool.asked)), np.r_[evidence.queries : evidence.dealt.stop])
+    return np.isin(np.arange(len(evidence.pool.compared)), np.r_[evidence.queries : evidence.dealt_records.stop])

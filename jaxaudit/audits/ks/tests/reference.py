@@ -58,24 +58,24 @@ class ReferenceTest(ShadowTest):
         return APART if pool.reference_apart else OF_QUERY
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, kinds = evidence.queries, self.kinds(evidence.pool)
         fit = evidence.fit(self.of_models, *kinds)
         indices = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
         answer = reference_test(
-            said.log_odds[indices],
-            said.at_resolution(evidence.log_odds(*kinds))[:, indices],
+            outputs.log_odds[indices],
+            outputs.at_resolution(evidence.log_odds(*kinds))[:, indices],
             evidence.members(*kinds)[:, indices],
             n,
-            unseen=None if said.unseen is None else said.unseen[indices],
+            unseen=None if outputs.unseen is None else outputs.unseen[indices],
             level=level,
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )
         checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
         usage = answer.usage._replace(design=evidence.design)
-        usage, trust, lacks = limited(usage, said, evidence, kinds, said.unseen)
+        usage, trust, lacks = limited(usage, outputs, evidence, kinds, outputs.unseen)
         if usage.doubts:
             # The correction for a reference that was used is missing from the fraction.
             usage, trust = without_fraction(usage, ()), no_confidence("; ".join(usage.doubts))

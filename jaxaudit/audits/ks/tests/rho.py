@@ -81,27 +81,29 @@ class RhoTest(KSTest):
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         calibrations = generators(key, Kind.CALIBRATION, self.replicates)
-        query, both = (only(np.r_[each], len(pool.examples)) for each in (pool.query, (pool.query, pool.calibration)))
+        query, both_sets = (
+            only(np.r_[records], len(pool.examples)) for records in (pool.query, (pool.query, pool.calibration))
+        )
         return {
             Kind.QUERY: np.repeat(query, self.replicates, axis=0),
             Kind.CALIBRATION: np.concatenate(
-                [share_row(own, pool, pool.calibration, self.subsample) for own in calibrations]
+                [share_row(generator, pool, pool.calibration, self.subsample) for generator in calibrations]
             ),
-            Kind.BOTH: np.repeat(both, self.controls, axis=0),
+            Kind.BOTH: np.repeat(both_sets, self.controls, axis=0),
         }
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         if not (evidence.count(Kind.QUERY) and evidence.count(Kind.CALIBRATION)):
             raise InputError(
                 "rho compares models trained on only the query set with models trained on only the calibration set, "
                 "and there are none: leave out RhoTest()."
             )
-        own, compared = stream(key, "rho"), said.compared
-        ratio = rho(own, compared.query, compared.calibration, compared.target, level=level)
+        rho_key, compared = stream(key, "rho"), outputs.compared
+        ratio = rho(rho_key, compared.query, compared.calibration, compared.target, level=level)
         controls = tuple(
-            rho(jax.random.fold_in(own, index), compared.query, compared.calibration, row[None], level=level)
+            rho(jax.random.fold_in(rho_key, index), compared.query, compared.calibration, row[None], level=level)
             for index, row in enumerate(compared.controls)
         )
         apart = ratio.calibration_distances
@@ -109,10 +111,10 @@ class RhoTest(KSTest):
         checks = (
             preflight.distances_apart(apart, noise_floor(compared.query)),
             preflight.query_size(evidence.queries, apart),
-            preflight.tied_confidences(everyone, printed=said.printed),
+            preflight.tied_confidences(everyone, printed=outputs.printed),
             preflight.positive_control(controls),
         )
-        _, trust, lacks = recipe_of(said, evidence)
+        _, trust, lacks = recipe_of(outputs, evidence)
         return self.decide(ratio, controls, checks, common, trust, lacks=lacks, targets=evidence.targets)
 
     def decide(
@@ -145,7 +147,7 @@ class RhoTest(KSTest):
 
     def _find(self, ratio: Rho, targets: int) -> Finding:
         """The finding that follows from the interval of rho."""
-        found = verdict(ratio, targets)
+        found_verdict = verdict(ratio, targets)
         if math.isnan(ratio.low):
             reason = (
                 "rho has no interval: it needs several replicates, and calibration models that differ from query models"
@@ -153,16 +155,16 @@ class RhoTest(KSTest):
             return self._open(reason, "Train more replicates.")
         low, high = deciding(ratio, targets)
         span = f"rho {low:.3g} to {high:.3g}"
-        if found == "inconclusive":
+        if found_verdict == "inconclusive":
             expected = "as expected of a target trained on data like the calibration set"
             reason = f"the interval of rho contains 1 ({span}), {expected}"
             return self._open(reason, "Give more query records, or train more replicates.")
         sentence = {
             "forgotten": f"The target does not resemble models trained on the query set ({span}, at or above 1).",
             "not forgotten": f"The target resembles models trained on the query set ({span}, below 1).",
-        }[found]
+        }[found_verdict]
         confidence = Confidence("fair", "Every check that the verdict rests on passed. No check covers everything.")
-        return Finding(found, TONES[found], sentence, (span,), confidence, caveats=(self.assumes,))
+        return Finding(found_verdict, TONES[found_verdict], sentence, (span,), confidence, caveats=(self.assumes,))
 
     def _open(self, reason: str, more: str) -> Finding:
         sentence = f"rho does not determine whether the query set was used: {reason}."

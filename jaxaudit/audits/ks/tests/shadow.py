@@ -102,12 +102,12 @@ class ShadowTest:
         }
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, fit = evidence.queries, evidence.fit(self.of_models, *self.kinds(evidence.pool))
         usage = shadow_test(
-            said.log_odds[:n],
-            said.at_resolution(evidence.log_odds(*OF_QUERY))[:, :n],
+            outputs.log_odds[:n],
+            outputs.at_resolution(evidence.log_odds(*OF_QUERY))[:, :n],
             evidence.members(*OF_QUERY)[:, :n],
             evidence.design_of(*OF_QUERY),
             share=SHARE,
@@ -115,7 +115,7 @@ class ShadowTest:
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
-        usage, trust, lacks = limited(usage, said, evidence, OF_QUERY, known_unused(said, evidence))
+        usage, trust, lacks = limited(usage, outputs, evidence, OF_QUERY, known_unused(outputs, evidence))
         return self._decide_by(evidence, usage, (fit,), trust, lacks)
 
     def _decide_by(
@@ -136,7 +136,9 @@ class ShadowTest:
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == self.of_models), "")
         more = f"Improve the shadow models: {recipe}. {self._more(advice)}" if recipe else self._more(advice)
         return judgement_of_use(
-            *(self, usage, checks),
+            self,
+            usage,
+            checks,
             needs=self.needs,
             of_p=self.needs,
             p_trust=RANKED if trust.word == "none" else trust,

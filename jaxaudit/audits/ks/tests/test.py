@@ -117,7 +117,7 @@ class KSTest(Protocol):
         return {}
 
     def judge(
-        self, key: Key[Array, ""], said: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         """The judgement on one target from the numbers alone.
 
@@ -125,7 +125,7 @@ class KSTest(Protocol):
 
         Args:
             key: random key of the audit; every test uses the stream of its name.
-            said: the target's outputs, and the function that rounds other outputs to their resolution.
+            outputs: the target's outputs, and the function that rounds other outputs to their resolution.
             evidence: the outputs of the models.
             common: checks that all tests share.
             level: confidence level of intervals.
@@ -196,7 +196,12 @@ def judgement_of_use(
             caveats=(*before, *first, *(strange if detected else ()), *finding.caveats, *last),
         )
         return Judgement(
-            *(test.name, test.title, finding, of_p if detected else needs, checks, usage),
+            test.name,
+            test.title,
+            finding,
+            of_p if detected else needs,
+            checks,
+            usage,
             change=change,
             p_confidence=p_trust,
             fraction_confidence=trust if fraction_trust is None else fraction_trust,
@@ -214,7 +219,7 @@ def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words =
         p_unused = f"{p_text(usage.p_never_adjusted)}, adjusted for all targets"
     if usage.verdict == "not forgotten":
         share = used_share(usage)
-        between = share and f"{percent(share.value)} ({percent(share.low)} to {percent(share.high)})"
+        between = share and f"{percent_text(share.value)} ({percent_text(share.low)} to {percent_text(share.high)})"
         shown = between and words.share.format(share=between)
         sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
         reasons = (f"{p_unused} for a target that {words.none}", *usage.reasons)
@@ -222,7 +227,7 @@ def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words =
         return Finding(usage.verdict, "bad", sentence, reasons, trust, caveats=(*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
-        least = "none" if usage.detectable is None else percent(usage.detectable)
+        least = "none" if usage.detectable is None else percent_text(usage.detectable)
         sentence = words.limit.format(p=p_unused, most=most, level=level)
         fraction = WORDING[usage.question].fraction
         reason = f"{p_unused}; {level} upper limit of the {fraction} {most}; minimum detectable fraction {least}"
@@ -244,10 +249,10 @@ def change_text(change: Change) -> str:
     return f"{numbers}, {p_text(change.p_value)}"
 
 
-def percent(fraction: float) -> str:
+def percent_text(fraction: float) -> str:
     """A fraction as text: two digits below 10%.
 
-    >>> percent(0.0312), percent(0.5), percent(1.0), percent(0.0)
+    >>> percent_text(0.0312), percent_text(0.5), percent_text(1.0), percent_text(0.0)
     ('3.1%', '50%', '100%', '0%')
     """
     return f"{100 * fraction:.0f}%" if fraction >= 0.1 or fraction == 0 else f"{100 * fraction:.1f}%"

@@ -1,6 +1,9 @@
 """The checks of this project, each as a session: `nox -l` lists them, `nox -s NAME` runs one.
 
 `.github/workflows/ci.yml` runs these and nothing else, so what it finds can be found on any machine.
+
+A check is a session. `noxfile.py` has the checks; the workflow runs its sessions and nothing else, and a test holds the
+two together. What a session cannot have here (other systems, other Pythons) is written as if it could.
 """
 
 import json

@@ -2,6 +2,16 @@
 
 A key by position (the third of five) changes if something is inserted before it. A key by name does not: adding a test,
 a target, a replicate or a method leaves all other draws, seeds and p-values unchanged.
+
+Asking for more changes nothing that was there. Draws, seeds and bootstraps have keys by name: a role and a number in it
+for the models of `ks`, a test's name for its permutations, which all targets share. A test, a target, a replicate or a
+method that is added therefore leaves every other number as it was, bit for bit; nobody can shop for a verdict by asking
+for more. (One number says how many targets there are: p (not used) adjusted for all of them, by Holm's method. The
+verdict follows it, so that targets are judged together at one error rate.) Three things make that hold: chunks are of
+one size and the last is filled up with copies, since a model is rounded as its chunk's size has it; whether a step may
+be empty, which is another program, is decided by a row's own number; and in `ks` every model takes minibatches of its
+own members, so that a set added to the pool changes no order. The models a batch that a machine remembers do not depend
+on how many models were asked for. (`attack` draws its target records together: more of them is another draw.)
 """
 
 import zlib

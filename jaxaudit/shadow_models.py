@@ -1,4 +1,11 @@
-"""Shadow models: their training sets, and their outputs on the records of a pool, wherever they were trained."""
+"""Shadow models: their training sets, and their outputs on the records of a pool, wherever they were trained.
+
+Who judges need not have trained. `ShadowModels` are one value, whoever makes it; `take` leaves models or records out,
+as measuring error rates does. Tests of use, attacks and power read it and nothing else of the models; `judge` does not
+ask where they come from, nor that all kinds of models (`Kind`) are among them. Training alone has the records in an
+order of its own, since minibatches depend on it. Without models of rho, what it compares has no row, what is said of it
+is null, and no output has a place for it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

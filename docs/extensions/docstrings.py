@@ -1,4 +1,13 @@
-"""Docstrings and signatures of the API pages: types and shapes as in the source, names and papers as links."""
+"""Docstrings and signatures of the API pages: types and shapes as in the source, names and papers as links.
+
+What is shown was run. README and site show no output that a program did not write: a test runs every session again and
+compares words and numbers (`tests/readme_sections.py` writes them), tutorials run when the site is built, and how-to
+pages include whole files of `examples/`, which tests run. The API pages list names by hand, in the order in which a
+reader wants them; a test holds the lists against the stubs. Docstrings stay Markdown: `docs/extensions/docstrings.py`
+turns them into what Sphinx reads, shows signatures as they are written (shapes included), and makes links of names and
+papers. A docstring that cannot be read fails the build. Pages that the repository has anyway (this one, the change log,
+the evidence) are copied into the site, not written twice.
+"""
 
 import ast
 import inspect

@@ -1,4 +1,16 @@
-"""The conclusion of an audit: decided once, and shown unchanged by every output."""
+"""The conclusion of an audit: decided once, and shown unchanged by every output.
+
+Decided once, and the result is the record. What an audit finds is one frozen struct of msgspec
+(`audits/<audit>/result.py`): it is computed, it is the JSON, its strict decoder and its schema, it is what views read,
+and beside it stands how a result that was read is held against itself (`check`). It carries a `Finding`
+(`audits/finding.py`): verdict, sentence, reasons, confidence and why, checks, caveats, what would change the answer.
+Terminal, page, Markdown and Python show this as it stands, and none of them compares a number with a threshold. Numbers
+are in memory what they are in JSON: what is no number is None. Two kinds of number are floats in memory alone
+(`json_types.py`): an infinite one is `infinity` in JSON (`Extended`, `Nats`), and NaN of what a metric computes is null
+(`NumberOrNaN`). What is large (a number for each record, outputs, parameters) stands beside `result` as arrays, which
+the command line writes to files of its own. A run adds its schema, the papers that it rests on, and what repeats it
+(`report/record.py: record_type`, `report/kinds.py: recorded`).
+"""
 
 from collections.abc import Iterable
 from typing import Literal

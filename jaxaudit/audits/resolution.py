@@ -1,4 +1,11 @@
-"""The resolution of stored outputs, and rounding of log-odds from several files to the coarsest resolution."""
+"""The resolution of stored outputs, and rounding of log-odds from several files to the coarsest resolution.
+
+Confidences are compared at one resolution. A target's file may hold float16 numbers or four decimals; the shadow
+models' confidences are rounded alike, to its decimals or significant digits, else rounding alone would part the two
+distributions near 1. `attack` by a bank compares log-odds, which a file tells by two numbers, of the record's class and
+of all others; a softmax knows a small one as well as a large one. So there only what the other file would not have is
+lost.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

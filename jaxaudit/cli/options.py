@@ -11,6 +11,15 @@ A command's options are a dataclass of groups, each a dataclass of options:
         training: Training = group("Training", Training())
 
 A command with few options has them without a group, and without a heading in the help.
+
+Options are declared once. A command's options are frozen dataclasses (`cli/options.py`, `cli/groups.py`), which Typer
+sees as parameters: name, type, default, help, check, whether it names a place, and with which sources of models it
+means something: networks trained here, a learner, a bank, known members (`ModelSource`). From the same declaration come
+the help, the checks before anything heavy is imported, the refusal of options without effect, the command that repeats
+a run, and what counts as a run's identity (all options that decide a number, but for places: their contents count). A
+command names the function, imported when it runs, that prepares a `Job`, or a `Summary` where it only says what it did
+(whatever `cli/` refuses is an `InputError`, which its docstrings do not repeat); `cli/harness.py` does the rest for all
+of them, `deal` and `shadows` too: models per batch, lasting work, dry runs, provenance, saving, report, exit status.
 """
 
 import dataclasses

@@ -3,6 +3,11 @@
 JAX stores and reads them. This module decides where, for whom, how many, and whether this machine can read them. JAX's
 own limit on size is not used: with it all processes wait for one lock at every read, each write scans every entry, and
 an entry without its time stamp ends all writing (jax issue 39880).
+
+Compiled programs are code. The command line keeps them with JAX's own cache, in a folder that nobody else can write,
+named by what code is made for: JAX, device, instruction sets, cores. The folder is bounded by us, when a command
+begins. Some machines refuse what they compiled themselves, with a line on stderr from C++; a folder is therefore asked
+once whether it is read in silence. Importing the package changes no setting of JAX.
 """
 
 import hashlib

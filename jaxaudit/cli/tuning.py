@@ -4,6 +4,10 @@ All are measurements. Two runs may measure differently, models trained in batche
 and a budget's plan depends on speeds. So the first measurement is stored beside the cached data sets, under a hash of
 the model and of everything else that affects it. The hash excludes the number of models, which must not change the
 measurement. Of the records it includes only shape and number of classes, since nothing else affects the speed.
+
+How many models are trained side by side is measured, and remembered. Models trained in chunks of different sizes differ
+by the rounding of differently shaped products, and training amplifies that. The command line keeps the number it
+measured beside the data cache and writes it into the result, so the same command gives the same numbers.
 """
 
 import contextlib

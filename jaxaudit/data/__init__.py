@@ -2,6 +2,12 @@
 
 Whatever is missing, irregular, damaged, too large or of another kind is an `InputError` of every reader here, and of no
 other type; `Raises` says only what a reader refuses beyond that. Writers raise `OSError` where nothing can be written.
+
+A name or a path becomes `Examples` (arrays) or a `Table` (columns of numbers and categories); overlap, classes and
+preprocessing are here, too. `formats/`: a kind of file each; `sets/`: sets known by name; `tfds/`: sets that TensorFlow
+Datasets prepared; `tables/`: records of people; `outputs/`: what a target said; `weights/`: arrays by name; `bank/`:
+shadow models that anybody trained; `scores/`: a number a record and model. All of it runs on the host, with NumPy and
+without JAX.
 """
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared

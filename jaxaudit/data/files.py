@@ -201,7 +201,7 @@ def comparable(inputs: np.ndarray, source: str) -> np.ndarray:
 
 
 def _checked(inputs: np.ndarray, source: str) -> np.ndarray:
-    """Inputs as they are stored: numbers, and at least one a record."""
+    """Checks that inputs are numbers, at least one for each record, and returns them unchanged."""
     if inputs.ndim < 2 or inputs.dtype.kind not in "buif":
         raise InputError(
             f"{source}: inputs are {inputs.dtype} of shape {inputs.shape}; give numbers of shape [records, "

@@ -1,4 +1,9 @@
-"""`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
+"""`Records`: records of one or several arrays that may be larger than memory, with labels of any kind.
+
+Records of several arrays are one array. `efficacy` packs them side by side, in float32, a slice at a time as they are
+read from a mapped file, and the module's own call takes them apart again by name. So everything between the file and
+the module, PyTorch's trial too, knows one array of records, and a data set need not fit into memory.
+"""
 
 import hashlib
 from collections.abc import Mapping

@@ -218,7 +218,7 @@ def _form(line_object: _Line, line: bytes, where: str) -> str:
 
 
 def _converted(expression: str, read: str) -> str:
-    """A line that writes the objects of a file anew."""
+    """Advice for an error: a shell command that converts a file of other objects to `texts.jsonl`."""
     rows = read.format("open('FILE', encoding='utf-8')")
     how = ", where the target, too, has line breaks between what precedes an answer" if "\\n" in expression else ""
     return (

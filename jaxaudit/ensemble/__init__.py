@@ -1,4 +1,7 @@
-"""Training many models at once."""
+"""Training many models at once.
+
+The host plans (chunks, models a batch, speed, devices, workers); the device trains.
+"""
 
 from jaxaudit.ensemble.checkpoint import kept_models as kept_models
 from jaxaudit.ensemble.checkpoint import kept_models_per_batch as kept_models_per_batch

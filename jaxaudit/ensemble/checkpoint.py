@@ -5,6 +5,15 @@
 A call is identified by its keys, its membership, its pool and its devices. Its learner and `summarize` are functions,
 which have no digest: a caller that changes them must use another directory. A file consists of a digest and its .npz
 archive, so that a damaged file is never used.
+
+A run that was stopped goes on. Chunks do not depend on one another. The training state of those under way is kept every
+minute or so (`ensemble/training_state.py`; four minutes at most, where writing is slow), and what is finished is all
+the other state there is: `Execution(checkpoints=)` has `fit_many` keep what `summarize` made of each chunk in a file of
+its own, named by a digest of keys, membership, pool and rows, and read it back bit for bit. The size of a chunk is part
+of that name, and the size of what is kept wins over any other. Learners and `summarize` are functions and have no
+digest; so the command line keeps the run's identity beside its chunks (options, content hashes of the data, a hash of
+the package's sources, device, cores, libraries), refuses what differs by name, and holds a lock that the kernel lets go
+of with the process (`runs/lock.py`). The result is as identical as two uninterrupted runs on that machine are.
 """
 
 import hashlib

@@ -1,4 +1,10 @@
-"""Trains several chunks at a time, if one cannot use all cores; and what of a machine affects a chunk's rounding."""
+"""Trains several chunks at a time, if one cannot use all cores; and what of a machine affects a chunk's rounding.
+
+A chunk a core. XLA runs the small operations of a step on one core of a CPU, so a CPU trains as many chunks at the same
+time as it has cores, each handed over by a thread of its own (programs of one thread run one after another). The tables
+of the next minibatches are made by another thread meanwhile. A CPU also gives each model its own copy of a shared
+minibatch: one product for all models would transpose every model's first kernel in every step.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

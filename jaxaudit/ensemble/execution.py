@@ -1,4 +1,9 @@
-"""How models are trained: one value that an audit passes down to `fit_many`."""
+"""How models are trained: one value that an audit passes down to `fit_many`.
+
+Execution is a value. How models are trained (`models_per_batch`, who is told of progress, where finished chunks are
+kept) is one frozen `Execution`, which passes from an audit down to `fit_many`. An audit of several trainings splits it:
+each part gets an execution of its own, whose progress counts for its share of the one whole.
+"""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,13 @@
-"""Chooses the number of models per batch by measurement: the best depends on a CPU's cache and a GPU's size."""
+"""Chooses the number of models per batch by measurement: the best depends on a CPU's cache and a GPU's size.
+
+A device is filled, and asked what is fast there. The search of models a batch begins where the models of a step compute
+four gigabytes of arrays, about a millisecond of an accelerator, and doubles or halves while that gains 3%. A number is
+compiled first, and timed only if the compiler's own count of its memory is within a part of what is free, on a CPU,
+too. `vmap` of a convolution over its kernel is a grouped convolution, whose gradients are slow on a GPU; so outputs and
+both gradients of each convolution are timed alone in three forms (`kernels/convolutions.py`), once a device, and the
+fastest three letters are the form that a result names. Forms differ by rounding. One H100: ResNet-8 2.5 times, a CNN
+2.4 times as fast as grouped throughout.
+"""
 
 import time
 from collections.abc import Callable, Sequence

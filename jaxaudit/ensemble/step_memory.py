@@ -45,7 +45,7 @@ def operations_of(lowered: Any) -> float:
 
 
 def _step_arguments(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> tuple[Any, ...]:
-    """Shapes and types of a training state at a moment, and of a minibatch of records like these."""
+    """Shapes and types of the arguments of a training step: a state at a moment, and a minibatch of the data."""
     state = jax.eval_shape(lambda key: learner.init(key), key)
     moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
     batch = [jax.ShapeDtypeStruct((learner.batch_size, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
@@ -80,7 +80,7 @@ def program_bytes(program: Any, at_once: int, pool: tuple[Array, Array]) -> int:
 
 
 def free_bytes() -> int:
-    """The bytes that steps under way may take: a part of what is free."""
+    """The bytes that training steps may take: a fixed share of the memory that is free on the device or the host."""
     stats = jax.local_devices()[0].memory_stats() if accelerated() else None
     if stats and "bytes_limit" in stats:
         return int(DEVICE_FREE_SHARE * (stats["bytes_limit"] - stats.get("bytes_in_use", 0)))

@@ -1,4 +1,7 @@
-"""Pure functions of arrays, batched and exact, that all audits use; `__init__.pyi` lists them."""
+"""Pure functions of arrays, batched and exact, that all audits use; `__init__.pyi` lists them.
+
+Kernels run on the host or on the device, whichever is faster there; each module says why.
+"""
 
 import lazy_loader
 

@@ -6,6 +6,15 @@ two keys the gap rises by at most the share of the first sample that lies betwee
 second's. So the gap is computed at a few keys, and then only in intervals where it may exceed the best so far. If
 sorting is fast, the first keys are a regular selection of the sorted samples. Otherwise nothing is sorted: keys are
 counted in buckets (one `bincount` per sample), which are split until a bucket is one key.
+
+Measured on two CPU cores with jax 0.10.2. NumPy sorts a million float32 in 31 ms on an AMD EPYC and in 4 ms on an Intel
+Xeon with AVX-512. So the CPU kernel tries its machine's sort once. Where it is quick, the gap is found from sorted
+keys; where it is not, nothing is sorted: keys are counted in buckets, and only those are split that can still hold the
+widest gap. Both are exact. On an accelerator the device sorts.
+
+Measured on two CPU cores with jax 0.10.2: a callback into Python can hang on large arrays (`pure_callback`, ten million
+values, one core); the kernels use `buffer_callback`, which copies nothing. XLA's threads flush subnormal numbers to
+zero, for NumPy inside a callback too: the keys are made with integer operations only.
 """
 
 import math

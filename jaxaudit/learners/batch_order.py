@@ -10,6 +10,11 @@ There are two batch orders. The membership mask ("row") of a model decides which
   members are used.
 
 A learner that validates (`ValidatedLearner`) takes minibatches of the members that are not held back, in own order.
+
+A model is a function of its key and its row. This module fixes the order of minibatches from these two alone, so a
+chunk, its size or a neighbour never changes the order. A network is batch-coupled if its records touch one another in a
+batch (batch normalisation). Its short batches are filled with members, so a left-out record leaves no trace, not even
+in a running mean.
 """
 
 from typing import Any

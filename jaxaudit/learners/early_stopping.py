@@ -1,4 +1,14 @@
-"""Early stopping: keeps the parameters of the epoch with the least loss on some of a model's records, held back."""
+"""Early stopping: keeps the parameters of the epoch with the least loss on some of a model's records, held back.
+
+A model that stopped is the parameters it kept. A learner may validate (`ValidatedLearner`): the engine then takes some
+of a row's members out of its minibatches, by a draw from the model's key and their ranks among the members, and after
+each epoch hands it the mean loss on them. `EarlyStopping` wraps any stepped learner so: it keeps the best epoch's
+parameters in place of the optimiser's state, and after `patience` epochs without a better one nothing later replaces
+them. So a chunk goes on until all of its models stopped, and neighbours change no model; what is kept at a kill holds
+the best so far. Losses are added a minibatch at a time, in programs of the chunk's shapes: the number of records that
+neighbours hold back does not touch a sum. What is held back counts as used, since it chose the epoch, and rows stay
+what they are. Leave-one-out models would each hold back other records, so they are refused.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

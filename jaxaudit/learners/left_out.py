@@ -1,4 +1,11 @@
-"""Helpers for learners that compute leave-one-out models without refitting: checks, chunks, pieces, class counts."""
+"""Helpers for learners that compute leave-one-out models without refitting: checks, chunks, pieces, class counts.
+
+Leave-one-out compares like with like. A(T) and every A(T without t) have one key and take the same minibatches, and
+A(T) is trained in the very program of the others: another one would round otherwise, and training amplifies that. A
+learner that knows its leave-one-out models (`LeavesOneOut`) is asked instead; each is pinned to refits by a test. One
+that reads the whole pool for each record (`ReadsAllForEach`) is asked for a piece of the records at a time, and a piece
+is a chunk like any other: kept, tried again, handed to workers. Pieces follow from the number of records alone.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

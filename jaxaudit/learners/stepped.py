@@ -1,4 +1,12 @@
-"""Trains one model by a learner's own steps, and base classes of such learners."""
+"""Trains one model by a learner's own steps, and base classes of such learners.
+
+A step knows its moment, and keeps none of it. Whoever drives training tells each step its epoch and a random key, which
+is a function of the model's key, the epoch and the step's number there (`Moment`, `step_key`). So random steps are the
+same on every path and in every company, and after a stop, with nothing more to keep; a step without members moves no
+other step's key, so leave-one-out models share their draws. Learning rates follow the epoch, as PyTorch's schedulers
+that are stepped once an epoch: models of one chunk differ in their steps an epoch, and each still runs through its
+whole schedule. (Dropout of a module draws from the module's own state, which NNX and Linen advance in each step taken.)
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -17,6 +17,8 @@
 
 If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `adjusted_count`, `u_lira`), the
 attribute is the function. Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
+
+A metric enters with a citation, a slow twin in the tests, an analytic case, and a doctest.
 """
 
 import lazy_loader

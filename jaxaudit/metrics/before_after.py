@@ -2,6 +2,9 @@
 
 What is common to both scores of a record, its difficulty and the random split, cancels in their difference. The
 difference of two separate audits would contain it twice.
+
+Before and after are one sample. Outputs of a model before a deletion are subtracted record by record from those after.
+Both files and the shadow models are first brought to the coarser resolution of the two. The change decides nothing.
 """
 
 import numpy as np

@@ -2,6 +2,11 @@
 
 Split before any record is shared. For a fixed query set, a holdout twice as large raises the test's signal-to-noise
 ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r). For a fixed number of records, half is best.
+
+What was dealt is what is permuted. `jaxaudit deal` splits records or whole groups (patients, near-copies) at random;
+with groups, shadow models are dealt groups, the test permutes groups, variances are those of means over groups, and a
+sample takes a number of groups that depends on no side. Groups are numbers from the first reader on: no value of one is
+kept or shown.
 """
 
 from math import comb

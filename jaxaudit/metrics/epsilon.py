@@ -24,6 +24,12 @@ The binomial bound is `jax_privacy.auditing.CanaryScoreAuditor.epsilon_one_run` 
 functions of that library are not used: `epsilon_from_gdp`, which in version 2.0.0 gives a bound of 3 and more for
 scores without any signal; its Bonferroni correction, which divides by the number of thresholds that the scores
 themselves chose; and `epsilon_one_run_fdp`, which holds for Gaussian noise only.
+
+Epsilon is bounded on models whose coins nobody saw. The first half of a bank attacks the second half, and chooses the
+attack and the number of guesses on its own; so nothing is chosen on the scores that are judged, and nothing has to be
+corrected for. All audited models are one mechanism with a coin for each model and record, so there is one bound, and no
+maximum over models. It holds for independent fair coins alone: rows whose sizes, columns or overlaps vary too little or
+too much for coins are refused. The package is an extra, imported where it is used.
 """
 
 from importlib import import_module

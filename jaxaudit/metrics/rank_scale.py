@@ -5,6 +5,14 @@ loss, a compression length or a distance has another unit, so its rank takes its
 the score gives the same ranks. They are taken among all models and records together: between two scores that shadow
 models give a record there is always a step, so no order of models is lost, and records that all models find hard stay
 hard. The scale does not use memberships or sets, so exact tests stay exact.
+
+A score has no unit. Where records have no classes, a model gives each a number (`outputs` of a bank: `score`), and
+tests that cut log-odds in nats would cut it anywhere. So scores are brought to one scale when a bank is opened
+(`metrics/rank_scale.py`): the log-odds of a score's rank among the scores of all models on all records. It depends on
+no membership mask and on no set, so exact p-values stay exact; any increasing function of the score gives the same
+numbers, bit for bit; and between any two scores of shadow models on a record there is a step, so no model loses its
+place, as it would in ranks record by record or of one model. Log-likelihoods keep their nats: they are probabilities,
+which RMIA compares. What needs classes finds none in the pool (`Pool.classless`), and says so.
 """
 
 from dataclasses import dataclass

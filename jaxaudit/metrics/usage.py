@@ -74,7 +74,7 @@ OVER_FORGOTTEN = "over-forgotten, the usual trace of an unlearning method that p
 
 
 def fraction_name(questions: Iterable[Question]) -> str:
-    """The name of the fractions that answer these questions.
+    """The heading of a column of fractions, by what the tests asked: how much was used, or how much is left.
 
     >>> fraction_name(["used", "used"]), fraction_name(["left", "used"])
     ('used fraction', 'used fraction or fraction left')

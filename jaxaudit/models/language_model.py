@@ -147,7 +147,10 @@ class LanguageModel:
         return encoded_texts
 
     def _cut(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
-        """The tokens of each text, and how many of its characters end with each; 0 for a token that was added."""
+        """The tokens of each text, and for each token the number of characters of the text up to its end.
+
+        The number is 0 for a token that the tokenizer added.
+        """
         cut_tokens = []
         for piece in pieces(texts):
             self._normalizers.refuse_growth(piece)

@@ -1,4 +1,11 @@
-"""The pure functions of a network, the framework that it is written in, and activations within it."""
+"""The pure functions of a network, the framework that it is written in, and activations within it.
+
+What is measured is what the framework computes. A network knows where it comes from (`PureModule.origin`), and
+`efficacy` has its own framework answer the same records with the same weights: outputs that lie further apart than
+rounding are refused, and the result says how far they lie. This tells nothing about weights that Keras loaded into
+other layers, so a file must have the arrays that the model itself would save, and a layer that turns loaded weights
+into constants is refused. Keras models are judged, not trained here: their initial weights follow no key of ours.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

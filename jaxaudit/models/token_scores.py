@@ -2,6 +2,13 @@
 
 As open-unlearning's `mia_loss`, `mia_min_k`, `mia_min_k_plus_plus` and `mia_zlib` compute them, signs included, of the
 tokens that `LanguageModel.encode` says are scored; with its `prompt-tokens` these are open-unlearning's, too.
+
+A text's scores are those of the field. `scores lm` computes loss, Min-K%, Min-K%++ and zlib ratio in PyTorch, as
+open-unlearning does to rounding, so a table made here can stand beside its logs. It scores the tokens behind those of
+the prompt, and the end of an answer for the loss alone. A model's folder is read as a classifier's is; its tokenizer is
+read from copies, since `transformers` opens files by name. Values of a text's line that nothing needs are never
+unpacked (`data/texts.py`), and a deal writes them again as they were. Pairs are dealt by independent fair coins, as a
+test that flips signs assumes.
 """
 
 import zlib

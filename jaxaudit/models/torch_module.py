@@ -2,6 +2,16 @@
 
 torchax and PyTorch are imported only in this module, and only for a PyTorch module. Global settings of JAX that the
 import changes are restored.
+
+A PyTorch module is compared with itself. torchax makes a JAX function of an unchanged module, but knows no
+`torch.no_grad`, leaves running statistics as they are, and has no word for some operations. So the module first answers
+six random records in PyTorch: what its outputs and gradient are, which tensors it changes, whether it draws random
+numbers, whether records touch one another. The JAX function must give the same; what it cannot give is refused by name,
+whichever operation it was. Initial weights come from the module's own initialisers: a callback seeds PyTorch's
+generator with a number from the model's key, builds the module, and puts the generator back. Recurrent layers are
+handed to JAX as loops, which torchax would unroll. A classifier of `transformers` is built from its configuration
+alone: nothing is downloaded, no code that the folder names is run, and its weights are read here; `transformers` only
+translates their names.
 """
 
 import importlib

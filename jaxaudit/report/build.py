@@ -1,4 +1,11 @@
-"""Builds a page from runs: each run by itself, and all of them side by side."""
+"""Builds a page from runs: each run by itself, and all of them side by side.
+
+A page is a value before it is HTML. `report/build.py` makes a `Page` of plain text, tables and charts from runs, and
+`report/html/render.py` makes HTML of it: autoescaped, no script, a content policy that forbids fetching. Charts are
+made when a page asks for them; a terminal does not. A chart is drawn once; on the page its colours become variables, so
+that dark mode and print have their own, and its text stays text. Runs read from disk are decoded strictly, and arrays
+held against the result, before anything is drawn.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

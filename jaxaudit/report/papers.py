@@ -2,6 +2,12 @@
 
 Each test, attack, method and metric names its papers in `source` or `SOURCE`, in the usual form of citations, such as
 `Carlini et al. 2022`; `papers.bib` has an entry for each.
+
+What a number rests on stands at what computes it. A test, an attack, a method, a metric names its papers (`source`,
+`SOURCE`) as the field cites them, such as `Carlini et al. 2022`; `report/papers.bib` has an entry for each of these
+names, and a test finds each name an entry and each entry a name. The site's references are written from it. A record is
+given its papers when it is made, so your own test is cited, too. `jaxaudit cite` prints entries of the package alone,
+never text of a result. A test also says how often its verdicts are wrong (`errors`), for a model card.
 """
 
 import re

@@ -31,9 +31,9 @@ from jaxaudit.runs.unfinished import NAME, is_unfinished, keep_private, make_dir
 RESULT, TABLE = "result.json", "table.txt"
 OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
 OTHERS |= {*BANK_ARRAYS, DESCRIPTION}
-"""Names of files beside the result, and"""
+"""Names of the other files that a run may have beside `result.json`."""
 WEIGHTS = ".safetensors"
-"""the suffix of weights among them."""
+"""The suffix of files of weights, which a run may have under any name."""
 
 
 Writer = Callable[[IO[bytes]], None]

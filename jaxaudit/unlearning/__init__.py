@@ -1,6 +1,9 @@
 """Unlearning methods: each computes, from a trained model, parameters that should have forgotten the forget set.
 
 Your own method is a pure function with the arguments of `Unlearn`; `compare_unlearning` judges it like the others.
+
+Methods are retraining, amnesiac unlearning, Fisher forgetting, training on, SCRUB, SSD, and methods for language
+models. They run on the device.
 """
 
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record

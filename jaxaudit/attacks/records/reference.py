@@ -40,7 +40,7 @@ class AttackR:
 
 
 def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """1 if the target has higher log-odds than a model that counts, 0.5 if they are equal, else 0."""
+    """1 if the target has higher log-odds than a model, 0.5 if equal, else 0; 0 for models that are not `counted`."""
     return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)
 
 

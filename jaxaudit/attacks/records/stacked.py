@@ -68,7 +68,11 @@ class Stacked:
 
 
 def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-    """The scores with few shadow models: weights and targets have evidence from equally many."""
+    """The scores with few shadow models: means over leaving out one shadow model at a time.
+
+    Weights are fitted on shadow models, each attacked with all others: one model fewer than could attack a target.
+    Without one of the shadow models, what is scored has evidence from as many models as the weights had.
+    """
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]
     scores = np.zeros(shadowed.attacked[:, 0].shape)

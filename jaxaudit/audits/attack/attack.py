@@ -1,4 +1,12 @@
-"""Membership attacks: on models of random halves, or with the shadow models of a bank."""
+"""Membership attacks: on models of random halves, or with the shadow models of a bank.
+
+One attack audit. Attacks are made on models of random halves, which `train_splits` trains beside the shadow models that
+attacks learn from, or by the shadow models of a bank; `attack` takes either and trains nothing. Both have one result:
+rates by the thresholds of other models (`metrics/attack_rates.py`), and in sections of their own what only one has: the
+paper's numbers and PDTP of targets (`splits`), or how far records are given away (`exposure`). One rule decides
+(`audits/attack/finding.py`). The area under the ROC curve of random halves is of all answers together, with an interval
+over records, since the two models of a split are not independent.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,14 @@
-"""Judges targets with shadow models that exist: the half of the `ks` audit that trains nothing."""
+"""Judges targets with shadow models that exist: the half of the `ks` audit that trains nothing.
+
+A failed check takes away the verdicts that rest on it, and no other. Each judgement names the checks it rests on. No
+check is lost with the models it is measured on: whether the calibration set is like the query set is asked of rho's
+calibration models or else of the shadow models that know no query record, and what nobody can be asked is a warning.
+The holdout test rests on none of rho's, and on its own: there is no evidence that query set and holdout were sampled
+differently (`metrics/exchangeability.py`), near-copies are not spread over both, and its models fit their data.
+`forgotten` by a test of use comes from the upper limit of the used fraction, whatever `--level` says; EMA has no such
+number, so its `forgotten` is not said. All shadow models are further rows of the one membership matrix. A file's
+probabilities are rounded, so log-odds are compared after all models' went through probabilities rounded alike.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

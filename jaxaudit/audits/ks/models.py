@@ -1,4 +1,16 @@
-"""Draws the training sets of a `ks` audit's models, by their kind (`Kind`), trains these, asks for outputs."""
+"""Draws the training sets of a `ks` audit's models, by their kind (`Kind`), trains these, asks for outputs.
+
+Nobody knows a target's design. The models of a test of use take turns among several designs, so that their spread holds
+what a design does to outputs. The five usual ones are the smallest set that kept the holdout test's promises; others
+are named (`--designs`), and stand behind them, so that no turn of the five moves. At equal numbers of models, choosing
+one design by likelihood covered the used fraction less often than mixing them, on worlds that no error rate is reported
+of. rho and simulated targets keep the guess. The reference and the shadow test compare the linear share: a score that
+is not linear moves up with scatter, and every real target scatters more than shadow models that share one calibration
+set. What is taken off for the design is measured on a reference; how far a target scatters, too. Without one, an
+analysis of variance keeps the part between designs from being stretched. A design that did not learn is left out of a
+test, judged by that test's models alone, unless too few would remain: a test that is weaker, and says so, is better
+than none after training.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,11 @@
-"""The cost of a `ks` audit, and the largest one within a time budget. Numbers in, numbers out: no clock is read."""
+"""The cost of a `ks` audit, and the largest one within a time budget. Numbers in, numbers out: no clock is read.
+
+A budget is a plan made of measured speeds. `ks` on a CPU has ten minutes unless told otherwise. What it then does is a
+function of the speeds that this machine remembers, the sizes and the options (`audits/ks/plan.py` looks at no clock):
+replicates of rho go first, then shadow models, records, the design, epochs; what was given by hand stands. The plan is
+printed before the work with what was reduced and what that costs, it is in the result, and the command that repeats the
+run spells it out. Records that are left out are drawn at random by the seed alone, outputs in step.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator

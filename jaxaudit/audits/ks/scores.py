@@ -243,8 +243,11 @@ def tofu_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
-        """These scores of the target and of each retrained model on these sets; None where there are not all."""
-        rows = [table.rows(model_scores) for model_scores in sets]
+        """The score `name` on each of `sets`, for the target and then for each retrained model.
+
+        None for a model that lacks a score of a record.
+        """
+        rows = [table.rows(role) for role in sets]
         values = (model.scores.get(name) for model in (target, *retrained))
         return [
             [model_scores[rows_of_role] for rows_of_role in rows]

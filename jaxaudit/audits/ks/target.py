@@ -256,7 +256,10 @@ def _refuse_absent(file: Outputs, examples: Examples, of: str) -> None:
 
 
 def _refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
-    """Rejects a target whose labels fit its columns in another order far better: all of its files, or one."""
+    """Rejects a target whose columns fit the labels far better in another order of classes.
+
+    All files of the target are tested together, and each file by itself.
+    """
     tables = [counted(file.probabilities, examples.labels) for file, examples, _ in files]
     if not tables or len(tables[0]) < 2:
         return

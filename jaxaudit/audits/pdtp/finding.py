@@ -1,6 +1,12 @@
 """The verdict of the `pdtp` audit, decided by one rule for the terminal, the page and the JSON.
 
 PDTP: how far leaving a record out of training moves the output on it, in nats.
+
+PDTP is printed with what could mislead. The seed floor, copies of a record, a class that vanishes with its only member,
+values above 1 that the edges of bins made, and smoothing that passes the rule whatever the data. PDTP asks at the
+record's own input; where it is proven how far any other can move (learners say so, `BoundsDTP`: the paper's constants
+do not hold of normalised outputs, the log-odds of the record's class do), that bound stands beside it. What stands in a
+risky record is private: it is shown on the terminal when asked for, never in a file.
 """
 
 import math

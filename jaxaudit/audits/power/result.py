@@ -192,7 +192,7 @@ class PowerAudit:
 
 
 def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError if the parts of a result read from a file do not agree; it has no arrays."""
+    """Raises ValueError if parts of a result read from a file contradict one another. `arrays` is not used."""
     demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
     fractions = {tuple(chance.fraction for chance in size.chances) for size in (*result.sizes, *result.holdouts)}
     demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")

@@ -1,4 +1,11 @@
-"""Compares a method's models with retrained ones: the rank of each score, the unlearning challenge's score, U-LiRA."""
+"""Compares a method's models with retrained ones: the rank of each score, the unlearning challenge's score, U-LiRA.
+
+Unlearned models meet no twin. Models of one seed share initial weights before and after forgetting. So the unlearning
+challenge's score and U-LiRA compare a method's models of one half of the seeds with retrained models of the other half:
+all methods with the same ones, and retrained and original models in the same way. F of a perfect method is about 0.2
+and an epsilon depends on the number of models, so a number without these two rows cannot be read. Attacks are those of
+the published code, with every threshold that makes a difference in place of a grid.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import product

@@ -1,4 +1,4 @@
-"""The models of the `unlearn` audit: their parameters as plain arrays for a disk, and made to forget by a method."""
+"""The models of the `unlearn` audit: runs a method on trained models, and converts parameters to arrays for a file."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

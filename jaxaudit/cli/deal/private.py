@@ -1,6 +1,12 @@
 """What a deal keeps at home: the files tell of no record whose it is, and the key of `--blind` stays.
 
 No message has a value of a group.
+
+What leaves the house is dealt so. `deal` takes its seed from the system's entropy: whoever has the records could repeat
+a deal by a default seed. The column that names groups is in no file, nor is any array or key that is another name for
+each group, and groups have random numbers. Nothing that can be lost is lost on the way: arrays keep their type, numbers
+in text have 64 bits, images the levels of their file, and what a reader would reduce (`load_image_folders`) is refused.
+What sets are compared by (`files.comparable`) is made of that when records are judged.
 """
 
 import json

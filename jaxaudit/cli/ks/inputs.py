@@ -97,7 +97,7 @@ class AuditInputs(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The largest training set of any model."""
+        """The number of records of all sets and simulated targets together: no model is trained on more."""
         parts = (part for target in self.simulated for part in target.parts)
         return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
 

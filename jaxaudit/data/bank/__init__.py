@@ -14,4 +14,18 @@ outputs/00000.npy   float16/32/64 [n, classes] of model 0; [n, views, classes] w
                     `log_odds`, `score` and `log_likelihood` the same without classes
 
 A missing file of outputs means a model that is not trained yet. File names are fixed, so none can lead elsewhere.
+
+A shadow model is its row and its outputs, whoever trained it. A bank (`data/bank/`) is a directory of plain arrays with
+fixed names, so that any script can read its rows and write its outputs, and a missing file is a model that is not
+trained yet: there is no other state. Rows are those that `ks` would draw with the same seed, and depend on the seed and
+the number of the model alone, so a bank grows. Records keep their columns when they are dropped (`--drop-overlap`), so
+a script needs no second list. Outputs are read a file at a time, as memory maps, and are checked whenever they are
+read, because nobody has to ask before writing there. What `shadows add` puts there is also held against all rows
+(`metrics/row_fit.py`): given outputs, a row of another model was drawn at random, so how well they fit it has a known
+distribution whatever the model is, and files in the wrong order are found at a stated rate of false alarms. Directories
+of other tools are copied into a bank (`shadows import`; a file a tool in `data/bank/`), not read in place: one format
+is checked, and nothing behind it knows where a model came from. Their records are drawn one by one, so training sets
+vary in size. p (not used) permutes the target's scores and does not care; p (all used) ranks a target trained on the
+query set among them, and a model of fewer records remembers each better. So sizes may be off by 5% or by 3 standard
+deviations of such draws (`dealt_alike`): by more, full use was rejected far too often where memory fades with size.
 """

@@ -45,7 +45,7 @@ class Expected(NamedTuple):
             )
 
     def other_columns(self, count: int, source: str) -> InputError:
-        """The error for another number of columns."""
+        """The error for a file whose number of columns is not the number of classes."""
         shown_names = [name[:40] for name in (self.class_names or ())[:10]]
         names = (
             f" ({', '.join(shown_names)}{', ...' if self.classes > len(shown_names) else ''})" if shown_names else ""

@@ -8,6 +8,12 @@ The log of TOFU's own code (locuslab/tofu, `evaluate_util.py`) is `{name: {index
 its name tells: `eval_log_forget.json` of the forget set. `eval_log_aggregated.json` has all of them by name.
 
 Logs hold texts of records, too: no text is kept, and no message has one.
+
+A log of another tool is brought to one meaning, or refused. `scores open-unlearning` joins logs by the indices of
+records, never by order; a log keeps what an earlier evaluation left in it, so its metrics are held against one another,
+too. open-unlearning has two truth ratios of opposite direction under one name. Which one a log has is told by the
+losses that both follow from, and the table has TOFU's. Logs are decoded by what is wanted of them (msgspec), so texts
+of records are passed over and never become objects.
 """
 
 import re

@@ -1,4 +1,11 @@
-"""The mean gradient of some examples, and the similarity of each example's gradient to it."""
+"""The mean gradient of some examples, and the similarity of each example's gradient to it.
+
+The Fisher family is one pass each. The diagonal sums squares where the norms are made; the mean gradient is an ordinary
+gradient; the cosine of each record's gradient with it is one forward-mode pass, for g . v is a derivative of log p
+along v; the true Fisher information is exact in as many passes as the network has outputs, since a likelihood says
+which scores and weights it is a sum of (`kernels/likelihoods.py`). The empirical diagonal has one implementation, which
+selective dampening and Fisher forgetting use, too.
+"""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,6 +1,13 @@
 """The reference test as a test of `ks`: see `jaxaudit.metrics.reference`.
 
 With a separate reference, its models are others than those of the shadow test, whose numbers so do not change.
+
+A reference is a part of the pool. It is the calibration set unless another is given, and everything that compares
+outputs on it asks the pool where it is. The test must know each record in and out of training, so its models are
+trained on a share of a reference of its own as they are on one of the calibration set. They are then models of their
+own: no number of another test moves. A reference must be like the target's other data, which accuracies on it show; it
+need not be like the query set, so no check compares these two. Records that it shares with another set are dropped from
+it alone.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 A worker is anything that `submit`s. A chunk is a function of keys, rows and the pool, so whoever has `submit(fn, *args)
 -> future` can train it (`Execution(executor=)`): the driver plans, fixes the models per batch, hands over, and keeps
-what comes back in the same files (`ensemble/distribute.py`). What a worker raises in training comes back as a value and
+what comes back in the same files. What a worker raises in training comes back as a value and
 is raised; any exception of the future is the end of a worker, and its chunk is handed over again, at most four times.
 Learners travel by cloudpickle (a network as its factory, made again there: `PureModule.arguments`), large arrays beside
 them, once: as memory-mapped files, or in an executor's own store (`ensemble/parts.py`). Bytes of code go only to

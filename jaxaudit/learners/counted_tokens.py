@@ -2,7 +2,7 @@
 
 A minibatch of texts is a sum of pieces. Logits and attention of 64 texts at once are gigabytes, and no cache holds
 them. So a language model's gradient is added up over pieces of a minibatch, a few records each, and logits are made
-where a token counts alone (`learners/counted_tokens.py`), a block of positions at a time. On a CPU records of like
+where a token counts alone, a block of positions at a time. On a CPU records of like
 length are one piece, cut off behind them at one of three lengths (a branch a length), and models of a chunk take turns:
 a branch that models side by side choose would be all branches for all. What a piece is depends on the model's own
 minibatch, so neighbours still change no bit, and minibatches keep their order. Cutting off needs a network that is

@@ -1,6 +1,6 @@
 """A causal language model trained by Optax, as a learner: its number of a record is a mean log-likelihood.
 
-A record of text has one number. A language model (`learners/language_model.py`) is a learner whose `log_probs` have one
+A record of text has one number. A language model is a learner whose `log_probs` have one
 column, the mean log-likelihood of a record's tokens that count; nothing in `ensemble/` asks what a column is. Which
 tokens count is in the inputs (`data/sequences.py`): a token that is context alone is stored as -1 - token, so records
 of text are one array of integers as images are of floats. The mean is taken in the step, and no log-likelihood of a

@@ -87,7 +87,8 @@ def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Writer
     """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
 
     Each file is written beside the unfinished work and then moved, `result.json` last. If that fails, only the
-    unfinished work remains. `claim` accepted the directory; `table` is for `table.txt`, see `cli.show.as_text`.
+    unfinished work remains. `claim` accepted the directory; `table` is for `table.txt`, see
+    `cli.show.text_at_80_columns`.
 
     Raises:
         InputError: the directory is taken, or cannot be written.

@@ -10,11 +10,11 @@ that number along: areas of .53 came out of outputs without any memory. So a par
 model of the other kind, with which the attacked one could be exchanged. Any planned model of the other kind is as
 likely the partner as any other, and one that is not finished need not be left out; to leave one out always gave areas
 of .51 where 16 of 32 models were finished and .54 where 8 were. Where each record has its own coin, a partner would
-itself tell, and only the model is left out (`deal_of` tells the two apart by the rows, `left_out` chooses). Thresholds
-for a model come from the non-members of all others. Leaving a model out costs no more than none: sums before and after
-it, and its place in a sorted order (`in_out_statistics.py`). RMIA's records z are those that no planned model used,
-where there are more of them than chance leaves out (`unused_records`): ranked among records that the target may have
-used, a score depends on how many it used, so such an attack decides over no target.
+itself tell, and only the model is left out (`fixed_design` tells the two apart by the rows, `left_out` chooses).
+Thresholds for a model come from the non-members of all others. Leaving a model out costs no more than none: sums before
+and after it, and its place in a sorted order (`in_out_statistics.py`). RMIA's records z are those that no planned model
+used, where there are more of them than chance leaves out (`unused_records`): ranked among records that the target may
+have used, a score depends on how many it used, so such an attack decides over no target.
 """
 
 import lazy_loader

@@ -55,7 +55,7 @@ class ResolutionGroup(NamedTuple):
 
 
 class TargetScores(NamedTuple):
-    """The scores of an attack on one target, and on the shadow models (`own`) at the same resolution."""
+    """The scores of an attack on one target, and on the shadow models (`shadow_scores`) at the same resolution."""
 
     shadow_scores: ShadowScores
     target: Float[np.ndarray, "views n"]

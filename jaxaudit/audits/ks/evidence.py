@@ -46,7 +46,7 @@ class TargetOutputs(NamedTuple):
 
     Attributes:
         truth: its training data; None for a file of outputs.
-        log_odds: nats, of each record's own class, for the records at `Pool.asked`.
+        log_odds: nats, of each record's own class, for the records at `Pool.compared`.
         at_resolution: rounds models' log-odds to the target's resolution.
         printed: whether the target's file has rounded probabilities.
         compared: the numbers that rho compares.
@@ -133,7 +133,7 @@ class Evidence:
 
     @property
     def dealt_records(self) -> slice:
-        """Indices of query set and holdout among the compared records (`Pool.asked`)."""
+        """Indices of query set and holdout among the compared records (`Pool.compared`)."""
         return slice(0, self.pool.holdout.stop)
 
     @property
@@ -163,7 +163,7 @@ class Evidence:
         return sum(self.models.kinds.count(kind) for kind in kinds)
 
     def members(self, *kinds: str) -> Bool[np.ndarray, "models asked"]:
-        """Which of the compared records (`Pool.asked`) the models of these kinds were trained on."""
+        """Which of the compared records (`Pool.compared`) the models of these kinds were trained on."""
         indices = self.models.of(*kinds)
         return self.once(
             f"members {kinds}", lambda: np.take(self.models.membership[indices], self.pool.compared, axis=1)

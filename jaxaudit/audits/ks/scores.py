@@ -120,22 +120,22 @@ def judge_scores(
     if len(holdout) and len(table.rows("members")):
         sets = ("members", "query", "holdout")
         # What no model made.
-        columns = {f"covariate.{name}": of_model[table.rows(*sets)] for name, of_model in table.covariates.items()}
+        columns = {f"covariate.{name}": covariate[table.rows(*sets)] for name, covariate in table.covariates.items()}
         checks = (*checks, members_blind(_blind(stream(key, "blind members"), table, columns, *sets)))
     models = table.of("target")
     judged = [_judgement(key, table, model, test, checks, level) for model in models]
     # Only targets that were tested count for the adjustment.
-    after = iter(adjusted([(of_model,) for of_model in judged if of_model.usage is not None]))
-    judged = [(of_model,) if of_model.usage is None else next(after) for of_model in judged]
+    after = iter(adjusted([(judgement,) for judgement in judged if judgement.usage is not None]))
+    judged = [(judgement,) if judgement.usage is None else next(after) for judgement in judged]
     targets = tuple(
         msgspec.structs.replace(
-            target_result(model.name or table.name, None, of_model, ()), **tofu_numbers(table, model)
+            target_result(model.name or table.name, None, judgements, ()), **tofu_numbers(table, model)
         )
-        for model, of_model in zip(models, judged, strict=True)
+        for model, judgements in zip(models, judged, strict=True)
     )
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
-    has_tofu = any(of_model.forget_quality is not None or of_model.privleak is not None for of_model in targets)
+    has_tofu = any(target.forget_quality is not None or target.privleak is not None for target in targets)
     sources = (test.source, *((SOURCE,) if has_tofu else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 

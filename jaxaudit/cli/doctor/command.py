@@ -128,9 +128,9 @@ def _problems(needed: Any, folders: Any, devices: Devices) -> Iterator[str]:
             )
     if devices.error:
         yield f"JAX has no device ({devices.error}); unset JAX_PLATFORMS, or install JAX for this machine."
-    for package in folders:
-        if package.name == "cache" and not package.writable:
-            yield f"the cache folder {package.path} cannot be written; set JAXAUDIT_CACHE to a folder of yours."
+    for folder in folders:
+        if folder.name == "cache" and not folder.writable:
+            yield f"the cache folder {folder.path} cannot be written; set JAXAUDIT_CACHE to a folder of yours."
 
 
 def _lines(

@@ -88,5 +88,5 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
 def _named(name: str, model: Causal) -> NamedWeights:
     """The weights of a model; a layer's name ends where that of its parameter begins."""
     return NamedWeights(
-        name, {"/".join(path.rsplit(".", 1)): values for path, values in model.weights.items()}, model.rest
+        name, {"/".join(weight.rsplit(".", 1)): values for weight, values in model.weights.items()}, model.rest
     )

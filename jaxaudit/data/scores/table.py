@@ -149,7 +149,7 @@ def score_table(
         )
     check_lengths({column: shape_of(cleaned[column]) for column in cleaned if column in OWN or is_number(column)}, name)
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array([set_of(str(column)) for column in cleaned["set"]], "U9")
+    sets = np.array([set_of(str(cell)) for cell in cleaned["set"]], "U9")
     unknown = sets == ""
     if unknown.any() or not len(sets):
         raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")

@@ -59,7 +59,7 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
     size_given = result.given
     columns = ("shadow models", "min. detectable")
     seen = [f"{fraction_text(chance.fraction)}: {_percent(chance.probability)}" for chance in size_given.chances]
-    by_models = tuple((str(chance.models), _fraction(chance.min_detectable)) for chance in result.by_models)
+    by_models = tuple((str(row.models), _fraction(row.min_detectable)) for row in result.by_models)
     # If the records do not suffice, the finding already gives the number that would.
     suffice = [_needed(result)] if result.finding.verdict == "sufficient" else []
     return RunContent(

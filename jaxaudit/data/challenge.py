@@ -4,13 +4,13 @@ The file goes to whoever holds the model. The key stays at home: it has the row 
 of the deal, and a commitment, which can be published before the outputs arrive.
 
 A blind challenge fixes the sets before the outputs. `deal --blind` writes the inputs of all records in one random
-order, and a key whose SHA-256 can be published: a salt from the system's entropy keeps anybody
-from trying seeds against it. The order, the names and the numbers of groups are hashes of the salt: a seed may be
-guessed, and a few records that somebody remembers would then place all others. So the same seed gives the same sets,
-another order and another commitment. The key lists rows and not a recipe for them, so that reading it draws nothing.
-Labels and further arrays are left out, since outputs need none of them. Names of records, which outputs may carry back,
-are what tells the outputs on one challenge from those on another; without them the order does: rows of another order
-are no better than guessing. The records themselves cannot be hidden from who kept them.
+order, and a key whose SHA-256 can be published: a salt from the system's entropy keeps anybody from trying seeds
+against it. The order, the names and the numbers of groups are hashes of the salt: a seed may be guessed, and a few
+records that somebody remembers would then place all others. So the same seed gives the same sets, another order and
+another commitment. The key lists rows and not a recipe for them, so that reading it draws nothing. Labels and further
+arrays are left out, since outputs need none of them. Names of records, which outputs may carry back, are what tells the
+outputs on one challenge from those on another; without them the order does: rows of another order are no better than
+guessing. The records themselves cannot be hidden from who kept them.
 """
 
 import hashlib

@@ -2,15 +2,15 @@
 
 A worker is anything that `submit`s. A chunk is a function of keys, rows and the pool, so whoever has `submit(fn, *args)
 -> future` can train it (`Execution(executor=)`): the driver plans, fixes the models per batch, hands over, and keeps
-what comes back in the same files. What a worker raises in training comes back as a value and
-is raised; any exception of the future is the end of a worker, and its chunk is handed over again, at most four times.
-Learners travel by cloudpickle (a network as its factory, made again there: `PureModule.arguments`), large arrays beside
-them, once: as memory-mapped files, or in an executor's own store (`ensemble/parts.py`). Bytes of code go only to
-workers that this process started or was given, and are never read from a file. `LocalWorkers` and `RayWorkers` are
-threads that each hold a process and pull (`ensemble/pull.py`), so that one that waits for a machine holds up nothing.
-The driver's death closes a local worker's pipe, which ends it. XLA on a CPU cuts large products by the number of its
-threads, so workers have the driver's number of threads (`NPROC`), whatever share of the cores they may use; a worker
-says what it is (`ensemble/concurrency.py`) with each chunk, and one that would round differently is refused.
+what comes back in the same files. What a worker raises in training comes back as a value and is raised; any exception
+of the future is the end of a worker, and its chunk is handed over again, at most four times. Learners travel by
+cloudpickle (a network as its factory, made again there: `PureModule.arguments`), large arrays beside them, once: as
+memory-mapped files, or in an executor's own store (`ensemble/parts.py`). Bytes of code go only to workers that this
+process started or was given, and are never read from a file. `LocalWorkers` and `RayWorkers` are threads that each hold
+a process and pull (`ensemble/pull.py`), so that one that waits for a machine holds up nothing. The driver's death
+closes a local worker's pipe, which ends it. XLA on a CPU cuts large products by the number of its threads, so workers
+have the driver's number of threads (`NPROC`), whatever share of the cores they may use; a worker says what it is
+(`ensemble/concurrency.py`) with each chunk, and one that would round differently is refused.
 """
 
 import warnings

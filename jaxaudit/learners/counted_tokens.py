@@ -2,13 +2,13 @@
 
 A minibatch of texts is a sum of pieces. Logits and attention of 64 texts at once are gigabytes, and no cache holds
 them. So a language model's gradient is added up over pieces of a minibatch, a few records each, and logits are made
-where a token counts alone, a block of positions at a time. On a CPU records of like
-length are one piece, cut off behind them at one of three lengths (a branch a length), and models of a chunk take turns:
-a branch that models side by side choose would be all branches for all. What a piece is depends on the model's own
-minibatch, so neighbours still change no bit, and minibatches keep their order. Cutting off needs a network that is
-known to be causal (`PureModule.causal`), and logits of some positions one whose output layer is known
-(`PureModule.head`); any other is trained by whole records, in pieces, too. With dropout each piece has its own draws. A
-device takes models at once, and pieces that are larger and uncut. Evaluation groups records by length on the host.
+where a token counts alone, a block of positions at a time. On a CPU records of like length are one piece, cut off
+behind them at one of three lengths (a branch a length), and models of a chunk take turns: a branch that models side by
+side choose would be all branches for all. What a piece is depends on the model's own minibatch, so neighbours still
+change no bit, and minibatches keep their order. Cutting off needs a network that is known to be causal
+(`PureModule.causal`), and logits of some positions one whose output layer is known (`PureModule.head`); any other is
+trained by whole records, in pieces, too. With dropout each piece has its own draws. A device takes models at once, and
+pieces that are larger and uncut. Evaluation groups records by length on the host.
 """
 
 import math

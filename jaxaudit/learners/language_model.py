@@ -1,13 +1,13 @@
 """A causal language model trained by Optax, as a learner: its number of a record is a mean log-likelihood.
 
-A record of text has one number. A language model is a learner whose `log_probs` have one
-column, the mean log-likelihood of a record's tokens that count; nothing in `ensemble/` asks what a column is. Which
-tokens count is in the inputs (`data/sequences.py`): a token that is context alone is stored as -1 - token, so records
-of text are one array of integers as images are of floats. The mean is taken in the step, and no log-likelihood of a
-token leaves it. Audits ask whether records are texts, not which network they have, and train such models through the
-functions of classifiers; tests compare texts by counts of their tokens (`Pool.comparable`). PDTP takes the sum over the
-tokens that count: its ratio is of probabilities of the whole text. Attention has no biases: one of keys changes no
-output, and Adam follows the rounding of its gradient.
+A record of text has one number. A language model is a learner whose `log_probs` have one column, the mean
+log-likelihood of a record's tokens that count; nothing in `ensemble/` asks what a column is. Which tokens count is in
+the inputs (`data/sequences.py`): a token that is context alone is stored as -1 - token, so records of text are one
+array of integers as images are of floats. The mean is taken in the step, and no log-likelihood of a token leaves it.
+Audits ask whether records are texts, not which network they have, and train such models through the functions of
+classifiers; tests compare texts by counts of their tokens (`Pool.comparable`). PDTP takes the sum over the tokens that
+count: its ratio is of probabilities of the whole text. Attention has no biases: one of keys changes no output, and Adam
+follows the rounding of its gradient.
 """
 
 from collections.abc import Callable

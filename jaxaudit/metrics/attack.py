@@ -220,10 +220,10 @@ def strongest_attack(
     (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
     """
     values = np.asarray(accuracies, np.float64)
-    finite_values = np.where(np.isnan(values), -np.inf, values)
-    if not len(finite_values):
+    comparable = np.where(np.isnan(values), -np.inf, values)
+    if not len(comparable):
         raise InputError("there is no attack to choose from: give one row of accuracies per attack.")
-    largest, which = finite_values.max(axis=0), finite_values.argmax(axis=0)
+    largest, which = comparable.max(axis=0), comparable.argmax(axis=0)
     none = np.isneginf(largest)
     return np.where(none, np.nan, largest), np.where(none, -1, which)
 

@@ -150,7 +150,7 @@ def attack_rates(
     judged = ~np.isnan(scores)
     split = [(split_scores[seen], row[seen]) for split_scores, row, seen in zip(scores, truth, judged, strict=True)]
     is_mixed = [0 < row.sum() < len(row) for _, row in split]
-    areas = np.array([auc(*split) if mixed else np.nan for split, mixed in zip(split, is_mixed, strict=True)])
+    areas = np.array([auc(*answers) if mixed else np.nan for answers, mixed in zip(split, is_mixed, strict=True)])
     if not any(is_mixed):
         raise InputError("no model has a record that it was trained on and one that it was not, both judged.")
     if thresholds_of is None and len(scores) < 2:

@@ -3,10 +3,10 @@
 So a score's residual after a fit on the predictors is as exchangeable as the score itself.
 
 A score is what difficulty leaves. Log-odds and log-probability, cut, minus what a least-squares fit explains of them by
-class, by the classes of a record's nearest neighbours, and by shadow models' outputs. On
-targets unlike the shadow models it found more than the learned membership score did in every world tried (all of 1,000
-used: 87 to 79% on digits, 100 to 88% on Location), and it serves both the exact p-value and the members' ratio. The
-membership score stays where models of full use are compared: p (all used) and the fraction by the own recipe.
+class, by the classes of a record's nearest neighbours, and by shadow models' outputs. On targets unlike the shadow
+models it found more than the learned membership score did in every world tried (all of 1,000 used: 87 to 79% on digits,
+100 to 88% on Location), and it serves both the exact p-value and the members' ratio. The membership score stays where
+models of full use are compared: p (all used) and the fraction by the own recipe.
 """
 
 import numpy as np

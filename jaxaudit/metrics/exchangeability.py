@@ -206,7 +206,9 @@ def _neighbours(
     observed = int((row == row[nearest]).sum())
     drawn_rows = dealt_rows(generator, row, groups, permutations)
     counts = np.concatenate([(rows == rows[:, nearest]).sum(axis=1) for rows in drawn_rows])
-    more, fewer = ((1 + int(counts.sum())) / (1 + permutations) for counts in (counts >= observed, counts <= observed))
+    more, fewer = (
+        (1 + int(reached.sum())) / (1 + permutations) for reached in (counts >= observed, counts <= observed)
+    )
     return more, fewer
 
 

@@ -234,7 +234,7 @@ def _sampling_variance(
     scores: Float[np.ndarray, " n"], side: Bool[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None
 ) -> float:
     """The variance of a difference of mean scores that is due to the choice of records or groups."""
-    return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in (side, ~side))
+    return sum(mean_variance(scores, groups, half) / int(half.sum()) for half in (side, ~side))
 
 
 def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:

@@ -4,12 +4,12 @@ Hu et al. (2022), "LoRA: Low-rank adaptation of large language models", ICLR: a 
 W x + (alpha / r) B A x, and only A `[r, in]` and B `[out, r]` are trained. Models that are trained side by side share
 W, so one base model is in memory, and its products are those of one batch of all models' records.
 
-What models share is an argument. Adapters are the parameters of a network whose base model is
-frozen. A base model in the training state would be copied for every model, and in a closure it would be a constant,
-copied into every compiled program. So a network names what its models share (`PureModule.shared`), `compiled`
-(`learners/stepped.py`) makes that an argument of each program, and `vmap` gives it no models axis: the frozen products
-of a small minibatch, or on a device, are those of one batch of all models' records. The base model is traced from
-PyTorch once (`models/causal.py`), which also serves `efficacy`.
+What models share is an argument. Adapters are the parameters of a network whose base model is frozen. A base model in
+the training state would be copied for every model, and in a closure it would be a constant, copied into every compiled
+program. So a network names what its models share (`PureModule.shared`), `compiled` (`learners/stepped.py`) makes that
+an argument of each program, and `vmap` gives it no models axis: the frozen products of a small minibatch, or on a
+device, are those of one batch of all models' records. The base model is traced from PyTorch once (`models/causal.py`),
+which also serves `efficacy`.
 """
 
 import json

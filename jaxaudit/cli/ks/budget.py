@@ -195,7 +195,7 @@ def _work(options: KSOptions, sets: AuditInputs, tests: tuple[KSTest, ...]) -> W
 def _models_of(work: Work) -> dict[str, int]:
     """The number of models of each test, by title."""
     sizes = work.query, work.calibration, work.reference
-    return {test.title: sum(count for count, _ in sizes) for test, sizes in sizes_of(work.tests, *sizes)}
+    return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, *sizes)}
 
 
 def _told(

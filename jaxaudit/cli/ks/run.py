@@ -97,7 +97,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     options = with_values(options, budget="none")
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
-    models = len(sets.simulated) + sum(count for _, sizes in sizes_of(tests, *sizes) for count, _ in sizes)
+    models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, *sizes) for count, _ in trained)
     designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:

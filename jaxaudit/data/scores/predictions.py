@@ -88,7 +88,7 @@ def fit_of(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"]) 
     return Fit(1 - float((error**2).sum()) / apart, round(ranks, 12), float(np.median(np.abs(error))) / distance)
 
 
-def _likely_scale(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"], worst_fit: Fit) -> str:
+def _likely_scale(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"], unscaled_fit: Fit) -> str:
     maps = {"natural logarithms, of x or of 1 + x": np.exp, "logarithms to base 10": lambda x: 10.0**x}
     with np.errstate(over="ignore"):
         mapped = {name: back(prediction) for name, back in maps.items()}
@@ -101,7 +101,7 @@ def _likely_scale(prediction: Float[np.ndarray, " n"], truth: Float[np.ndarray, 
     fit = fits.get(best)
     if fit is not None and fit.r2 > 0:
         return best
-    if worst_fit.ranks < 0:
+    if unscaled_fit.ranks < 0:
         return "turned round, as by another sign"
     straight = float(np.corrcoef(prediction, truth)[0, 1])
     return "shifted or stretched, as standardised values are" if straight > ALIKE else "on another scale"

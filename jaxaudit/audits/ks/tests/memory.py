@@ -9,10 +9,9 @@ for 44 of 80 targets that remember less than they. So a fraction, a limit and `f
 members (`metrics/members.py`): the ratio of two differences of means, of the query set and of the members against one
 holdout, with Fieller's limits. It holds for any score that is blind to the sets, since a set of which a share was used
 is a mixture of the other two; so it assumes no network, library or recipe, and needs no shadow model. Or the target's
-own recipe: the user's word, which the target's outputs on records that it did not use
-must bear out, and which a plan that reduced the recipe takes back. A third way, designs that reach down to models that
-hardly remember, is honest and concludes nothing (0 of 20 targets that never used the set); it is not built. The p-value
-needs none of this.
+own recipe: the user's word, which the target's outputs on records that it did not use must bear out, and which a plan
+that reduced the recipe takes back. A third way, designs that reach down to models that hardly remember, is honest and
+concludes nothing (0 of 20 targets that never used the set); it is not built. The p-value needs none of this.
 """
 
 from collections.abc import Sequence

@@ -1,34 +1,41 @@
 """An attack on records of your own: how much higher are a model's log-odds than those of the others, on average?
 
     python own_record_attack.py BANK
-    jaxaudit attack --shadows BANK --attacks stacked,own_record_attack.py:Higher
+    jaxaudit attack --shadows BANK --attacks stacked,own_record_attack.py:Higher --attack-option higher.most=30
 
 It stands beside the built-in attacks, and in their results, tables and pages.
 """
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
+from jaxtyping import Float
 
 import jaxaudit as ja
-from jaxaudit.attacks.records import ShadowScores
-from jaxaudit.attacks.records.attack import Least
 
-TWO_MODELS = Least(together=2)
+TWO_MODELS = ja.attacks.records.Least(together=2)
 
 
 @dataclass(frozen=True)
 class Higher:
-    """Takes a record's difficulty off, and compares with models that have the record and models that do not."""
+    """Takes a record's difficulty off, and compares with models that have the record and models that do not.
 
+    Attributes:
+        most: log-odds beyond this count as this, so that no single model decides.
+    """
+
+    most: float = float("inf")
     name: str = "higher"
     meaning: str = "Log-odds of the record's class, minus their mean over the other models."
     source: str = "this file"
-    least: Least = TWO_MODELS
+    least: ja.attacks.records.Least = TWO_MODELS
 
-    def scores(self, shadowed: ShadowScores) -> Any:
+    def scores(self, shadowed: ja.attacks.records.ShadowScores) -> Float[np.ndarray, "targets records"]:
         """[targets, records], larger for a member."""
-        models, attacked = shadowed.models.mean(axis=1), shadowed.attacked.mean(axis=1)
+        models, attacked = (
+            np.minimum(scores, self.most).mean(axis=1) for scores in (shadowed.models, shadowed.attacked)
+        )
         above = attacked - models.mean(axis=0)
         # Without targets each shadow model is attacked by the others.
         return above if shadowed.targets is not None else above * len(models) / (len(models) - 1)

@@ -2,31 +2,36 @@
 
     python own_test.py
     jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,own_test.py:SurenessTest
+    jaxaudit ks --shadows bank --target out.csv --tests own_test.py:SurenessTest --test-option sureness.kind=never
 
 With 19 models the largest of 20 is the target by chance in 5% of cases, if the target is otherwise like them.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
 import optax
+from jaxtyping import Array, Key
 
 import jaxaudit as ja
-from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.models import shadow_rows
-from jaxaudit.audits.ks.tests import Judgement
 
 ROLE = "models of the sureness test"
 
 
-@dataclass(frozen=True)
-class SurenessTest:
-    """Compares mean log-odds on the query set."""
+@dataclass(frozen=True, kw_only=True)
+class SurenessTest(ja.KSTest):
+    """Compares mean log-odds on the query set.
+
+    Attributes:
+        models: number of models without the query set that are trained.
+        kind: their kind; of a bank `never`, the kind of the shadow test, in any number.
+    """
 
     models: int = 19
+    kind: str = ROLE
     name: ClassVar[str] = "sureness"
     title: ClassVar[str] = "sureness test"
     assumes: ClassVar[str] = "Sureness test: the target was trained like its models, on data like the calibration set."
@@ -42,27 +47,34 @@ class SurenessTest:
         if self.models < 19:
             raise ja.InputError("the sureness test needs at least 19 models.")
 
-    def kinds(self, pool: Any) -> tuple[str, ...]:
-        return (ROLE,)
+    def kinds(self, pool: ja.Pool) -> tuple[str, ...]:
+        return (self.kind,)
 
-    def draw(self, key: Any, pool: Any) -> Any:
+    def draw(self, key: Key[Array, ""], pool: ja.Pool) -> ja.Rows:
         """A share of the calibration set for each model, and none of the query set."""
-        return {ROLE: shadow_rows(key, pool, ROLE, np.zeros(0, int), 0, self.models)}
+        return {self.kind: ja.shadow_rows(key, pool, self.kind, np.zeros(0, int), 0, self.models)}
 
-    def judge(self, key: Any, outputs: Any, evidence: Any, common: Any, level: float) -> Judgement:
-        own = float(outputs.log_odds[: evidence.queries].mean())
-        others = outputs.at_resolution(evidence.log_odds(ROLE))[:, : evidence.queries].mean(axis=1)
-        p = (1 + int((others >= own).sum())) / (1 + len(others))
+    def judge(
+        self,
+        key: Key[Array, ""],
+        outputs: ja.TargetOutputs,
+        evidence: ja.Evidence,
+        common: tuple[ja.Check, ...],
+        level: float,
+    ) -> ja.Judgement:
+        mean = float(outputs.log_odds[: evidence.queries].mean())
+        means = outputs.at_resolution(evidence.log_odds(self.kind))[:, : evidence.queries].mean(axis=1)
+        p = (1 + int((means >= mean).sum())) / (1 + len(means))
         used = p <= 0.05
         finding = ja.Finding(
             verdict="not forgotten" if used else "inconclusive",
             tone="bad" if used else "open",
-            sentence=f"The mean log-odds are {own:.2f}; those of models that never saw it, at most {others.max():.2f}.",
+            sentence=f"The mean log-odds are {mean:.2f}; those of models that never saw it, at most {means.max():.2f}.",
             reasons=(f"p = {p:.2g}",),
-            confidence=Confidence("weak", "This test was tried on nothing but this example."),
+            confidence=ja.Confidence("weak", "This test was tried on nothing but this example."),
             caveats=(self.assumes,),
         )
-        return Judgement(self.name, self.title, finding, rests_on=frozenset(), numbers={"p-value": p})
+        return ja.Judgement(self.name, self.title, finding, rests_on=frozenset(), numbers={"p-value": p})
 
 
 if __name__ == "__main__":

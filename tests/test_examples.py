@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.banks import QUERY, RECORDS, planned, target, train
-from support.cli_runs import jaxaudit
+from support.cli_runs import jaxaudit, refused
 
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import load
@@ -121,6 +121,11 @@ def test_an_attack_on_records_is_named_on_the_command_line_too(tmp_path: Path, m
     assert said.stdout.startswith("attack succeeds: "), said.stderr
     found = jaxaudit("attack", "--shadows", "bank", "--attacks", f"{script}:Higher", "--json").result
     assert said.stdout == f"attack succeeds: {found['finding']['sentence']}\n"
+    by = ("attack", "--shadows", "bank", "--attacks", f"{script}:Higher")
+    cut = jaxaudit(*by, "--attack-option", "higher.most=-50", "--json").result
+    assert cut["finding"]["sentence"] != found["finding"]["sentence"]
+    for option in ("higher.most=many", "higher.size=1", "nobody.most=1"):
+        refused((*by, "--attack-option", option), (option,))
 
 
 @pytest.mark.outer

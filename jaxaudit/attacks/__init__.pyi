@@ -1,5 +1,6 @@
 """The names of `attacks`: see `jaxaudit/__init__.pyi`."""
 
+from . import records as records
 from .attack import Attack as Attack
 from .attack import AttackInputs as AttackInputs
 from .attack import PairedShadows as PairedShadows

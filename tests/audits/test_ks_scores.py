@@ -6,11 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.known_models import ways_of_use
 from jaxaudit.audits.ks.result import UsageResult
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
-from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 
@@ -34,7 +32,7 @@ def _columns(random, used: float, size: int = 150, **more) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("used", "verdict"), [(0.0, "forgotten"), (1.0, "not forgotten"), (0.5, "not forgotten")])
 def test_members_lead_to_every_verdict(used: float, verdict: str) -> None:
-    found = judge(KEY, score_table(_columns(np.random.default_rng(1), used))).targets[0]
+    found = judge_scores(KEY, score_table(_columns(np.random.default_rng(1), used))).targets[0]
     assert found.verdict == verdict
     assert found.method == found.usage[0].method == "scores"
     assert holds(found.usage[0], used)
@@ -284,9 +282,3 @@ def test_few_records_and_many_baselines_are_no_trouble() -> None:
     models = {f"baseline.{number}.loss": hard + random.normal(size=10) for number in range(30)}
     usage = judge_scores(KEY, score_table({"set": sets, "target.loss": hard, **models})).targets[0].usage[0]
     assert 0 < usage.p_never <= 1
-
-
-def test_a_table_is_judged_by_its_own_test_alone() -> None:
-    table = score_table(_columns(np.random.default_rng(29), 0.0))
-    with pytest.raises(InputError):
-        judge(KEY, table, tests=[HoldoutTest()])

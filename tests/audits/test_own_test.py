@@ -44,7 +44,7 @@ WITHOUT = "models of the loss test"
 
 
 @dataclass(frozen=True)
-class LossTest:
+class LossTest(KSTest):
     """Is the target surer of the query set than any of a few models that never saw it?"""
 
     models: int = 4

@@ -56,9 +56,9 @@ class HeldTest(SurenessTest):
     def judge(self, key, said, evidence, common, level):
         n = evidence.queries
         surer = float(said.log_odds[:n].mean() - said.log_odds[n:].mean())
-        confidence = Confidence("weak", "Tried on nothing.")
+        confidence = ja.Confidence("weak", "Tried on nothing.")
         finding = ja.Finding("inconclusive", "open", f"Surer by {surer:.3f}.", (), confidence)
-        return Judgement(self.name, self.title, finding, rests_on=frozenset(), checks=())
+        return ja.Judgement(self.name, self.title, finding, rests_on=frozenset(), checks=())
 """
 
 
@@ -183,6 +183,17 @@ def test_by_a_bank(banked: Path):
     assert again["targets"] == done["targets"]
     alone = jaxaudit("ks", *by, "--tests", "held.py:HeldTest", "--json").result["targets"][0]
     assert (alone["method"], alone["finding"]["sentence"]) == ("held", shown["held"])
+    some = ("--tests", "own_test.py:SurenessTest", "--test-option", "sureness.kind=mixed")
+    (own,) = jaxaudit("ks", *by, *some, "--test-option", "sureness.models=39", "--json").result["targets"]
+    assert own["tests"][0]["numbers"].keys() == {"p-value"}
+    for option, words in {
+        "nobody.models=39": ("nobody", "sureness"),
+        "sureness.size=39": ("no field size", "models"),
+        "sureness.models=many": ("'many'", "models"),
+        "sureness.name=other": ("no field name",),
+        "sureness": ("NAME.FIELD=VALUE",),
+    }.items():
+        cli_runs.refused(("ks", *by, *some[:2], "--test-option", option), words)
     cli_runs.refused(("ks", *by, "--tests", "holdout,own_test.py:SurenessTest"), ("sureness test", "no models"))
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,holdout"), ("the holdout test decides",))
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,ema"), ("ema", "members, holdout, reference, shadow."))

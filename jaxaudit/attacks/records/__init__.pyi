@@ -1,5 +1,6 @@
 """The names of `attacks.records`: see `jaxaudit/__init__.pyi`."""
 
+from .attack import Least as Least
 from .attack import RecordAttack as RecordAttack
 from .attack import ShadowScores as ShadowScores
 from .bavaria import BaVarIAt as BaVarIAt

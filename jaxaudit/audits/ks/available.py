@@ -144,5 +144,5 @@ def refuse(
     for target in targets:
         target.refuse(query, holdout, reference, members)
     paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
-    if paired and not any(isinstance(test, HoldoutTest) for test in tests):
+    if paired and not any(test.compares_before for test in tests):
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")

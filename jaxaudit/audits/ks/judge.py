@@ -23,17 +23,14 @@ from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest
-from jaxaudit.data.scores.table import ScoreTable
+from jaxaudit.audits.ks.tests import KSTest
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.shadow_models import ShadowModels, examples_of
 
-HELD = (HoldoutTest, MembersTest)
 BY_CLASSES = (
     "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
     "share records with these was not looked at: the bank has no records. Give the query records and the holdout, too."
@@ -46,10 +43,10 @@ BY_NUMBERS = (
 
 def judge(
     key: Key[Array, ""],
-    shadows: ShadowModels | ScoreTable,
-    targets: Sequence[Target] = (),
+    shadows: ShadowModels,
+    targets: Sequence[Target],
     *,
-    tests: Sequence[KSTest | ScoresTest] | None = None,
+    tests: Sequence[KSTest] | None = None,
     own_recipe: bool = False,
     reduced: Sequence[str] = (),
     level: float = 0.95,
@@ -65,8 +62,8 @@ def judge(
 
     Args:
         key: random key; every test uses the stream of its name, and all targets share its draws.
-        shadows: the shadow models; `no_models` suffices with known members. Or a table of scores (`score_table`), which
-            has its targets, too: `judge_scores`, by a `ScoresTest` of `tests`.
+        shadows: the shadow models; `no_models` suffices with known members. A table of scores is judged by
+            `judge_scores`.
         targets: models to judge: `FileTarget`; `SimulatedTarget`, if trained with the shadow models; or your own
             `Target`. Files have one row per record of each given set.
         tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the
@@ -102,14 +99,6 @@ def judge(
     >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05
     ('not forgotten', True)
     """
-    of_scores = [test for test in tests or () if isinstance(test, ScoresTest)]
-    if isinstance(shadows, ScoreTable):
-        if targets or len(of_scores) < len(tests or ()):
-            raise InputError(
-                "a table of scores has its targets, and is judged by a `ScoresTest` alone; leave others out."
-            )
-        return judge_scores(key, shadows, test=of_scores[0] if of_scores else None, level=level)
-    tests = None if tests is None else [test for test in tests if not isinstance(test, ScoresTest)]
     if not targets:
         raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
     if not 0 < level < 1:
@@ -120,16 +109,15 @@ def judge(
     evidence, targets = evidence_for(evidence, targets, tests)
     pool = evidence.pool
     for test in tests:
-        if isinstance(test, MembersTest):
-            test.draw(key, pool)
-    watching = any(isinstance(test, EMATest) for test in tests)
+        test.refuse_pool(pool)
+    watching = any(test.with_signals for test in tests)
     outputs = [
         target.says(evidence, kind, with_signals=watching)
         for target, kind in zip(targets, kinds_of_targets(targets), strict=True)
     ]
     for target_outputs in outputs:
         # Records that a simulated target was trained on are no known non-members of it.
-        if target_outputs.unseen is not None and any(isinstance(test, ReferenceTest) for test in tests):
+        if target_outputs.unseen is not None and any("reference" in test.roles for test in tests):
             refuse_few(int(target_outputs.unseen.sum()))
     audit = judge_outputs(key, evidence, outputs, tests, level=level)
     measured = leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else ()
@@ -155,11 +143,11 @@ def evidence_for(
     shadows, pool = evidence.models, evidence.pool
     kept = tuple(target.of_kept(pool) if isinstance(target, FileTarget) else target for target in targets)
     files = [target for target in kept if isinstance(target, FileTarget)]
-    if files and not any(file.on_holdout for file in files) and not any(isinstance(test, HELD) for test in tests):
+    if files and not any(file.on_holdout for file in files) and not any("holdout" in test.roles for test in tests):
         shadows = shadows.take(records=np.r_[pool.query, pool.holdout.stop : len(pool.examples)])
         pool = shadows.pool
     everywhere = len(files) == len(kept) > 0 and all(file.on_reference for file in files)
-    if pool.reference.stop == pool.reference.start and (everywhere or any(isinstance(e, ReferenceTest) for e in tests)):
+    if pool.reference.stop == pool.reference.start and (everywhere or any("reference" in e.roles for e in tests)):
         pool = pool._replace(reference=pool.calibration)
         shadows = replace(shadows, pool=pool)
     lacking = {test.test: lacks(test, files) for test in available_tests(pool, shadows.kinds)}

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.evidence import Compared, Evidence, TargetOutputs, all_l
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest
+from jaxaudit.audits.ks.tests import KSTest
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
@@ -54,8 +54,7 @@ def leave_one_out(
     """
     # The design that a shadow model resembles does not affect its verdict.
     evidence = replace(evidence, models=replace(evidence.models, design_names=()))
-    # A shadow model has no known members.
-    cases = [(test, list(_cases(key, evidence, test))) for test in tests if not isinstance(test, MembersTest)]
+    cases = [(test, list(_cases(key, evidence, test))) for test in tests if test.left_out != "none"]
     total, done, rates = sum(len(of_test) for _, of_test in cases), 0, []
     for test, of_test in cases:
         verdicts: dict[float, Counter[str]] = {used: Counter() for used in SHARES}
@@ -77,7 +76,7 @@ def leave_one_out(
 
 def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
     """For each case, the function that makes it, and its used fraction."""
-    holding = test.name == HoldoutTest.name
+    holding = test.left_out == "dealt"
     for kind in (Kind.MIXED,) if holding else (Kind.NEVER, Kind.FULLY):
         models = evidence.count(kind)
         if models <= LEAST:
@@ -85,7 +84,7 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
                 f"`rates` needs more than {LEAST} models {kind.words}, one of which is the target; "
                 f"there are {models}. Train more, or add some to the bank."
             )
-    if isinstance(test, ReferenceTest):
+    if "reference" in test.roles:
         unseen = int((~evidence.members(*OF_QUERY)[:, evidence.dealt_records.stop :]).sum(axis=1).min())
         if unseen < LEAST_RECORDS:
             raise InputError(
@@ -106,7 +105,7 @@ def _as_target(evidence: Evidence, index: int, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
     models, records = evidence.models, evidence.pool.compared
     unseen = None
-    if isinstance(test, ReferenceTest):
+    if "reference" in test.roles:
         # Its known non-members are the reference records that it was not trained on.
         unseen = evidence.in_reference & ~models.membership[index, records]
     target_outputs = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy import special
 
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import KSTest
 from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.plan import chunk_places
 from jaxaudit.metrics.effect import POWER
@@ -83,7 +83,7 @@ def members(work: Work) -> Int[np.ndarray, " models"]:
     scale = work.query / work.whole
     # A design that takes twice as long counts as twice as many records.
     parts = [
-        (models, size if isinstance(test, RhoTest) else round(work.design_cost * size))
+        (models, size if test.of_guess else round(work.design_cost * size))
         for test, sizes in sizes_of(work.tests, work.query, work.calibration, work.reference)
         for models, size in sizes
     ]
@@ -98,10 +98,10 @@ def sizes_of(
     sizes_before = []
     for test in tests:
         sizes = test.training_sizes(query, calibration, reference)
-        # The reference test is a shadow test, too: with a reference of its own, of other models.
-        shared = isinstance(test, ShadowTest) and sizes in sizes_before
+        # With a reference of its own, the reference test trains other models than the shadow test.
+        shared = test.shares_models and sizes in sizes_before
         yield test, () if shared else sizes
-        sizes_before += [sizes] if isinstance(test, ShadowTest) else []
+        sizes_before += [sizes] if test.shares_models else []
 
 
 def seconds_of(work: Work, speed: Speed) -> float:
@@ -162,8 +162,8 @@ def least(full: Work, speed: Speed, free: Free) -> Work:
 def _lighter(full: Work, free: Free) -> Iterator[Work]:
     yield full
     work = full
-    for kinds, may in ((RhoTest, free.replicates), ((HoldoutTest, ShadowTest), free.shadows)):
-        tests = tuple(test.lighter() if isinstance(test, kinds) else test for test in work.tests)
+    for of_guess, may in ((True, free.replicates), (False, free.shadows)):
+        tests = tuple(test.lighter() if test.of_guess == of_guess else test for test in work.tests)
         if may and tests != work.tests:
             work = work._replace(tests=tests)
             yield work

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.known_models import between_models, models_that_used, ways_by_members, ways_of_use
-from jaxaudit.audits.ks.tests.holdout import EXACT
+from jaxaudit.audits.ks.tests.dealt import EXACT
 from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
 from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests.test import USED, Words, p_text

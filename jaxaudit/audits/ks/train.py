@@ -8,8 +8,7 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.ks.available import refuse
 from jaxaudit.audits.ks.models import Design, Rows, train_rows
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.ema import refuse_without_records
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
@@ -21,7 +20,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import OF_RHO, Kind, ShadowModels, no_models
+from jaxaudit.shadow_models import OF_RHO, ShadowModels, no_models
 
 GUESS = "guess"
 """The name of the design of `learner`."""
@@ -88,16 +87,16 @@ def train_shadows(
     """
     tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
     dealt_groups = None if groups is None else as_groups(*groups)
-    of_classes = [test.name for test in tests if isinstance(test, ReferenceTest | ShadowTest | RhoTest | EMATest)]
+    of_classes = [test.name for test in tests if test.of_classes]
     if of_classes and are_texts(query):
         raise InputError(
             f"{' and '.join(of_classes)}: compare probabilities of classes, and texts have none; give a holdout "
             "(`holdout`), which texts are judged by."
         )
-    refers = any(isinstance(test, ReferenceTest) for test in tests)
+    refers = any("reference" in test.roles for test in tests)
     referred = calibration if reference is None and refers else reference
     refuse(targets, tests, query, holdout, referred, members)
-    least, ranked = least_models(len(targets)), [test.never for test in tests if isinstance(test, ShadowTest)]
+    least, ranked = least_models(len(targets)), [test.references for test in tests if test.ranks]
     if len(ranked) == len(tests) and max(ranked) < least:
         # p-values are adjusted for all targets.
         raise InputError(
@@ -105,10 +104,7 @@ def train_shadows(
             f"of at least {1 / (1 + max(ranked)):.2g}, and {len(targets) / (1 + max(ranked)):.2g} adjusted for "
             f"{len(targets)} targets. Train at least {least} of them (`never`)."
         )
-    trained = [
-        *(test for test in tests if not isinstance(test, MembersTest)),
-        *(target for target in targets if target.parts),
-    ]
+    trained = [*(test for test in tests if test.trains), *(target for target in targets if target.parts)]
     if (calibration is None or learner is None) and (members is None or trained):
         raise InputError(
             "without a calibration set and a learner no model is trained: only the members test can then be made, of "
@@ -118,18 +114,18 @@ def train_shadows(
         refuse_overlap(query, calibration)
     trainable = tuple(target for target in targets if target.parts)
     pool = make_pool(query, calibration, trainable, holdout, dealt_groups, reference, members)
+    for test in tests:
+        test.refuse_pool(pool)
     drawing = stream(key, "draw")
     if calibration is None or learner is None:
-        for test in tests:
-            test.draw(drawing, pool)
         return no_models(pool.comparable())
     kinds = kinds_of_targets(targets)
-    of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
+    of_guess = _together([test.draw(drawing, pool) for test in tests if test.of_guess])
     of_targets = (target.draw(drawing, pool, kind) for target, kind in zip(targets, kinds, strict=True))
-    of_tests = _together([test.draw(drawing, pool) for test in tests if not isinstance(test, RhoTest)])
+    of_tests = _together([test.draw(drawing, pool) for test in tests if not test.of_guess])
     # Without rho, no model has its kinds, and no other test may use their names.
     none = np.zeros((0, len(pool.examples)), bool)
-    rows = _together([next(of_rho, dict.fromkeys(OF_RHO, none)), *of_targets, of_tests])
+    rows = _together([{**dict.fromkeys(OF_RHO, none), **of_guess}, *of_targets, of_tests])
     if not any(map(len, rows.values())):
         raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
     if referred is not None:
@@ -137,9 +133,8 @@ def train_shadows(
         records = pool.calibration if reference is None else pool.reference
         used = (int(rows[kind][0, records].sum()) for kind in kinds if kind)
         refuse_few(len(referred) - max(used, default=0))
-    watching = any(isinstance(test, EMATest) for test in tests)
-    if watching:
-        refuse_without_records(rows.get(Kind.CALIBRATION, none), pool)
+    for test in tests:
+        test.refuse_rows(rows, pool)
     learners = (learner, *(design.learner for design in designs))
     return train_rows(
         stream(key, "train"),
@@ -148,7 +143,7 @@ def train_shadows(
         learners,
         {kind: np.arange(len(masks)) % len(learners) for kind, masks in of_tests.items()},
         design_names=(GUESS, *(design.name for design in designs)),
-        with_signals=watching,
+        with_signals=any(test.with_signals for test in tests),
         execution=execution,
     )
 

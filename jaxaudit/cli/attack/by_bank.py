@@ -20,6 +20,7 @@ from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_code import load_named
+from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_readings
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -100,12 +101,16 @@ def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
         for attack in RECORD_ATTACKS
     }
     if audit.attacks is None:
+        if audit.attack_option:
+            raise InputError("--attack-option sets options of attacks that --attacks names; add --attacks.")
         plain = (audit.gamma, audit.offline_scale) == (RMIA.gamma, RMIA.scale)
         return None if plain else tuple(attacks_by_name[name.name] for name in USUAL)
     names = attacks_named(audit.attacks)
     needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
     attacks_by_name |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
-    return tuple(attacks_by_name[name] for name in names)
+    return tuple(
+        with_fields("--attack-option", audit.attack_option, {name: attacks_by_name[name] for name in names}).values()
+    )
 
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:

@@ -1,6 +1,7 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Leve
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import REFUSALS, ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
+from jaxaudit.cli.own_options import parse_field
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.sets import bank_of_shadows
 from jaxaudit.cli.tables import TableData
@@ -86,6 +88,13 @@ class AttackFlags(ByBank, Level):
         metavar="NAME,...",
         check=attacks_named,
         names="codes",
+    )
+    attack_option: tuple[str, ...] = bank_option(
+        "--shadows and --attacks: set an option of an attack, also of your own: its name, a field, and a value, such "
+        "as rmia.gamma=4. Repeatable.",
+        default=(),
+        metavar="NAME.FIELD=VALUE",
+        check=partial(parse_field, "--attack-option"),
     )
     iterations: int | None = training_option(
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",

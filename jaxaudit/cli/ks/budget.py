@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, memory_of, seconds_of, sizes_of
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.inputs import AuditInputs
@@ -109,8 +109,8 @@ def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str])
             chosen["replicates"] = test.replicates
         elif type(test) is HoldoutTest:
             chosen["holdout_shadow_models"] = test.mixed
-        elif isinstance(test, ShadowTest):
-            chosen.setdefault("shadow_models", test.never)
+        elif test.ranks:
+            chosen.setdefault("shadow_models", test.references)
     return with_usual(with_values(options, **chosen), models_per_batch=plan.speed.models_per_batch)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, GIVEN, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
+from jaxaudit.cli.own_options import parse_field
 from jaxaudit.cli.parsers import parse_target_data, parse_time, share_check
 from jaxaudit.cli.sets import (
     ALL,
@@ -194,6 +196,14 @@ class KSFlags(Level):
         check=lambda text: parse_tests(text),
         names="codes",
         of=~ModelSource.SCORES,
+    )
+    test_option: tuple[str, ...] = option(
+        "Set an option of a test, also of your own: its name, a field, and a value, such as rho.controls=3. "
+        "Repeatable. It counts more than other options and the budget.",
+        default=(),
+        metavar="NAME.FIELD=VALUE",
+        check=partial(parse_field, "--test-option"),
+        of=~(ModelSource.MEMBERS | ModelSource.SCORES),
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,

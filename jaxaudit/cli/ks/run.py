@@ -34,6 +34,7 @@ from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner,
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.own_model import parse_judged
+from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
@@ -299,4 +300,6 @@ def tests_of(options: KSOptions, targets: int, own_tests: Mapping[str, KSTest]) 
     names = tests_named(options)
     # rho is added to all other tests, unless it has no replicates.
     names = names if "rho" in names or not replicates else (*names, "rho")
-    return tuple(tests_by_name[name] for name in names)
+    return tuple(
+        with_fields("--test-option", audit.test_option, {name: tests_by_name[name] for name in names}).values()
+    )

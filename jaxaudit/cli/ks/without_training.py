@@ -19,6 +19,7 @@ from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, ks_outcome, load_own_tests
 from jaxaudit.cli.options import with_values
+from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, reader
 from jaxaudit.cli.score_table import read_scores
@@ -100,7 +101,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
         raise InputError(
             f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
         )
-    return {name: tests_by_name[name] for name in names}
+    return with_fields("--test-option", audit.test_option, {name: tests_by_name[name] for name in names})
 
 
 def _refuse_unused(options: KSOptions, tests: list[str]) -> None:

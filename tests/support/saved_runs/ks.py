@@ -10,7 +10,8 @@ from scipy import stats
 from jaxaudit.audits.ks.judge_outputs import floor_of, target_result
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.holdout import EXACT, NEEDS, OF_P
+from jaxaudit.audits.ks.tests.dealt import EXACT, OF_P
+from jaxaudit.audits.ks.tests.holdout import NEEDS
 from jaxaudit.audits.ks.tests.memory import TRUSTED
 from jaxaudit.audits.ks.tests.test import judgement_of_use
 from jaxaudit.metrics import checks as preflight

@@ -8,6 +8,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.test import Judgement, KSTest, p_text
 from jaxaudit.errors import InputError
 from jaxaudit.membership import Membership
@@ -34,6 +35,12 @@ class EMATest(KSTest):
         "EMA: records that the target merely classifies well look like training records. It gives "
         "no upper limit of the used fraction, so `forgotten` is not concluded."
     )
+
+    of_classes: ClassVar[bool] = True
+    with_signals: ClassVar[bool] = True
+
+    def refuse_rows(self, rows: Rows, pool: Pool) -> None:
+        refuse_without_records(rows[Kind.CALIBRATION], pool)
 
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float

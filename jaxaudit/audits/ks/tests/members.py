@@ -1,16 +1,15 @@
 """The members test as a test of `ks`: see `jaxaudit.metrics.members`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
-from jaxaudit.audits.ks.tests.test import USED, Judgement, KSTest, Words, judgement_of_use
+from jaxaudit.audits.ks.tests.dealt import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
+from jaxaudit.audits.ks.tests.test import USED, Judgement, KSTest, NeededRole, Words, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
@@ -80,6 +79,10 @@ class MembersTest(KSTest):
         "then ask what is left."
     )
 
+    roles: ClassVar[frozenset[NeededRole]] = frozenset({"holdout", "members"})
+    trains: ClassVar[bool] = False
+    left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
+
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         refuse_stated(self.stated)
         if holdout is None:
@@ -88,14 +91,13 @@ class MembersTest(KSTest):
                 "(`holdout`)."
             )
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+    def refuse_pool(self, pool: Pool) -> None:
         members = pool.members.stop - pool.members.start
         if members < LEAST_MEMBERS:
             raise InputError(
                 f"there are {members} known members; the members test needs at least {LEAST_MEMBERS} to tell what the "
                 "target remembers (`members`)."
             )
-        return {}
 
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float

@@ -72,6 +72,9 @@ class RhoTest(KSTest):
         "use."
     )
 
+    of_classes: ClassVar[bool] = True
+    of_guess: ClassVar[bool] = True
+
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return (
             (self.replicates, query),
@@ -79,7 +82,7 @@ class RhoTest(KSTest):
             (self.controls, query + calibration),
         )
 
-    def lighter(self) -> "RhoTest":
+    def lighter(self) -> "KSTest":
         return replace(self, replicates=min(self.replicates, LEAST_REPLICATES))
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:

@@ -10,7 +10,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
-from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use
+from jaxaudit.audits.ks.tests.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS, Check, better_recipe
@@ -25,7 +25,7 @@ RANKED = Confidence(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShadowTest:
+class ShadowTest(KSTest):
     """Are the target's outputs like those of models that used none, half or all of the query set?
 
     Each shadow model is also trained on a random share of the calibration set.
@@ -61,6 +61,9 @@ class ShadowTest:
     of_models: ClassVar[str] = SHADOW_MODELS
     needs: ClassVar[frozenset[str]] = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
     with_reference: ClassVar[bool] = False
+    of_classes: ClassVar[bool] = True
+    ranks: ClassVar[bool] = True
+    shares_models: ClassVar[bool] = True
 
     @property
     def references(self) -> int:
@@ -74,7 +77,7 @@ class ShadowTest:
             (self.fully, rest + query),
         )
 
-    def lighter(self) -> "ShadowTest":
+    def lighter(self) -> "KSTest":
         fewest = {"never": least_models(self.targets), "half": LEAST, "fully": LEAST}
         return replace(self, **{name: min(getattr(self, name), count) for name, count in fewest.items()})
 

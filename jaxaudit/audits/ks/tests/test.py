@@ -5,7 +5,7 @@ Every file of this folder has one test, with the same parts in the same order.
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from jaxtyping import Array, Key
@@ -26,6 +26,8 @@ from jaxaudit.shadow_models import Pool
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 NOT_SAID = Confidence("none", "The test does not say.")
+NeededRole = Literal["holdout", "members", "reference"]
+"""A set that a test may need beside the query set; a target from a file then has outputs on this set, too."""
 UNUSED_BEFORE = "Before the deletion, no use was detected: `forgotten` afterwards shows nothing."
 
 
@@ -74,6 +76,16 @@ class KSTest(Protocol):
         title: the name in words.
         assumes: assumptions that no check can test, in a sentence.
         references: number of shadow models on which the p-value is based; 0 without a p-value.
+        roles: the sets that the test needs beside the query set.
+        of_classes: the test compares probabilities of classes, which texts do not have.
+        with_signals: the test needs the signals of all outputs (`TargetOutputs.signals`).
+        compares_before: the test compares outputs before a deletion with those after the deletion.
+        trains: models are trained for the test.
+        of_guess: the models of the test all have the guessed design, and their masks are drawn before those of targets.
+        ranks: the p-value is the rank of the target among the `references` models.
+        shares_models: tests that say so share their models, if these are equally many of equal sizes.
+        left_out: the models that serve as targets of known truth, when error rates are measured: those that used a
+            known share of the query set, those that were dealt query set and holdout at random, or none.
 
     A test may name the papers that it rests on in `source`, such as `Efron 1979; Holm 1979`, and say in `errors`, in a
     sentence, how often its verdicts are wrong.
@@ -82,6 +94,15 @@ class KSTest(Protocol):
     name: ClassVar[str]
     title: ClassVar[str]
     assumes: ClassVar[str]
+    roles: ClassVar[frozenset[NeededRole]] = frozenset()
+    of_classes: ClassVar[bool] = False
+    with_signals: ClassVar[bool] = False
+    compares_before: ClassVar[bool] = False
+    trains: ClassVar[bool] = True
+    of_guess: ClassVar[bool] = False
+    ranks: ClassVar[bool] = False
+    shares_models: ClassVar[bool] = False
+    left_out: ClassVar[Literal["by share", "dealt", "none"]] = "by share"
 
     @property
     def references(self) -> int:
@@ -94,8 +115,26 @@ class KSTest(Protocol):
         """
         return ()
 
+    def lighter(self) -> "KSTest":
+        """The test with the fewest models that give it a meaning; the same test if it needs all of them."""
+        return self
+
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         """Checks that the test can be made with these sets.
+
+        Raises:
+            InputError: it cannot be made.
+        """
+
+    def refuse_pool(self, pool: Pool) -> None:
+        """Checks that the test can be made with the records of all sets together.
+
+        Raises:
+            InputError: it cannot be made.
+        """
+
+    def refuse_rows(self, rows: Rows, pool: Pool) -> None:
+        """Checks that the test can be made with the models that all tests have drawn.
 
         Raises:
             InputError: it cannot be made.

@@ -1,0 +1,122 @@
+"""What the tests with a holdout share: whether the sets are alike, and what tells them apart."""
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.data.examples import Examples
+from jaxaudit.metrics.checks import (
+    HOLDOUT_LIKE_QUERY,
+    HOLDOUT_MODELS,
+    TARGET_OUTPUTS,
+    better_recipe,
+)
+from jaxaudit.metrics.difficulty import difficulty
+from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike
+from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.profile import profile
+from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.usage import Usage
+from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import Kind
+
+OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
+EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
+
+
+def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
+    """The numbers of the holdout test, computed once for each target."""
+
+    def compute() -> tuple[TargetOutputs, Usage]:
+        n, dealt, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
+        usage = holdout_test(
+            stream(key, "holdout test"),
+            outputs.log_odds[:n],
+            outputs.log_odds[dealt][n:],
+            outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt]),
+            evidence.members(Kind.MIXED)[:, dealt],
+            groups=groups,
+            predictors=predictors_of(key, outputs, evidence, dealt, groups),
+            level=level,
+            stated=stated,
+            permutations=least_permutations(evidence.targets),
+            printed=outputs.printed,
+            recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
+        )._replace(design=evidence.design)
+        return outputs, usage
+
+    # The target is stored with its numbers, so that its `id` cannot be reused by another object.
+    return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]
+
+
+def predictors_of(
+    key: Key[Array, ""],
+    outputs: TargetOutputs,
+    evidence: Evidence,
+    indices: slice | Int[np.ndarray, " some"],
+    groups: Int[np.ndarray, " some"] | None,
+) -> Float[np.ndarray, "some kinds"]:
+    """Predictors of the difficulty of records: class, neighbours, and models with outputs on all of the records."""
+    pool, examples = evidence.pool, evidence.pool.examples
+    records, (odds, rows) = pool.compared[indices], _models_on(evidence, indices)
+    # Of records without classes, neighbours have none that could tell.
+    inputs = examples.inputs[records] if examples.inputs.size and not pool.classless else None
+    shadows = None if odds is None else outputs.at_resolution(odds)
+    return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
+
+
+def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
+    """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
+
+    def measure() -> Alike:
+        measured_anew = sets_alike(
+            stream(key, "exchangeability"), evidence, evidence.dealt_records, evidence.queries, evidence.pool.groups
+        )
+        before = evidence.pool.sampled_alike
+        # Labels that were compared when a bank was planned are no classes if records have none.
+        labels = measured_anew.labels if before is None or evidence.pool.classless else before.labels
+        return measured_anew if before is None else before._replace(difficulty=measured_anew.difficulty, labels=labels)
+
+    return evidence.once("dealt", measure)
+
+
+def sets_alike(
+    key: Key[Array, ""],
+    evidence: Evidence,
+    indices: slice | Int[np.ndarray, " some"],
+    size: int,
+    groups: Int[np.ndarray, " some"] | None,
+    at_hand: Examples | None = None,
+) -> Alike:
+    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others.
+
+    `at_hand` has the records with their inputs, if those of the pool have none.
+    """
+    examples = evidence.pool.examples.take(evidence.pool.compared[indices])
+    at_hand = examples if examples.inputs.size else at_hand
+    odds, rows = _models_on(evidence, indices)
+    alikeness = alike(
+        key,
+        None if at_hand is None else at_hand.inputs,
+        examples.labels,
+        None if odds is None or rows is None else profile(cut(odds), rows).outside,
+        None if at_hand is None else at_hand.record_hashes.view("S16"),
+        size,
+        groups=groups,
+    )
+    return alikeness._replace(labels=NOT_MEASURED) if evidence.pool.classless else alikeness
+
+
+def _models_on(
+    evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
+) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
+    """Log-odds and training sets of the test's models on these records; None without such models or outputs.
+
+    Models of a bank have no outputs on known members.
+    """
+    odds = evidence.log_odds(Kind.MIXED)[:, indices]
+    if not len(odds) or np.isnan(odds[0]).any():
+        return None, None
+    return odds, evidence.members(Kind.MIXED)[:, indices]

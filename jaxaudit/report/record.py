@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.json_types import StrictStruct, to_builtins
 
-VERSION = 2
+VERSION = 3
 """Version of all schemas; runs of other versions are rejected."""
 
 

@@ -115,7 +115,7 @@ def _kind_of(result: Mapping[str, Any], path: str) -> RunKind:
     if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
         raise InputError(f"{path}: its result was not written by jaxaudit; give the directory that an audit wrote.")
     name, _, version = schema.removeprefix("jaxaudit.").partition("/")
-    if version == "1":
+    if version in ("1", "2"):
         raise InputError(
             f"{path}: it was written by an older version of jaxaudit (schema {visible(schema[:60])}); make the run "
             "again, or show it with that version."

@@ -73,7 +73,7 @@ def test_without_a_target_every_model_is_one(folder: Path):
             np.testing.assert_allclose(found[each.name], each.scores(shadowed), rtol=1e-4, atol=1e-4)
     result = json.loads(Path("run/result.json").read_text())
     assert result == done.result
-    assert (result["schema"], result["decided_by"]) == ("jaxaudit.attack/2", "lira")
+    assert (result["schema"], result["decided_by"]) == ("jaxaudit.attack/3", "lira")
     assert [attack["name"] for attack in result["attacks"]] == names
     for said in result["attacks"]:
         assert said["auc"]["low"] < said["auc"]["value"] < said["auc"]["high"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from support.cli_runs import content, jaxaudit, records, refused
+from support.details import details_of
 
 from jaxaudit.data.challenge import record_order
 
@@ -182,7 +183,7 @@ def test_several_targets_are_split_alike(folder: Path) -> None:
     two = result(*BLIND, "--target", "answers_deal/outputs.csv", "--target", "answers_deal/named/outputs.csv")
     first, second = two["targets"]
     assert first["name"] != second["name"]
-    assert first["usage"] == second["usage"]
+    assert details_of(first) == details_of(second)
 
 
 def test_a_table_is_challenged_by_a_table(folder: Path) -> None:
@@ -221,7 +222,7 @@ def test_outputs_on_another_challenge_are_refused(folder: Path) -> None:
     refused((*BLIND, "--target", "answers_other/named/outputs.csv"), ("not those of the challenge",))
     # Without names, rows of another order are no better than guessing, and there is no verdict.
     (target,) = result(*BLIND, "--target", "answers_other/outputs.csv")["targets"]
-    assert target["verdict"] == "inconclusive"
+    assert target["finding"]["verdict"] == "inconclusive"
     (failed, *_) = (check["message"] for check in target["finding"]["checks"] if check["state"] == "failed")
     assert "guessing" in failed
     lines = Path("answers_deal/outputs.csv").read_text().splitlines()

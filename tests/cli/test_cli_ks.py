@@ -84,7 +84,7 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
     assert len(full) > len(done.out)
     failed = jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "not-forgotten", "--out", "run", "--json")
     assert failed.code == 3
-    assert failed.result["targets"][0]["verdict"] == "not forgotten"
+    assert failed.result["targets"][0]["finding"]["verdict"] == "not forgotten"
     assert json.loads((sets / "run/result.json").read_text()) == failed.result
     assert (sets / "run/table.txt").read_text() == full
 
@@ -142,9 +142,9 @@ def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, 
     for target in second["targets"]:
         # The first test named decides.
         assert [test["name"] for test in target["tests"]] == ["rho", "ema"]
-        assert target["method"] == "rho"
+        assert target["tests"][0]["name"] == "rho"
         assert target["finding"] == target["tests"][0]["finding"]
-        assert target["verdict"] == target["finding"]["verdict"]
+        assert target["finding"]["verdict"] == target["tests"][0]["finding"]["verdict"]
     assert provenance["options"]["tests"] == "rho,ema"
 
 

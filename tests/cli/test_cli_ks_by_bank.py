@@ -9,6 +9,7 @@ import pytest
 from support import cli_runs
 from support.banks import QUERY, RECORDS, bank_of, planned, target, train
 from support.cli_runs import jaxaudit, records
+from support.details import details_of
 
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
@@ -58,8 +59,8 @@ def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
     done = jaxaudit("ks", "--shadows", "bank", *files("used", "unused"), "--json", "--out", "run")
     used, unused = done.result["targets"]
     assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("not forgotten", "forgotten")
-    assert used["usage"][0]["p_never"] < 0.001 < 0.05 < unused["usage"][0]["p_never"]
-    assert (used["rho"], done.result["noise_floor"], done.result["rates"]) == (None, None, None)
+    assert used["tests"][0]["details"]["p_never"] < 0.001 < 0.05 < unused["tests"][0]["details"]["p_never"]
+    assert (details_of(used, "rho"), done.result["noise_floor"], done.result["rates"]) == ([], None, None)
     assert "training" not in done.err
     by = shadows_of(done.result)
     assert (by["models"], by["planned"], by["dropped"], by["seed"]) == (MODELS, MODELS, 0, 3)
@@ -68,7 +69,10 @@ def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
     assert again.result["targets"] == done.result["targets"]
     # Another target beside it changes only the p-value that pays for both.
     (alone,) = judged(*files("used"))["targets"]
-    assert {**used["usage"][0], "p_never_adjusted": None} == {**alone["usage"][0], "p_never_adjusted": None}
+    assert {**used["tests"][0]["details"], "p_never_adjusted": None} == {
+        **alone["tests"][0]["details"],
+        "p_never_adjusted": None,
+    }
 
 
 def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -133,13 +137,13 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tm
     for name, members in (("used", USED), ("unused", UNUSED)):
         target(tmp_path / "bank", name, members, MEMORY)
     both = judged("--target", "used_query.npy", "--target", "unused_query.npy")["targets"]
-    assert [each["method"] for each in both] == ["shadow", "shadow"]
+    assert [each["tests"][0]["name"] for each in both] == ["shadow", "shadow"]
     assert both[0]["finding"]["verdict"] == "not forgotten" != both[1]["finding"]["verdict"]
     words = ("--target", "used_query.npy", "--calibration-target", "used_calibration.npy")
     referred = judged(*words)["targets"][0]
-    assert (referred["method"], referred["finding"]["verdict"]) == ("reference", "not forgotten")
+    assert (referred["tests"][0]["name"], referred["finding"]["verdict"]) == ("reference", "not forgotten")
     every = judged(*words, "--tests", "all")["targets"][0]
-    assert every["usage"][0] == referred["usage"][0]
+    assert every["tests"][0]["details"] == referred["tests"][0]["details"]
     assert "holdout" in refused(*files("used"))
 
 
@@ -162,7 +166,7 @@ def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, m
         for name, part in zip(("q.npy", "h.npy"), files, strict=True):
             np.save(name, part.reshape(shape))
         (target,) = judged("--target", "q.npy", "--holdout-target", "h.npy", bank="two")["targets"]
-        verdicts.append((target["verdict"], target["usage"][0]["p_never"]))
+        verdicts.append((target["finding"]["verdict"], target["tests"][0]["details"]["p_never"]))
     assert verdicts[0] == verdicts[1]
     assert verdicts[0][0] == "not forgotten"
 

@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from support.banks import train
 from support.cli_runs import intercept, jaxaudit, records, refused
+from support.details import details_of
 
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.report.kinds import schema_of
@@ -90,9 +91,9 @@ def in_blanks(values: np.ndarray, path: Path) -> None:
 @pytest.mark.parametrize("write", [in_blanks, in_european, numbered_by_people])
 def test_other_forms_of_the_same_outputs_give_the_same_numbers(folder: Path, write: Any) -> None:
     """What was guessed is told in one line on stderr, and stdout has the JSON alone."""
-    usage = judged(*SETS, *files("used"))[0]["usage"]
+    usage = details_of(judged(*SETS, *files("used"))[0])
     done = jaxaudit("ks", *SETS, *rewritten("used", write.__name__, write), "--json")
-    assert done.result["targets"][0]["usage"] == usage
+    assert details_of(done.result["targets"][0]) == usage
     assert [line.count("_query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
 
 
@@ -116,9 +117,9 @@ def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
     done = jaxaudit("ks", *SETS, *files("unused"), "--json", "--out", "run")
     jsonschema.validate(done.result, schema_of("ks"))
     (target,) = done.result["targets"]
-    (usage,) = target["usage"]
-    assert (target["method"], usage["method"], usage["design"]) == ("members", "members", "none")
-    assert usage["verdict"] == target["verdict"] == target["finding"]["verdict"] == "forgotten"
+    (usage,) = details_of(target)
+    assert (target["tests"][0]["name"], usage["method"], usage["design"]) == ("members", "members", "none")
+    assert usage["verdict"] == target["finding"]["verdict"] == target["tests"][0]["finding"]["verdict"] == "forgotten"
     assert usage["upper"] <= 0.25
     assert usage["p_never"] > 0.05
     assert "training" not in done.err
@@ -132,17 +133,17 @@ def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
 
 def test_what_was_used_is_found_and_what_nobody_can_tell_is_said(folder: Path) -> None:
     (used,) = judged(*SETS, *files("used"))
-    assert used["verdict"] == "not forgotten"
-    assert used["usage"][0]["fraction_low"] > 0.5
+    assert used["finding"]["verdict"] == "not forgotten"
+    assert used["tests"][0]["details"]["fraction_low"] > 0.5
     (left,) = judged(*SETS, *files("used"), "--question", "left")
-    assert left["usage"] == [{**used["usage"][0], "question": "left"}]
+    assert details_of(left) == [{**used["tests"][0]["details"], "question": "left"}]
     assert left["finding"]["sentence"] != used["finding"]["sentence"]
     (flat,) = judged(*SETS, *files("flat"))
-    assert flat["verdict"] == "inconclusive"
-    assert (flat["usage"][0]["fraction"], flat["usage"][0]["upper"]) == (None, 1)
+    assert flat["finding"]["verdict"] == "inconclusive"
+    assert (flat["tests"][0]["details"]["fraction"], flat["tests"][0]["details"]["upper"]) == (None, 1)
     both = judged(*SETS, *files("used", "unused"))
-    assert [each["verdict"] for each in both] == ["not forgotten", "forgotten"]
-    assert both[0]["usage"][0]["p_never_adjusted"] == 2 * used["usage"][0]["p_never"]
+    assert [each["finding"]["verdict"] for each in both] == ["not forgotten", "forgotten"]
+    assert both[0]["tests"][0]["details"]["p_never_adjusted"] == 2 * used["tests"][0]["details"]["p_never"]
 
 
 @pytest.mark.outer
@@ -151,7 +152,7 @@ def test_simulated_targets_use_all_members(folder: Path) -> None:
     truths = [target["truth"] for target in done.result["targets"]]
     assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
     assert [truth["training_records"] for truth in truths] == [134 + 400 + used for used in (300, 0, 150)]
-    assert {target["method"] for target in done.result["targets"]} == {"members"}
+    assert {target["tests"][0]["name"] for target in done.result["targets"]} == {"members"}
 
 
 def test_whole_groups_of_all_three_sets(folder: Path) -> None:
@@ -160,10 +161,10 @@ def test_whole_groups_of_all_three_sets(folder: Path) -> None:
     (target,) = done.result["targets"]
     counted = done.result["provenance"]["data"]["groups"]
     assert [counted[role] for role in ROLES] == [60, 60, 80]
-    assert target["verdict"] == "forgotten"
+    assert target["finding"]["verdict"] == "forgotten"
     (plain,) = judged(*words, *files("whole_unused"))
     # `group` is then a column like any other array of the file, which nobody reads.
-    assert plain["usage"][0]["p_never"] != target["usage"][0]["p_never"]
+    assert plain["tests"][0]["details"]["p_never"] != target["tests"][0]["details"]["p_never"]
 
 
 def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,19 +230,19 @@ def test_members_beside_a_bank(folder: Path) -> None:
     train(load_bank("bank"), range(20))
     bank = ("--shadows", "bank")
     (alone,), (beside,) = (judged(*bank, *given, *files("used")) for given in (SETS[4:], SETS))
-    members, holdout = alone["usage"]
+    members, holdout = details_of(alone)
     assert [members["method"], holdout["method"]] == ["members", "holdout"]
-    assert (alone["method"], alone["verdict"]) == ("members", "not forgotten")
+    assert (alone["tests"][0]["name"], alone["finding"]["verdict"]) == ("members", "not forgotten")
     assert members["p_never"] == holdout["p_never"]
     assert members["fraction_low"] > 0.5
-    assert alone["usage"] == beside["usage"]
+    assert details_of(alone) == details_of(beside)
     assert any("classes alone" in caveat for caveat in alone["finding"]["caveats"])
     with np.load("deal/members.npz") as known, np.load("deal/query.npz") as query:
         x, y = known["x"], known["y"]
         np.savez("shared.npz", x=np.concatenate([x[1:], query["x"][:1]]), y=y)
     np.savez("moved.npz", x=x + 1, y=y)
     (moved,) = judged(*bank, *SETS[:4], "--members", "moved.npz", *files("unused"))
-    assert moved["verdict"] == "inconclusive"
+    assert moved["finding"]["verdict"] == "inconclusive"
     (unlike,) = (check for check in moved["checks"] if check["name"] == "members like query")
     assert "inputs differ" in unlike["message"]
     refused(("ks", *bank, *SETS[:4], "--members", "shared.npz", *files("used")), ("1 of the 400",))
@@ -256,5 +257,5 @@ def test_holdout_and_members_in_each_others_place_give_no_verdict(folder: Path, 
     words = ("--query", "deal/query.npz", "--holdout", "deal/members.npz", "--members", "deal/holdout.npz")
     given = ("--target", f"{name}_query.csv", "--holdout-target", f"{name}_members.csv")
     (swapped,) = judged(*words, *given, "--members-target", f"{name}_holdout.csv")
-    assert swapped["verdict"] == "inconclusive"
+    assert swapped["finding"]["verdict"] == "inconclusive"
     assert swapped["finding"]["reasons"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
+from support.details import details_of
 from support.html_pages import Parsed
 
 FEW = ("--hidden", "16", "--epochs", "4", "--learning-rate", "0.02", "--shadow-models", "19", "--replicates", "2")
@@ -47,9 +48,9 @@ def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace)
     """Of one target: by the calibration set, and by a reference of its own."""
     done = jaxaudit("ks", *SETS, *FEW, *GIVEN, "--out", "given", "--json")
     (given,) = done.result["targets"]
-    assert given["method"] == "reference"
-    assert [(usage["method"], usage["design"]) for usage in given["usage"]] == [("reference", "mixed")]
-    assert given["usage"][0]["upper"] <= 1
+    assert given["tests"][0]["name"] == "reference"
+    assert [(usage["method"], usage["design"]) for usage in details_of(given)] == [("reference", "mixed")]
+    assert given["tests"][0]["details"]["upper"] <= 1
     provenance = done.result["provenance"]
     assert [file["name"] for file in provenance["calibration_targets"]] == ["out_c.npy"]
     assert "--calibration-target" in provenance["command"]
@@ -57,8 +58,8 @@ def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace)
 
     done = jaxaudit("ks", *SETS, *FEW, *OTHER, "--designs", "guess", "--out", "run", "--report", "page.html", "--json")
     (own,) = done.result["targets"]
-    assert own["method"] == "reference"
-    assert [(usage["method"], usage["design"]) for usage in own["usage"]] == [("reference", "guessed")]
+    assert own["tests"][0]["name"] == "reference"
+    assert [(usage["method"], usage["design"]) for usage in details_of(own)] == [("reference", "guessed")]
     provenance = done.result["provenance"]
     assert [file["name"] for file in provenance["reference_targets"]] == ["out_r.npy"]
     assert provenance["calibration_targets"] == []
@@ -67,7 +68,7 @@ def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace)
     # A bank has no models of such a reference.
     assert not Path("run/bank.json").exists()
     assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
-    assert own["rho"] == given["rho"]
+    assert details_of(own, "rho") == details_of(given, "rho")
 
 
 @pytest.mark.outer

@@ -46,14 +46,14 @@ def write(path: str, columns: dict) -> None:
 def test_a_table_is_judged() -> None:
     found = jaxaudit("ks", "--scores", "scores.csv", "--seed", "7", "--json").result
     target = found["targets"][0]
-    assert target["verdict"] == "not forgotten"
-    assert target["usage"][0]["method"] == "scores"
-    assert target["usage"][0]["p_never"] <= 0.001
-    assert target["usage"][0]["fraction"] is None
+    assert target["finding"]["verdict"] == "not forgotten"
+    assert target["tests"][0]["details"]["method"] == "scores"
+    assert target["tests"][0]["details"]["p_never"] <= 0.001
+    assert target["tests"][0]["details"]["fraction"] is None
 
 
 def test_models_of_known_truth_give_a_share_and_its_limit() -> None:
-    usage = jaxaudit("ks", "--scores", "truth.csv", "--json").result["targets"][0]["usage"][0]
+    usage = jaxaudit("ks", "--scores", "truth.csv", "--json").result["targets"][0]["tests"][0]["details"]
     assert usage["fraction_low"] < 0.5 < usage["fraction_high"] < 1
     assert usage["fraction"] < usage["upper"] < 1
 
@@ -137,8 +137,8 @@ def test_logs_of_open_unlearning_give_its_own_numbers_and_a_verdict(form: str) -
     assert target["privleak"] == pytest.approx(leak, abs=1e-10)
     assert target["retrained"]["models"] == 3
     assert len(target["retrained"]["between"]) == 3
-    assert target["verdict"] == "not forgotten"
-    assert target["usage"][0]["fraction_low"] < 0.5 < target["usage"][0]["fraction_high"]
+    assert target["finding"]["verdict"] == "not forgotten"
+    assert target["tests"][0]["details"]["fraction_low"] < 0.5 < target["tests"][0]["details"]["fraction_high"]
 
 
 def test_one_retrained_log_gives_the_number_and_no_verdict() -> None:
@@ -146,7 +146,7 @@ def test_one_retrained_log_gives_the_number_and_no_verdict() -> None:
     made = jaxaudit("scores", "open-unlearning", paths[0], "--unused", paths[1], "--out", "s.csv")
     assert made.code == 0, made.err
     target = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"][0]
-    assert target["verdict"] == "inconclusive"
+    assert target["finding"]["verdict"] == "inconclusive"
     assert 0 <= target["forget_quality"] <= 1
     assert target["privleak"] is None
 
@@ -182,9 +182,9 @@ def test_groups_in_the_index_of_pandas_give_the_verdict_and_p_of_the_csv() -> No
         name: jaxaudit("ks", "--scores", name, "--seed", "3", "--json").result["targets"][0]
         for name in ("csv.csv", "index.parquet", "without.csv")
     }
-    p_values = {name: each["usage"][0]["p_never"] for name, each in found.items()}
+    p_values = {name: each["tests"][0]["details"]["p_never"] for name, each in found.items()}
     assert p_values["index.parquet"] == p_values["csv.csv"] != p_values["without.csv"]
-    assert found["index.parquet"]["verdict"] == found["csv.csv"]["verdict"]
+    assert found["index.parquet"]["finding"] == found["csv.csv"]["finding"]
 
 
 def test_a_direction_that_was_guessed_is_said_and_one_that_was_given_is_not() -> None:
@@ -208,7 +208,7 @@ def test_scores_of_a_tool_with_other_signs_are_not_reversed() -> None:
     mink_plus_plus(likelihood="target.loss")
     refused(("ks", "--scores", "mink.csv"), ("target.loss", "--higher", "--lower"))
     target = jaxaudit("ks", "--scores", "mink.csv", "--higher", "loss", "--json").result["targets"][0]
-    assert (target["verdict"], target["usage"][0]["p_never"] < 0.01) == ("not forgotten", True)
+    assert (target["finding"]["verdict"], target["tests"][0]["details"]["p_never"] < 0.01) == ("not forgotten", True)
 
 
 def test_one_score_with_a_decimal_point_in_its_name_is_one_target() -> None:
@@ -221,8 +221,8 @@ def test_a_direction_that_the_members_contradict_is_named_beside_swapped_files()
     """Positive numbers called min_k that are higher for records that were used: no sign tells that."""
     mink_plus_plus(positive="target.min_k")
     target = jaxaudit("ks", "--scores", "mink.csv", "--json").result["targets"][0]
-    assert target["verdict"] == "inconclusive"
-    reasons = " ".join(target["usage"][0]["reasons"])
+    assert target["finding"]["verdict"] == "inconclusive"
+    reasons = " ".join(target["tests"][0]["details"]["reasons"])
     assert "may be swapped" in reasons
     assert "points the other way than it is taken to for records that were used (min_k as lower)" in reasons
 

@@ -73,10 +73,12 @@ def test_training_here_is_training_a_bank_and_judging_by_it():
     direct = found(*SETS, *GROUPS, *MODELS, *TARGET, *FEWER, "--out", "run")
     assert jaxaudit("shadows", "train", *SETS, *GROUPS, *MODELS, "--models", "20", "--out", "bank").code == 0
     assert found("--shadows", "bank", *TARGET) == direct
-    assert direct[0]["verdict"] == "not forgotten"
+    assert direct[0]["finding"]["verdict"] == "not forgotten"
     # The next target needs no training.
     (again,) = found("--shadows", "run", *TARGET)
-    np.testing.assert_allclose(again["usage"][0]["p_never"], direct[0]["usage"][0]["p_never"], atol=1e-3)
+    np.testing.assert_allclose(
+        again["tests"][0]["details"]["p_never"], direct[0]["tests"][0]["details"]["p_never"], atol=1e-3
+    )
     assert [each["name"] for each in direct[0]["tests"]] == ["holdout"]
 
 
@@ -96,8 +98,8 @@ def test_python_gives_the_same_numbers():
         execution=ja.Execution(10),
     )
     (answer,) = ja.judge(key, shadows, [target]).targets
-    assert answer.usage[0].p_never == direct["usage"][0]["p_never"]
-    assert answer.verdict == direct["verdict"]
+    assert answer.usage[0].p_never == direct["tests"][0]["details"]["p_never"]
+    assert answer.verdict == direct["finding"]["verdict"]
     how: dict[str, Any] = {"holdout": holdout, "tests": [ja.HoldoutTest(), ja.RhoTest()]}
     with pytest.raises(ja.InputError, match="rho: compare probabilities of classes"):
         ja.train_shadows(key, query, calibration, make_shadow_learner(network, recipe, query, 99), **how)
@@ -110,11 +112,11 @@ def test_members_show_what_a_model_remembers():
     words = (*SETS, "--members", "m.jsonl", *targets)
     used, unused = found(*words, *MODELS, *FEWER, "--tests", "all")
     assert [each["name"] for each in used["tests"]] == ["members", "holdout"]
-    assert (used["verdict"], used["usage"][0]["p_never"] < 0.05) == ("not forgotten", True)
-    assert unused["verdict"] != "not forgotten"
+    assert (used["finding"]["verdict"], used["tests"][0]["details"]["p_never"] < 0.05) == ("not forgotten", True)
+    assert unused["finding"]["verdict"] != "not forgotten"
     # Without models, by members alone.
     alone = [word for word in words if word not in ("--calibration", "c.jsonl")]
-    assert [each["verdict"] for each in found(*alone)] == [used["verdict"], unused["verdict"]]
+    assert [each["verdict"] for each in found(*alone)] == [used["finding"]["verdict"], unused["finding"]["verdict"]]
 
 
 def test_a_plan_comes_before_the_work():
@@ -127,7 +129,7 @@ def test_a_plan_comes_before_the_work():
 def test_targets_of_known_truth_and_the_power_of_texts():
     known = found(*SETS, *MODELS, *FEWER)
     assert [each["truth"]["used_fraction"] for each in known] == [1, 0, 0.5]
-    assert known[0]["verdict"] == "not forgotten"
+    assert known[0]["finding"]["verdict"] == "not forgotten"
     words = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--groups", "author", *MODELS)
     done = jaxaudit("power", *words, "--holdout-shadow-models", "19", "--json")
     assert done.code == 0, done.err

@@ -10,6 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
+from support.details import details_of
 
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
@@ -43,11 +44,11 @@ def test_all_methods_in_one_result(with_holdout: Path):
     done = jaxaudit("ks", *FEW, "--tests", "all", "--replicates", "2", "--budget", "none", "--json")
     jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
-    assert [usage["method"] for usage in file["usage"]] == ["holdout", "shadow"]
-    assert file["method"] == simulated["method"] == "holdout"
+    assert [usage["method"] for usage in details_of(file)] == ["holdout", "shadow"]
+    assert file["tests"][0]["name"] == simulated["tests"][0]["name"] == "holdout"
     # The file is surer of every query record than of any holdout record.
-    assert file["verdict"] == "not forgotten"
-    assert file["ema"]["p_value"] == 1
+    assert file["finding"]["verdict"] == "not forgotten"
+    assert details_of(file, "ema")[0]["p_value"] == 1
     provenance = done.result["provenance"]
     assert provenance["data"]["holdout"]["records"] == RECORDS
     assert [target["name"] for target in provenance["holdout_targets"]] == ["t_h.npy"]
@@ -56,7 +57,7 @@ def test_all_methods_in_one_result(with_holdout: Path):
     assert [file["change"][name] for name in ("fraction", "low", "high")] == [None, -1, 1]
     assert 0 < file["change"]["p_value"] <= 1
     assert simulated["change"] is None
-    assert file["usage"][0]["p_never_adjusted"] == 0.001
+    assert file["tests"][0]["details"]["p_never_adjusted"] == 0.001
     assert json.loads(Path("run/result.json").read_text()) == done.result
     assert np.load("run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
 
@@ -220,7 +221,7 @@ def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
     # Without groups it is another run.
     other = jaxaudit("ks", *words[:-2]).result
     assert "groups" not in other["provenance"]["data"]
-    assert other["targets"][0]["usage"][0]["p_never"] != target["usage"][0]["p_never"]
+    assert other["targets"][0]["tests"][0]["details"]["p_never"] != target["tests"][0]["details"]["p_never"]
 
 
 def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[str, Any]) -> None:

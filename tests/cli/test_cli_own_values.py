@@ -11,6 +11,7 @@ import pytest
 from support import cli_runs
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
+from support.details import details_of
 
 from jaxaudit.cli.ks.options import KSOptions, parse_tests
 from jaxaudit.cli.own_code import OwnCode, source_hash, source_hashes
@@ -98,9 +99,9 @@ def test_a_test_of_ones_own_stands_beside_the_others_and_moves_none(own: Path):
     usual = jaxaudit("ks", *words, "--tests", "shadow,rho", "--json").result["targets"][0]
     done = jaxaudit("ks", *words, "--tests", f"{own}/{EXAMPLE},shadow,rho", "--json", "--out", "run").result
     (found,) = done["targets"]
-    assert (found["method"], found["finding"]["sentence"][:21]) == ("sureness", "The mean log-odds are")
-    assert found["usage"] == usual["usage"]
-    assert [found[name] for name in ("rho", "ks", "controls")] == [usual[name] for name in ("rho", "ks", "controls")]
+    assert (found["tests"][0]["name"], found["finding"]["sentence"][:21]) == ("sureness", "The mean log-odds are")
+    assert details_of(found) == details_of(usual)
+    assert details_of(found, "rho") == details_of(usual, "rho")
     provenance = done["provenance"]
     assert provenance["options"]["tests"] == f"{EXAMPLE},shadow,rho"
     assert provenance["code_hashes"] == {"tests 0": source_hash(parse_tests(EXAMPLE)[EXAMPLE])}
@@ -173,8 +174,8 @@ def test_by_a_bank(banked: Path):
     usual = jaxaudit("ks", *by, "--json").result
     done = jaxaudit("ks", *by, "--tests", "holdout,held.py:HeldTest", "--json").result
     (found,), (before,) = done["targets"], usual["targets"]
-    assert found["usage"] == before["usage"]
-    assert found["method"] == "holdout"
+    assert details_of(found) == details_of(before)
+    assert found["tests"][0]["name"] == "holdout"
     shown = {each["name"]: each["finding"]["sentence"] for each in found["tests"]}
     assert shown["held"].startswith("Surer by ")
     assert done["provenance"]["options"]["tests"] == "holdout,held.py:HeldTest"
@@ -182,10 +183,10 @@ def test_by_a_bank(banked: Path):
     again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
     assert again["targets"] == done["targets"]
     alone = jaxaudit("ks", *by, "--tests", "held.py:HeldTest", "--json").result["targets"][0]
-    assert (alone["method"], alone["finding"]["sentence"]) == ("held", shown["held"])
+    assert (alone["tests"][0]["name"], alone["finding"]["sentence"]) == ("held", shown["held"])
     some = ("--tests", "own_test.py:SurenessTest", "--test-option", "sureness.kind=mixed")
     (own,) = jaxaudit("ks", *by, *some, "--test-option", "sureness.models=39", "--json").result["targets"]
-    assert own["tests"][0]["numbers"].keys() == {"p-value"}
+    assert own["tests"][0]["details"]["numbers"].keys() == {"p-value"}
     for option, words in {
         "nobody.models=39": ("nobody", "sureness"),
         "sureness.size=39": ("no field size", "models"),

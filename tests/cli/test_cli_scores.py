@@ -77,8 +77,8 @@ def test_the_table_is_judged(saves: Path):
         for log in (tofu_log(4, 0.3), tofu_log(1))
     )
     assert target["forget_quality"] == stats.ks_2samp(ours, theirs)[1]
-    assert target["verdict"] == "not forgotten"
-    usage = target["usage"][0]
+    assert target["finding"]["verdict"] == "not forgotten"
+    usage = target["tests"][0]["details"]
     assert usage["fraction_low"] < 0.3 < usage["fraction_high"]
     assert len(target["retrained"]["between"]) == 3
 

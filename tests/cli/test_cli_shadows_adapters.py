@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, refused
+from support.details import details_of
 from support.language_models import POSITIONS, save_model, write_lines
 
 from jaxaudit.cli.groups import TextNetwork
@@ -63,7 +64,7 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     assert scored.code == 0, scored.err
     words = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", str(COUNT), "--members-target", "s.csv")
     judged = jaxaudit("ks", "--shadows", "bank", *words, "--json")
-    assert judged.result["targets"][0]["usage"][0]["method"] == "members"
+    assert judged.result["targets"][0]["tests"][0]["details"]["method"] == "members"
     texts = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", "m.jsonl", "--members-target", "s.csv")
     assert jaxaudit("ks", "--shadows", "bank", *texts, "--json").result["targets"] == judged.result["targets"]
     # The same numbers as from a file of one column for each set.
@@ -74,7 +75,7 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
         Path(f"{name}.csv").write_text("\n".join(["score", *own, ""]))
     words = ("--target", "q.csv", "--holdout-target", "h.csv", "--members", str(COUNT), "--members-target", "m.csv")
     again = jaxaudit("ks", "--shadows", "bank", *words, "--json")
-    assert again.result["targets"][0]["usage"] == judged.result["targets"][0]["usage"]
+    assert details_of(again.result["targets"][0]) == details_of(judged.result["targets"][0])
     words = ("--target", "s.csv", "--holdout-target", "s.csv", "--before", "s.csv", "--holdout-before", "s.csv")
     refused(("ks", "--shadows", "bank", *words), ("s.csv: is a table of scores, and outputs before the deletion",))
     # Another base model, or another template, is another bank.

@@ -84,7 +84,7 @@ def test_a_bank_of_scores_is_planned_filled_shown_judged_and_attacked(folder: Pa
     judged = jaxaudit("ks", "--shadows", "bank", *MIX, "--tests", "all", "--json")
     (target,) = json.loads(judged.out)["targets"]
     assert "the reference and the shadow test need classes, and are left out" in judged.err
-    assert (target["verdict"], target["method"]) == ("not forgotten", "holdout")
+    assert (target["finding"]["verdict"], target["tests"][0]["name"]) == ("not forgotten", "holdout")
     assert {each["name"] for each in target["checks"]} == {
         "target outputs",
         "holdout like query",
@@ -105,7 +105,7 @@ def test_known_members_are_a_number(folder: Path):
     write_csv("used_m.csv", losses(np.ones(RECORDS), 901)[:60])
     done = jaxaudit("ks", "--shadows", "bank", *MIX, "--members", "60", "--members-target", "used_m.csv", "--json")
     (target,) = json.loads(done.out)["targets"]
-    assert target["method"] == "members"
+    assert target["tests"][0]["name"] == "members"
     assert any("only numbers of these records are known" in each for each in target["finding"]["caveats"])
 
 

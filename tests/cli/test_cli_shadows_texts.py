@@ -82,7 +82,7 @@ def test_a_bank_of_texts_judges_a_model_that_used_the_query_set_and_one_that_did
         for name, part in (("q", slice(COUNT)), ("h", slice(COUNT, 2 * COUNT))):
             Path(f"{name}.csv").write_text("".join(["score\n", *(f"{each}\n" for each in numbers[model, part])]))
         judged = jaxaudit("ks", "--shadows", "bank", "--target", "q.csv", "--holdout-target", "h.csv", "--json")
-        assert judged.result["targets"][0]["verdict"] == verdict
+        assert judged.result["targets"][0]["finding"]["verdict"] == verdict
 
 
 OWN = """

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli_runs import CLASSES, Done, content, jaxaudit, own_modules, records, refused, stopping
+from support.details import details_of
 from support.references import softmax
 
 from jaxaudit.cli.shadows import train as train_module
@@ -70,7 +71,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> None:
     But for the holdout test's p (not used): a bank has no inputs, and so no neighbours of its records. And for advice:
     of models that fit badly, a run says to train longer, a bank to fill another one.
     """
-    for mine, theirs in zip(one["usage"], other["usage"], strict=True):
+    for mine, theirs in zip(details_of(one), details_of(other), strict=True):
         shares = {name for name, value in mine.items() if isinstance(value, float)}
         if mine["method"] == "holdout":
             shares.remove("p_never")

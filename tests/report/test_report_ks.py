@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from support.details import details_of
 from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, judged, ks_run, rho_between, without_rho
@@ -64,15 +65,18 @@ def test_names_cannot_speak_to_the_terminal():
 def test_numbers_in_json():
     value = as_json(run(judged(rho=APART, controls=(CONTROL,))))
     (only,) = value["targets"]
-    assert value["schema"] == "jaxaudit.ks/2"
+    assert value["schema"] == "jaxaudit.ks/3"
     assert value["level"] == 0.95
     assert value["noise_floor"] == {"median": 0.02, "max": 0.06, "values": [0.01, 0.02, 0.06]}
-    assert only["ks"] == {"target": [1.25, 1.25], "calibration": [1.0, 1.0]}
-    assert only["rho"] == {"median": 1.25, "low": 1.125, "high": 1.375, "values": [1.25, 1.25]}
-    assert only["controls"] == [{"median": 0.5, "low": 0.25, "high": 0.75, "values": [0.5, 0.5]}]
+    assert only["tests"][0]["details"] == {
+        "kind": "rho",
+        "rho": {"median": 1.25, "low": 1.125, "high": 1.375, "values": [1.25, 1.25]},
+        "distances": {"target": [1.25, 1.25], "calibration": [1.0, 1.0]},
+        "controls": [{"median": 0.5, "low": 0.25, "high": 0.75, "values": [0.5, 0.5]}],
+        "rule": "forgotten",
+    }
     assert only["truth"] is None
-    assert (only["method"], only["verdict"], only["rho_verdict"]) == ("rho", "forgotten", "forgotten")
-    assert only["because"] == "; ".join(only["finding"]["reasons"])
+    assert only["finding"]["verdict"] == "forgotten"
     assert [test["name"] for test in only["tests"]] == ["rho"]
     assert only["tests"][0]["finding"] == only["finding"]
 
@@ -91,7 +95,7 @@ def test_what_is_left_is_not_called_used():
     """Of a test that asks so: columns, legend, page, chart and card; a run of both has both names."""
     left, used = (judged(usage=(usage,), with_rho=False) for usage in (LEFT, UNUSED))
     made, other = run(left), run(used)
-    assert as_json(made)["targets"][0]["usage"][0]["question"] == "left"
+    assert as_json(made)["targets"][0]["tests"][0]["details"]["question"] == "left"
     lines = shown(made).splitlines()
     assert any(line.split()[:6] == ["p", "(none", "p", "(all", "left", "at"] for line in lines)
     assert any("share left" in line for line in lines)
@@ -107,7 +111,6 @@ def test_without_rho_there_is_no_trace_of_it():
     value = as_json(made)
     assert value["noise_floor"] is None
     for target in value["targets"]:
-        assert {target[name] for name in ("rho", "ks", "controls", "paper_rule", "rho_verdict")} == {None}
         assert [test["name"] for test in target["tests"]] == ["holdout", "shadow"]
     several, alone = page(made, made), page(made)
     for text in (said(made), alone, several, as_markdown(part_of(made))):
@@ -132,8 +135,8 @@ def test_a_fraction_that_is_unknown_is_no_number_anywhere(usage: Usage):
     made = run(judged("a.csv", usage=(usage,)))
     text, seen = said(made), page(made)
     (only,) = as_json(made)["targets"]
-    assert only["usage"][0]["fraction"] is None
-    assert (only["usage"][0]["fraction_low"], only["usage"][0]["fraction_high"]) == (
+    assert only["tests"][0]["details"]["fraction"] is None
+    assert (only["tests"][0]["details"]["fraction_low"], only["tests"][0]["details"]["fraction_high"]) == (
         usage.fraction_low,
         usage.fraction_high,
     )
@@ -159,7 +162,7 @@ def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
     (use,) = (each for each in part_of(made).tables if each.title == "Use of the query set")
     at = use.columns.index("adjusted for 2 targets")
     assert [row[at - 1 : at + 1] for row in use.rows] == [("0.04", "0.08"), (precise(UNUSED.p_never), "0.6")]
-    assert [each["usage"][0]["p_never_adjusted"] for each in as_json(made)["targets"]] == [0.08, 0.6]
+    assert [each["tests"][0]["details"]["p_never_adjusted"] for each in as_json(made)["targets"]] == [0.08, 0.6]
     assert "(Holm)" not in said(run(judged(usage=(USED,))))
 
 
@@ -187,16 +190,25 @@ def test_what_changed_since_before_stands_on_terminal_page_and_in_json():
 def test_numbers_of_tests_of_use_in_json():
     made = run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED, FLAGGED._replace(p_value=0.5))), judged("b"))
     only, other = as_json(made)["targets"]
-    assert (only["verdict"], only["method"], only["rho_verdict"]) == ("not forgotten", "holdout", "not forgotten")
-    assert only["usage"][0]["p_never"] == 0.0005
-    assert [usage["upper"] for usage in only["usage"]] == [0.98, 1.0]
-    assert only["usage"][1]["fraction"] is only["usage"][1]["p_fully"] is only["usage"][1]["detectable"] is None
-    assert only["usage"][1]["reasons"] == list(UNSURE.reasons)
-    assert only["ema"]["p_value"] == pytest.approx(0.26)
-    assert only["ema"]["p_values"] == [0.02, 0.5]
-    assert only["ema"]["rule"] == "not forgotten"
+    assert (only["finding"]["verdict"], only["tests"][0]["name"], only["tests"][-1]["finding"]["verdict"]) == (
+        "not forgotten",
+        "holdout",
+        "not forgotten",
+    )
+    assert only["tests"][0]["details"]["p_never"] == 0.0005
+    assert [usage["upper"] for usage in details_of(only)] == [0.98, 1.0]
+    assert (
+        only["tests"][1]["details"]["fraction"]
+        is only["tests"][1]["details"]["p_fully"]
+        is only["tests"][1]["details"]["detectable"]
+        is None
+    )
+    assert only["tests"][1]["details"]["reasons"] == list(UNSURE.reasons)
+    assert details_of(only, "ema")[0]["p_value"] == pytest.approx(0.26)
+    assert details_of(only, "ema")[0]["p_values"] == [0.02, 0.5]
+    assert details_of(only, "ema")[0]["rule"] == "not forgotten"
     assert [test["name"] for test in only["tests"]] == ["holdout", "shadow", "ema", "rho"]
-    assert (other["usage"], other["ema"]) == ([], None)
+    assert (details_of(other), details_of(other, "ema")) == ([], [])
 
 
 def test_no_table_says_what_a_check_took_away():

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_charts")
 def test_numbers_in_json_are_those_of_the_audit():
     audit = pdtp_audit()
     written = as_json(pdtp_run())
-    assert written["schema"] == "jaxaudit.pdtp/2"
+    assert written["schema"] == "jaxaudit.pdtp/3"
     assert written["max_pdtp"] == "infinity"
     assert written["median_pdtp"] == np.median(audit.values)
     ordered = np.sort(audit.values)

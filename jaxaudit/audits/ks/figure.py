@@ -36,7 +36,7 @@ def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
     for axes in (plain, stretched):
         drawn = gap.distance if distance is None else distance
         plot.draw_confidences(axes, samples, gap, drawn, stretched=axes is stretched)
-    plot.draw_rho(ratios, rho_rows(audit.targets, judged.controls or ()))
+    plot.draw_rho(ratios, rho_rows(audit.targets, judged.controls))
     return figure
 
 

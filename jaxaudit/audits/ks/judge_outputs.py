@@ -14,12 +14,15 @@ from jaxtyping import Array, Float, Key
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order, sentence, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.result import (
+    Details,
     Distances,
     EMAResult,
     KSAudit,
     KSResult,
     NoiseFloor,
+    NumbersResult,
     Resembles,
+    RhoDetails,
     RhoResult,
     TargetResult,
     TestResult,
@@ -33,7 +36,7 @@ from jaxaudit.json_types import Number, number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, ema_rule
-from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule
+from jaxaudit.metrics.ks import Rho, noise_floor, paper_rule
 from jaxaudit.metrics.resemblance import LEAST, resemblance
 from jaxaudit.metrics.usage import Usage, decided, holm, used_share
 from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
@@ -207,53 +210,45 @@ def target_result(
         name=name,
         truth=truth,
         finding=finding,
-        verdict=msgspec.convert(finding.verdict, Verdict),
-        because="; ".join(finding.reasons),
-        method=first.test,
-        usage=tuple(_usage(judgement.usage, judgement) for judgement in decided if judgement.usage is not None),
+        tests=tuple(TestResult(each.test, each.title, each.finding, _details(each)) for each in decided),
         change=next((judgement.change for judgement in decided if judgement.change is not None), None),
-        ema=next(map(_ema, (judgement.ema for judgement in decided if judgement.ema)), None),
-        tests=tuple(
-            TestResult(
-                judgement.test,
-                judgement.title,
-                judgement.finding,
-                {name: number(value) for name, value in judgement.numbers.items()},
-            )
-            for judgement in decided
-        ),
         checks=every,
         resembles=resembles,
-        **next(
-            (_of_rho(judgement, judgement.rho) for judgement in decided if judgement.rho is not None),
-            dict.fromkeys(("paper_rule", "rho", "rho_verdict", "ks", "controls")),
-        ),
     )
 
 
-def _of_rho(judgement: Judgement, rho: Rho) -> dict[str, Any]:
-    """The results of rho, whichever test decides."""
-    target_rho, *controls = (
+def _details(judgement: Judgement) -> Details:
+    """The numbers of a test: of use, of rho, of EMA, or its own."""
+    further = {name: number(value) for name, value in judgement.numbers.items()}
+    if judgement.usage is not None:
+        return _usage(judgement.usage, judgement, further)
+    if judgement.rho is not None:
+        return _of_rho(judgement.rho, judgement.controls)
+    return _ema(judgement.ema) if judgement.ema else NumbersResult(further)
+
+
+def _of_rho(rho: Rho, controls: tuple[Rho, ...]) -> RhoDetails:
+    ratio, *of_controls = (
         RhoResult(number(ratio.median), number(ratio.low), number(ratio.high), numbers(ratio.values))
-        for ratio in (rho, *judgement.controls)
+        for ratio in (rho, *controls)
     )
-    return {
-        "paper_rule": paper_rule(rho.median),
-        "rho": target_rho,
-        "rho_verdict": judgement.finding.verdict,
-        "ks": Distances(numbers(rho.distances), numbers(rho.calibration_distances)),
-        "controls": tuple(controls),
-    }
+    distances = Distances(numbers(rho.distances), numbers(rho.calibration_distances))
+    return RhoDetails(ratio, distances, tuple(of_controls), paper_rule(rho.median))
 
 
-def _usage(usage: Usage, judgement: Judgement) -> UsageResult:
+def _usage(usage: Usage, judgement: Judgement, further: dict[str, Number]) -> UsageResult:
     share = used_share(usage)
     fields: dict[str, Any] = {
         name: getattr(usage, name) for name in UsageResult.__struct_fields__ if hasattr(usage, name)
     }
     fields |= {"fraction_low": number(usage.fraction_low), "fraction_high": number(usage.fraction_high)}
     fields["fraction"] = share and share.value
-    return UsageResult(**fields, p_confidence=judgement.p_confidence, fraction_confidence=judgement.fraction_confidence)
+    return UsageResult(
+        **fields,
+        p_confidence=judgement.p_confidence,
+        fraction_confidence=judgement.fraction_confidence,
+        numbers=further,
+    )
 
 
 def _ema(emas: tuple[EMA, ...]) -> EMAResult:

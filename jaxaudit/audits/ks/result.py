@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -53,13 +53,29 @@ class Distances(StrictStruct, frozen=True):
     calibration: tuple[Number, ...]
 
 
-class UsageResult(StrictStruct, frozen=True):
-    """The numbers of a test of use; see `jaxaudit.metrics.Usage`.
+class RhoDetails(StrictStruct, frozen=True, tag_field="kind", tag="rho"):
+    """The details of rho.
+
+    Attributes:
+        rho: over replicates. `distances`: the distances whose ratio it is.
+        controls: rho of the positive controls, trained on the calibration set and the whole query set.
+        rule: the verdict of the paper's own rule, from the median of rho alone.
+    """
+
+    rho: RhoResult
+    distances: Distances
+    controls: tuple[RhoResult, ...]
+    rule: Verdict
+
+
+class UsageResult(StrictStruct, frozen=True, tag_field="kind", tag="use"):
+    """The details of a test of use; see `jaxaudit.metrics.Usage`.
 
     Attributes:
         verdict: what these numbers alone support; the conclusion after all checks is the finding of the test.
         fraction: None if the data do not determine it.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
+        numbers: further numbers of a test of your own, by name.
     """
 
     method: str
@@ -77,9 +93,10 @@ class UsageResult(StrictStruct, frozen=True):
     p_confidence: Confidence
     fraction_confidence: Confidence
     question: Question = "used"
+    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
 
 
-class EMAResult(StrictStruct, frozen=True):
+class EMAResult(StrictStruct, frozen=True, tag_field="kind", tag="ema"):
     """Medians over replicates, each replicate's numbers, and the paper's verdict; see `jaxaudit.metrics.EMA`."""
 
     p_value: Number
@@ -89,13 +106,27 @@ class EMAResult(StrictStruct, frozen=True):
     rule: Verdict
 
 
+class NumbersResult(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
+    """The details of a test of your own that is no test of use: its numbers, by name; may be empty."""
+
+    numbers: dict[str, Number]
+
+
+Details = UsageResult | RhoDetails | EMAResult | NumbersResult
+
+
 class TestResult(StrictStruct, frozen=True):
-    """The result of one test; `numbers` holds further numbers of this test, by name."""
+    """The result of one test: its name, its title in words, its finding, and its numbers (`details`)."""
 
     name: str
     title: str
     finding: Finding
-    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
+    details: Details
+
+    @property
+    def numbers(self) -> dict[str, Number]:
+        """Further numbers of a test of your own, by name."""
+        return self.details.numbers if isinstance(self.details, UsageResult | NumbersResult) else {}
 
 
 class Resembles(StrictStruct, frozen=True):
@@ -127,20 +158,13 @@ class Retrained(StrictStruct, frozen=True):
 
 
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
-    """The result for one target; all fields about rho are None in an audit without rho.
+    """The result for one target.
 
     Attributes:
         truth: its training data, if simulated; None for a file of outputs.
-        finding: the verdict with its reasons, by the first test; `because`: the reasons in one line.
-        method: the name of the test that gave the verdict.
-        paper_rule: the verdict of the paper's own rule, from the median of rho alone.
-        rho: rho over replicates, whichever test gave the verdict. `ks`: the distances whose ratio it is.
-        rho_verdict: the verdict of rho's interval and its checks.
-        controls: rho of the positive controls, trained on the calibration set and the whole query set.
-        usage: the numbers of each test of use, in the order of the tests.
-        change: the used fraction before a deletion minus the fraction after; None without outputs before.
-        ema: the result of EMA; None without EMA.
+        finding: the verdict with its reasons, by the first test.
         tests: the result of each test, the deciding one first.
+        change: the used fraction before a deletion minus the fraction after; None without outputs before.
         checks: all checks, on the numbers that were compared.
         resembles: None with a single design of shadow models, or without known non-members.
         forget_quality: TOFU's, beside the first retrained model of a table of scores; it decides nothing.
@@ -151,23 +175,68 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     name: str
     truth: Truth | None
     finding: Finding
-    verdict: Verdict
-    because: str
-    method: str
-    paper_rule: Verdict | None
-    rho: RhoResult | None
-    rho_verdict: Verdict | None
-    ks: Distances | None
-    controls: tuple[RhoResult, ...] | None
-    usage: tuple[UsageResult, ...]
+    tests: Annotated[tuple[TestResult, ...], msgspec.Meta(min_length=1)]
     change: Change | None
-    ema: EMAResult | None
-    tests: tuple[TestResult, ...]
     checks: tuple[Check, ...]
     resembles: Resembles | None = None
     forget_quality: Number = None
     privleak: Number = None
     retrained: Retrained | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the finding."""
+        return msgspec.convert(self.finding.verdict, Verdict)
+
+    @property
+    def because(self) -> str:
+        """The reasons of the finding in one line."""
+        return "; ".join(self.finding.reasons)
+
+    @property
+    def method(self) -> str:
+        """The name of the test that gave the verdict."""
+        return self.tests[0].name
+
+    @property
+    def usage(self) -> tuple[UsageResult, ...]:
+        """The numbers of each test of use, in the order of the tests."""
+        return tuple(test.details for test in self.tests if isinstance(test.details, UsageResult))
+
+    @property
+    def ema(self) -> EMAResult | None:
+        """The numbers of EMA; None without EMA."""
+        return next((test.details for test in self.tests if isinstance(test.details, EMAResult)), None)
+
+    @property
+    def ratio(self) -> RhoDetails | None:
+        """The numbers of rho, whichever test gave the verdict; None without rho."""
+        return next((test.details for test in self.tests if isinstance(test.details, RhoDetails)), None)
+
+    @property
+    def rho(self) -> RhoResult | None:
+        """rho over replicates; None without rho."""
+        return self.ratio and self.ratio.rho
+
+    @property
+    def ks(self) -> Distances | None:
+        """The distances whose ratio is rho; None without rho."""
+        return self.ratio and self.ratio.distances
+
+    @property
+    def controls(self) -> tuple[RhoResult, ...]:
+        """rho of the positive controls; none without rho."""
+        return self.ratio.controls if self.ratio else ()
+
+    @property
+    def paper_rule(self) -> Verdict | None:
+        """The verdict of the paper's own rule, from the median of rho alone; None without rho."""
+        return self.ratio and self.ratio.rule
+
+    @property
+    def rho_verdict(self) -> str | None:
+        """The verdict of rho's interval and its checks; None without rho."""
+        return next((test.finding.verdict for test in self.tests if isinstance(test.details, RhoDetails)), None)
 
 
 class NoiseFloor(StrictStruct, frozen=True):
@@ -252,19 +321,13 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises ValueError if the parts of a result read from a file do not agree with one another and with its arrays."""
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
-        parts = target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls
-        lacking = "there is rho without a noise floor" if result.noise_floor is None else "a part of rho is missing"
-        demand({part is None for part in parts} == {result.noise_floor is None}, lacking)
-        if target.rho is not None and target.ks is not None:
-            lengths = {len(target.rho.values), len(target.ks.target), len(target.ks.calibration)}
+        demand((target.ratio is None) == (result.noise_floor is None), "rho is missing, or its noise floor")
+        demand(target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
+        if target.ratio is not None:
+            distances = target.ratio.distances
+            lengths = {len(target.ratio.rho.values), len(distances.target), len(distances.calibration)}
             demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
             demand(lengths != {0}, "a target has no replicate")
-        tests = [test.name for test in target.tests]
-        demand(bool(tests) and tests[0] == target.method, "a target's verdict rests on a test that is not there")
-        demand(target.verdict == target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
-        numbers = {*(usage.method for usage in target.usage), *(("ema",) if target.ema else ())}
-        demand(numbers <= set(tests), "a target has numbers of no test")
-        demand(("rho" in tests) == (target.rho is not None), "a target has rho without its test, or the reverse")
     if not arrays:
         return
     shape = arrays["target_0"].shape

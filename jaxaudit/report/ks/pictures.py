@@ -23,7 +23,7 @@ def pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
     result, targets = run.result, run.result.targets
     confidences = [picture for place, target in enumerate(targets) for picture in _confidences(run, place, target)]
     # A control is compared beside each target; here as beside the first.
-    rows = rho_rows(targets, targets[0].controls or ())
+    rows = rho_rows(targets, targets[0].controls)
     return (
         *_shares(result),
         *confidences,

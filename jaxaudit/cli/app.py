@@ -23,6 +23,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import cite, report
 from jaxaudit.cli.scores.command import SCORES
 from jaxaudit.cli.shadows.command import SHADOWS
+from jaxaudit.cli.short_help import short_help_option
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
@@ -75,17 +76,26 @@ def top(
 ) -> None:
     """What does a trained classifier still remember?
 
-    `jaxaudit ks`: has it forgotten a data set? `jaxaudit pdtp`: may it be published, and which records are at risk?
-    `jaxaudit attack`: how well do membership attacks work on it? `jaxaudit efficacy`: how much do its weights still
-    expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
-    data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
-    before they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows`
-    plans shadow models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from
-    the logs of other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready
-    here.
+    Try its audits without options: they need no data and take about a minute. `jaxaudit ks`: has it forgotten a data
+    set? `jaxaudit pdtp`: may it be published, and which records are at risk? `jaxaudit attack`: how well do membership
+    attacks work on it? `jaxaudit efficacy`: how much do its weights still expose of some records? `jaxaudit unlearn`:
+    did unlearning work? `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records before they
+    are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows` plans shadow
+    models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from the logs of
+    other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.
+
+    Examples:
+
+    `jaxaudit ks` (an audit of embedded data)
+
+    `jaxaudit ks --out run` and then `jaxaudit report run` (its result as a page)
+
+    `jaxaudit deal records.npz --out deal` (before records are shared)
+
+    `jaxaudit doctor` (what is ready here)
     """
 
 
@@ -120,20 +130,21 @@ def main() -> None:
 def _command() -> Any:
     """The command that Typer builds from all options. Building it takes a tenth of a second.
 
-    Each command has the names of the help option itself. Inherited names would depend on who asked first: a command
-    keeps the help option that was made first, whether or not its parent was there.
+    Each has an option `-h` of its own: the short help. The usual options are those that are declared so.
     """
     whole = typer.main.get_command(app)
-    for subcommand in _every(whole):
-        subcommand.context_settings = {"help_option_names": ["-h", "--help"]}
+    declared = {command.name: fields_of(command.options()) for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES)}
+    for name, command in _every(whole):
+        usual = {field.name: field.declared.usual for field in declared.get(name, ()) if field.declared.usual}
+        command.params.append(short_help_option(usual))
     return whole
 
 
-def _every(command: Any) -> Iterator[Any]:
-    """The command and all below it."""
-    yield command
-    for subcommand in getattr(command, "commands", {}).values():
-        yield from _every(subcommand)
+def _every(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The command and all below it, each with its words on the command line."""
+    yield name, command
+    for word, below in getattr(command, "commands", {}).items():
+        yield from _every(below, f"{name} {word}".strip())
 
 
 def _refuse(*problems: str) -> None:

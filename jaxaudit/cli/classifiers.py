@@ -98,6 +98,7 @@ class ClassifierOptions(TextNetwork):
         f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--lora).",
         default="nn",
         check=lambda text: check_family(text),
+        usual="The classifier: nn, nb, lr, ..., or your own.",
     )
     hidden: str = option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
     smoothing: float | None = option(

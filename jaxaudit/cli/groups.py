@@ -50,6 +50,7 @@ class Columns(DataFolder):
         "Of a CSV or Parquet file: the column with the label. [default: the one named label, labels, class, target or "
         "y, else the last]",
         metavar="COLUMN",
+        usual="The column of a table with the label.",
     )
     drop: tuple[str, ...] = option(
         "Of a CSV or Parquet file: leave this column out. Repeatable.", default=(), metavar="COLUMN"
@@ -80,7 +81,9 @@ class Images(Columns):
 class Network:
     """A network, built-in or your own."""
 
-    model: str | None = training_option("The network.", check=parse_model, names="code")
+    model: str | None = training_option(
+        "The network.", check=parse_model, names="code", usual="The network: a built-in one, or your own."
+    )
     hidden: str | None = training_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
@@ -151,6 +154,7 @@ class Machines:
         default=False,
         decides=False,
         of=TRAINED,
+        usual="Print what the run would take, and stop.",
     )
 
     @property
@@ -163,7 +167,7 @@ class Machines:
 class RecipeFlags(Machines):
     """How a network is trained."""
 
-    epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST)
+    epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST, usual="Training epochs.")
     batch_size: int = training_option("Batch size.", default=64, minimum=1, maximum=MOST)
     learning_rate: float = training_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
     optimizer: str = training_option(
@@ -248,13 +252,29 @@ class Level(Seeded):
 class Output:
     """Options of what is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
 
-    as_json: bool = option("Print one JSON object instead of a table.", "--json", default=False, decides=False)
-    details: bool = option(
-        "Print all tables, checks and numbers, not the verdicts alone.", default=False, decides=False
+    as_json: bool = option(
+        "Print one JSON object instead of a table.",
+        "--json",
+        default=False,
+        decides=False,
+        usual="Print one JSON object instead of a table.",
     )
-    out: Path | None = option("Also write result and arrays into this new directory.", decides=False)
+    details: bool = option(
+        "Print all tables, checks and numbers, not the verdicts alone.",
+        default=False,
+        decides=False,
+        usual="Print all tables, checks and numbers.",
+    )
+    out: Path | None = option(
+        "Also write result and arrays into this new directory.",
+        decides=False,
+        usual="Also write the result into this new directory.",
+    )
     report: Path | None = option(
-        "Also write the result as one HTML page that works offline.", metavar="FILE.html", decides=False
+        "Also write the result as one HTML page that works offline.",
+        metavar="FILE.html",
+        decides=False,
+        usual="Also write the result as one HTML page.",
     )
 
 
@@ -265,12 +285,14 @@ class ListOutput(Output):
     top: int = option("Number of records to list.", default=10, minimum=0, maximum=MOST, decides=False)
 
 
-def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:
+def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE, usual: str = "") -> Any:
     """A field for the groups of records: a file, or a name within the set's own file."""
-    return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
+    return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of, usual=usual)
 
 
 def failing(*verdicts: str) -> Any:
     """A field for `--fail-on`, whose choices are the command's verdicts."""
     help = "Exit with status 3 on this verdict. Repeatable."
-    return option(help, default=(), choices=tuple(verdict.replace(" ", "-") for verdict in verdicts), decides=False)
+    return option(
+        help, default=(), choices=tuple(verdict.replace(" ", "-") for verdict in verdicts), decides=False, usual=help
+    )

@@ -84,6 +84,7 @@ class DeclaredOption:
         place: extracts the path from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
         of: the sources of models with which it has an effect, among those of its group.
+        usual: one line for the short help (`-h`), which shows the options that most people need; empty for others.
     """
 
     help: str
@@ -99,6 +100,7 @@ class DeclaredOption:
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: ModelSource = EVERY_SOURCE
+    usual: str = ""
 
 
 class OptionField(typing.NamedTuple):

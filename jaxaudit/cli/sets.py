@@ -28,12 +28,15 @@ class Sets(Images):
     """Options of query and calibration set, and of how they are prepared and matched."""
 
     query: str | None = option(
-        "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]", names="data"
+        "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]",
+        names="data",
+        usual="The query set: NAME[@SPLIT] or a path.",
     )
     calibration: str | None = option(
         "The calibration set: data of the same domain without any query record. [default: printed-digits]",
         names="data",
         of=~ModelSource.MEMBERS,
+        usual="The calibration set: data of the same domain.",
     )
     image_size: str | None = option(
         "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
@@ -59,6 +62,7 @@ class Held:
     holdout: str | None = option(
         "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
+        usual="Records of its provider that nobody trained on.",
     )
     groups: str | None = dealt_groups(
         "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
@@ -128,9 +132,9 @@ def parse_designs(text: str) -> tuple[str, ...]:
     return tuple(design for design in DESIGNS if design in names)
 
 
-def bank_of_shadows(help: str) -> Any:
+def bank_of_shadows(help: str, usual: str = "") -> Any:
     """`--shadows`, as a field."""
-    return bank_option(help, metavar="BANK", names="file")
+    return bank_option(help, metavar="BANK", names="file", usual=usual)
 
 
 def check_group_options(data: Any) -> None:

@@ -33,9 +33,16 @@ class TableData(DataFolder):
         "--data",
         "--query",
         names="data",
+        usual="NAME[@SPLIT] of a known set, or a path to texts.",
     )
-    csv: Path | None = option("Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file")
-    label: str | None = option("The column of --csv with the class.")
+    csv: Path | None = option(
+        "Your own table: CSV with a header line, or Parquet.",
+        "--csv",
+        "--table",
+        names="file",
+        usual="Your own table: CSV with a header, or Parquet.",
+    )
+    label: str | None = option("The column of --csv with the class.", usual="The column of --csv with the class.")
     categorical: tuple[str, ...] = option("Treat this column as categorical. Repeatable.", default=(), metavar="COLUMN")
     numeric: tuple[str, ...] = option("Treat this column as numeric. Repeatable.", default=(), metavar="COLUMN")
     drop: tuple[str, ...] = option("Leave this column out. Repeatable.", default=(), metavar="COLUMN")

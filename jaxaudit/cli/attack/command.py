@@ -38,19 +38,22 @@ class ByBank:
 
     shadows: Path | None = bank_of_shadows(
         "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
-        "RMIA, BASE and others. Nothing is trained."
+        "RMIA, BASE and others. Nothing is trained.",
+        usual="Attack by the models of this bank; trains nothing.",
     )
     target: tuple[Path, ...] = bank_option(
         "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
         "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
         default=(),
         names="file",
+        usual="With --shadows: a target's outputs.",
     )
     members: tuple[Path, ...] = bank_option(
         "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
         "Repeatable: one per --target, in the same order.",
         default=(),
         names="file",
+        usual="With --shadows: the target's known members.",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
         "--shadows: what the targets' files contain.", default="auto", choices=("auto", "probabilities", "logits")
@@ -88,6 +91,7 @@ class AttackFlags(ByBank, Level):
         metavar="NAME,...",
         check=attacks_named,
         names="codes",
+        usual="Attacks to make. [default: all]",
     )
     attack_option: tuple[str, ...] = bank_option(
         "--shadows and --attacks: set an option of an attack, also of your own: its name, a field, and a value, such "
@@ -100,9 +104,12 @@ class AttackFlags(ByBank, Level):
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
+        usual="Random splits of the records.",
     )
     targets: int | None = training_option(
-        "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
+        "Target records, drawn at random. [default: 100, or all; 20 without --data]",
+        minimum=1,
+        usual="Target records, drawn at random.",
     )
     shadow_pairs: int = training_option(
         "distance, frequency: pairs of shadow models per target, with and without it.",

@@ -22,14 +22,17 @@ class DealData(Columns):
         default=...,
         argument=True,
         names="data",
+        usual="The records: NAME[@SPLIT] or a path.",
     )
     groups: str | None = dealt_groups(
         "Group of each record, such as its patient, to deal groups whole: .npy, .csv, or the name of an array in the "
-        ".npz, of a column in the .csv or of a key in the lines that DATA names."
+        ".npz, of a column in the .csv or of a key in the lines that DATA names.",
+        usual="Group of each record, such as its patient.",
     )
     pairs: Path | None = option(
         "Texts: another version of each record of DATA, line by line. Which of the two is shared is drawn for each.",
         names="file",
+        usual="Texts: another version of each record.",
     )
 
 
@@ -40,23 +43,28 @@ class Deal:
     holdout_share: float | None = option(
         "Share of the records, or groups, to keep at home as the holdout. [default: 0.5]",
         check=share_check("holdout_share"),
+        usual="Share of the records to keep at home.",
     )
     members_share: float | None = option(
-        "Share of the records, or groups, to share that stay in training. [default: none]"
+        "Share of the records, or groups, to share that stay in training. [default: none]",
+        usual="Share of the records to share as members.",
     )
     withdraw: float | None = option(
-        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays."
+        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
+        usual="DATA was shared: withdraw this share of it.",
     )
     blind: bool = option(
         "Also write challenge.npz (challenge.csv where DATA is a .csv), which has all records in a random order and no "
         "mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
         default=False,
+        usual="Also write one challenge without the sets.",
     )
     seed: int | None = option(
         "Random seed, to repeat a deal: it tells the set of each record of DATA. [default: a new one that nobody can "
         "guess]",
         minimum=0,
         maximum=2**SEED_BITS - 1,
+        usual="Random seed, to repeat a deal. Keep it secret.",
     )
 
     @property
@@ -97,6 +105,7 @@ class DealOptions:
         default=...,
         metavar="DIR",
         decides=False,
+        usual="Write the sets into this new directory.",
     )
 
 

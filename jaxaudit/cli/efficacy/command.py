@@ -21,6 +21,7 @@ class EfficacyData(Images):
         "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
         "answer, question and answer, or text. [default: some digits]",
         names="data",
+        usual="The records in question: NAME[@SPLIT] or a path.",
     )
     gray: bool = option("Convert images to grayscale.", "--gray/--color", default=False)
     classes: int | None = option(
@@ -45,12 +46,14 @@ class WeightsFlags(Network):
         "transformers and its tokenizer.",
         check=parse_judged,
         names="code",
+        usual="The network: built-in, your own, or a folder.",
     )
     hidden: str | None = option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
     params: Path | None = option(
         "The weights: .safetensors, a folder of save_pretrained, Flax .msgpack, an Orbax directory, or Keras's .keras "
         "or .weights.h5. [default: those in the folder that --model names]",
         names="file",
+        usual="The weights: .safetensors, or a folder.",
     )
     reference: tuple[str, ...] = option(
         "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new "
@@ -60,6 +63,7 @@ class WeightsFlags(Network):
         check=parse_reference,
         names="file",
         place=lambda text: parse_reference(text)[1],
+        usual="Reference weights of the same network.",
     )
 
 
@@ -72,6 +76,7 @@ class EfficacyFlags(Seeded):
         "1) or gaussian (real numbers).",
         default="categorical",
         choices=LIKELIHOODS,
+        usual="What the outputs mean.",
     )
     sigma: float = option("Standard deviation of the gaussian likelihood.", default=1.0)
     true_fisher: bool = option(
@@ -95,6 +100,7 @@ class EfficacyOutput(ListOutput):
         minimum=0,
         maximum=MOST,
         decides=False,
+        usual="Number of records to list.",
     )
 
 

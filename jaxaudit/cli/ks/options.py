@@ -58,6 +58,7 @@ class KSData(Held, Sampled, Sets):
         "shared and does not withdraw. They show how much the target remembers, whatever its network: the way to "
         "`forgotten`. Needs --holdout; without --calibration nothing is trained.",
         names="data",
+        usual="Records that the target is known to have used.",
     )
     members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
     challenge: Path | None = option(
@@ -67,6 +68,7 @@ class KSData(Held, Sampled, Sets):
         metavar="KEY",
         names="file",
         of=GIVEN,
+        usual="key.json of `jaxaudit deal --blind`.",
     )
 
 
@@ -78,14 +80,19 @@ class Targets:
         "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.",
         default=(),
         names="file",
+        usual="The target's outputs on the query set.",
     )
     holdout_target: tuple[Path, ...] = option(
         "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
         default=(),
         names="file",
+        usual="Its outputs on the holdout.",
     )
     members_target: tuple[Path, ...] = option(
-        "The same target's outputs on --members, in its order. Repeatable, as above.", default=(), names="file"
+        "The same target's outputs on --members, in its order. Repeatable, as above.",
+        default=(),
+        names="file",
+        usual="Its outputs on --members.",
     )
     calibration_target: tuple[Path, ...] = option(
         "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
@@ -152,6 +159,7 @@ class ScoreTableFlags:
         "before., covariate.NAME, group, pair, text.",
         metavar="TABLE",
         names="file",
+        usual="Judge by a table of scores; trains nothing.",
     )
     column: tuple[str, ...] = option(
         "The name of a column of --scores in the file, if it differs: target.loss=my_loss. Repeatable.",
@@ -181,7 +189,8 @@ class KSFlags(Level):
 
     shadows: Path | None = bank_of_shadows(
         "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
-        "--target, and --holdout-target or --calibration-target."
+        "--target, and --holdout-target or --calibration-target.",
+        usual="Judge by the models of this bank; trains nothing.",
     )
     leave_one_out: bool = bank_option(
         "With --shadows: also judge each shadow model by the others, as a target of known truth. Gives the error rates "
@@ -196,6 +205,7 @@ class KSFlags(Level):
         check=lambda text: parse_tests(text),
         names="codes",
         of=~ModelSource.SCORES,
+        usual="The tests to make. [default: those that can be]",
     )
     test_option: tuple[str, ...] = option(
         "Set an option of a test, also of your own: its name, a field, and a value, such as rho.controls=3. "
@@ -233,6 +243,7 @@ class KSFlags(Level):
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
         default=0.25,
         check=share_check("stated_share"),
+        usual="forgotten: used fraction at most this.",
     )
     replicates: int | None = training_option(
         "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "

@@ -28,11 +28,15 @@ class PDTPFlags(Seeded):
     """The measurement of PDTP."""
 
     measured_records: int | None = option(
-        "Number of records to measure, sampled at random. [default: all]", minimum=1, maximum=MOST * 1000
+        "Number of records to measure, sampled at random. [default: all]",
+        minimum=1,
+        maximum=MOST * 1000,
+        usual="Measure this many records, drawn at random.",
     )
     groups: str | None = dealt_groups(
         "Group of each record, such as the author of each text: all records of a group are left out together. A key of "
-        "the texts, a .npy, a .csv, or a column of --csv, which is then no input."
+        "the texts, a .npy, a .csv, or a column of --csv, which is then no input.",
+        usual="Group of each record, left out together.",
     )
     bins: int | None = option(
         "Bins into which outputs are rounded before they are compared; 0: none. [default: 100; none for texts]",
@@ -52,7 +56,14 @@ class PDTPFlags(Seeded):
 class PDTPOutput(ListOutput):
     """What is printed and written."""
 
-    top: int = option("Number of riskiest records to list.", default=10, minimum=0, maximum=MOST, decides=False)
+    top: int = option(
+        "Number of riskiest records to list.",
+        default=10,
+        minimum=0,
+        maximum=MOST,
+        decides=False,
+        usual="Number of riskiest records to list.",
+    )
     show_values: bool = option(
         "Also print the values of the riskiest records. They are private, and never written to a file.",
         default=False,

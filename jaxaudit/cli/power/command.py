@@ -30,9 +30,13 @@ class SizeFlags:
         minimum=2,
         maximum=MOST * 1000,
         of=ModelSource.SCORES,
+        usual="Number of query records.",
     )
     holdout_size: int | None = option(
-        "Number of holdout records. [default: as many as the query set has]", minimum=2, maximum=MOST * 1000
+        "Number of holdout records. [default: as many as the query set has]",
+        minimum=2,
+        maximum=MOST * 1000,
+        usual="Number of holdout records.",
     )
     members_size: int | None = option(
         "Number of known members: records that a target is known to have used, which `ks --members` takes; without "
@@ -41,6 +45,7 @@ class SizeFlags:
         "--members",
         minimum=50,
         maximum=MOST * 1000,
+        usual="Number of known members.",
     )
 
 
@@ -65,7 +70,8 @@ class PowerFlags(Seeded):
     """Options of the fraction to detect, and of the number of models."""
 
     shadows: Path | None = bank_of_shadows(
-        "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already."
+        "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already.",
+        usual="Measure on the models of this bank; trains nothing.",
     )
     scores: Path | None = option(
         "Measure on this table of scores of a pilot (as for `ks --scores`), with models of known truth, or members "
@@ -73,9 +79,13 @@ class PowerFlags(Seeded):
         metavar="TABLE",
         names="file",
         of=ModelSource.SCORES,
+        usual="Measure on a table of scores; trains nothing.",
     )
     fraction: float = option(
-        "The used fraction of the query set to detect.", default=0.1, check=share_check("fraction")
+        "The used fraction of the query set to detect.",
+        default=0.1,
+        check=share_check("fraction"),
+        usual="The used fraction of the query set to detect.",
     )
     holdout_shadow_models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")

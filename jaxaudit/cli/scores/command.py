@@ -27,12 +27,14 @@ class LMOptions:
         default=...,
         argument=True,
         names="file",
+        usual="Folder of the target, a causal language model.",
     )
     texts: Path | None = option(
         "Records as JSON Lines, gzipped or not, instead of files by set. Each line has prompt and answer, question and "
         "answer, or text; set (query, holdout, members or reference); and, where known, group, pair and index.",
         argument=True,
         names="file",
+        usual="Records with sets, as JSON Lines.",
     )
     query: Path | None = option("Records in question, as TEXTS without set.", names="file")
     holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
@@ -41,19 +43,34 @@ class LMOptions:
         "Write the scores to this new .csv or .parquet file.", "--out", default=..., check=_claim, decides=False
     )
     baseline: tuple[Path, ...] = option(
-        "Folder of a model that used neither query set nor holdout. Repeatable.", default=(), names="file"
+        "Folder of a model that used neither query set nor holdout. Repeatable.",
+        default=(),
+        names="file",
+        usual="A model that used neither set.",
     )
-    before: tuple[Path, ...] = option("Folder of the target before a deletion. Repeatable.", default=(), names="file")
+    before: tuple[Path, ...] = option(
+        "Folder of the target before a deletion. Repeatable.",
+        default=(),
+        names="file",
+        usual="The target before a deletion.",
+    )
     unused: tuple[Path, ...] = option(
-        "Folder of a model known to have been trained without the query set. Repeatable.", default=(), names="file"
+        "Folder of a model known to have been trained without the query set. Repeatable.",
+        default=(),
+        names="file",
+        usual="A model known not to have used the query set.",
     )
     used: tuple[Path, ...] = option(
-        "Folder of a model known to have been trained with the query set. Repeatable.", default=(), names="file"
+        "Folder of a model known to have been trained with the query set. Repeatable.",
+        default=(),
+        names="file",
+        usual="A model known to have used the query set.",
     )
     template: str | None = option(
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
+        usual="Text before an answer.",
     )
     answer_start: str = option(
         "Where an answer begins: at the first token with a character of it (characters), or behind as many tokens as "
@@ -61,6 +78,7 @@ class LMOptions:
         "tokenizer joins it with the blank before it.",
         default="characters",
         choices=("characters", "prompt-tokens"),
+        usual="Where an answer begins.",
     )
     precision: str | None = option(
         "Numbers of weights and activations. [default: as each config.json says, else float32]",
@@ -70,6 +88,7 @@ class LMOptions:
         "Also write each record's text, for the check whether records alone tell the sets apart.",
         default=False,
         decides=False,
+        usual="Also write each record's text.",
     )
 
 
@@ -116,21 +135,28 @@ class KnownModels:
         default=(),
         metavar="LOG",
         names="file",
+        usual="A model known not to have used the query set.",
     )
     used: tuple[Path, ...] = option(
         "Log of a model trained with all of the forget set, such as TOFU's full model.",
         default=(),
         metavar="LOG",
         names="file",
+        usual="A model known to have used the query set.",
     )
     before: tuple[Path, ...] = option(
-        "Log of the target itself before the deletion.", default=(), metavar="LOG", names="file"
+        "Log of the target itself before the deletion.",
+        default=(),
+        metavar="LOG",
+        names="file",
+        usual="The target before a deletion.",
     )
     baseline: tuple[Path, ...] = option(
         "Log of a model that used neither the forget set nor the holdout, such as the base model before fine-tuning.",
         default=(),
         metavar="LOG",
         names="file",
+        usual="A model that used neither set.",
     )
 
 
@@ -152,6 +178,7 @@ class OpenUnlearningOptions:
         "[default: no groups]",
         minimum=2,
         maximum=1_000_000,
+        usual="Records of a group.",
     )
     scores: Path = option(
         "Write the table into this new file: .csv or .parquet.",
@@ -198,7 +225,11 @@ class RegressionOptions:
     prediction: str = option("Column of the target's predictions.", default=..., metavar="COLUMN")
     truth: str = option("Column of the true values.", default=..., metavar="COLUMN")
     set_column: str = option(
-        "Column of the sets: query, holdout, members or reference.", "--set", default=..., metavar="COLUMN"
+        "Column of the sets: query, holdout, members or reference.",
+        "--set",
+        default=...,
+        metavar="COLUMN",
+        usual="Column of the sets.",
     )
     sigma: str | None = option(
         "Column of predicted standard deviations, for a score by the Gaussian likelihood.", metavar="COLUMN"

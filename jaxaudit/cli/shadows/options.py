@@ -22,11 +22,16 @@ OF_SCORES = ("score", "log-likelihood")
 class BankData(Held, Sets):
     """Options of the sets whose records shadow models are trained on."""
 
-    query: str | None = option("The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
+    query: str | None = option(
+        "The query set (the data in question): NAME[@SPLIT] or a path.",
+        names="data",
+        usual="The query set: NAME[@SPLIT] or a path.",
+    )
     calibration: str | None = option(
         "The calibration set: data of the same domain without any query record. Each model is trained on two thirds of "
         "it, with --coins on about half.",
         names="data",
+        usual="The calibration set: data of the same domain.",
     )
     image_size: str | None = option(
         "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
@@ -58,6 +63,7 @@ class PlannedModels(Seeded):
         "and --calibration are then numbers of records, such as 400, or .npy files of as many rows.",
         default="logits",
         choices=("logits", "probabilities", "score", "log-likelihood"),
+        usual="What your script saves, such as logits.",
     )
     direction: Literal["lower", "higher"] | None = option(
         "Which numbers records have that a model was trained on: lower, as losses are, or higher. Needed with "
@@ -72,7 +78,11 @@ class PlannedModels(Seeded):
         metavar="NAME,...",
         check=lambda text: parse_own_designs(text),
     )
-    recipe: str | None = option("How the models are trained, in your words.", check=lambda text: check_recipe(text))
+    recipe: str | None = option(
+        "How the models are trained, in your words.",
+        check=lambda text: check_recipe(text),
+        usual="How the models are trained, in your words.",
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,11 @@ class PlanOptions:
     data: BankData = group(DATA, BankData())
     models: PlannedModels = group(BANK, PlannedModels())
     bank: Path | None = option(
-        "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+        "Write the bank into this new directory, or add models to it.",
+        "--out",
+        metavar="BANK",
+        decides=False,
+        usual="Directory of the bank.",
     )
 
 
@@ -103,6 +117,7 @@ class BankNetwork(ShadowNetwork):
         "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
         check=partial(own_code, "--learner"),
         names="code",
+        usual="Your own learner in place of a network.",
     )
 
 
@@ -115,7 +130,11 @@ class TrainOptions:
     model: BankNetwork = group(MODEL, BankNetwork())
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     bank: Path | None = option(
-        "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+        "Write the bank into this new directory, or add models to it.",
+        "--out",
+        metavar="BANK",
+        decides=False,
+        usual="Directory of the bank.",
     )
 
     @property
@@ -128,7 +147,7 @@ class TrainOptions:
 class AddOptions:
     """All options of `jaxaudit shadows add`."""
 
-    bank: Path = option("Directory of the bank.", default=..., argument=True)
+    bank: Path = option("Directory of the bank.", default=..., argument=True, usual="Directory of the bank.")
     files: tuple[Path, ...] = option(
         "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", default=..., argument=True, metavar="FILE"
     )
@@ -139,7 +158,7 @@ class AddOptions:
 class ShowOptions:
     """All options of `jaxaudit shadows show`."""
 
-    bank: Path = option("Directory of the bank.", default=..., argument=True)
+    bank: Path = option("Directory of the bank.", default=..., argument=True, usual="Directory of the bank.")
     as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
 
 
@@ -162,7 +181,9 @@ class ImportOptions:
         "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
     )
     recipe: str | None = option(
-        "How the models were trained. [default: as their files say]", check=lambda text: check_recipe(text)
+        "How the models were trained. [default: as their files say]",
+        check=lambda text: check_recipe(text),
+        usual="How the models are trained, in your words.",
     )
 
 

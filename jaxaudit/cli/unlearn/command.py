@@ -39,11 +39,14 @@ class UnlearnData(Images):
     """The records, and which of them to forget."""
 
     data: str | None = option(
-        "The training set: NAME[@SPLIT] or a path, of texts a .jsonl. [default: digits]", names="data"
+        "The training set: NAME[@SPLIT] or a path, of texts a .jsonl. [default: digits]",
+        names="data",
+        usual="The training set: NAME[@SPLIT] or a path.",
     )
     test_data: str | None = option(
         "Test records, never trained on; needed for texts. [default: the test split of --data, or its other records]",
         names="data",
+        usual="Test records, never trained on.",
     )
     per_class: int = option("Training records per class (the first N); 0: all.", default=100, minimum=0, maximum=MOST)
     forget: str | None = option(
@@ -52,12 +55,18 @@ class UnlearnData(Images):
         metavar="FILE|KEY=VALUE",
         names="file",
         place=lambda text: text if is_texts(text) else None,
+        usual="Texts: those to forget.",
     )
-    class_name: str | None = option("The class whose records are forgotten. [default: 3, for digits]", "--class")
+    class_name: str | None = option(
+        "The class whose records are forgotten. [default: 3, for digits]",
+        "--class",
+        usual="The class whose records are forgotten.",
+    )
     fraction: float = option(
         "Fraction of the training records of --class to forget (the first ones).",
         default=0.5,
         check=share_check("fraction"),
+        usual="Fraction of its training records to forget.",
     )
 
 
@@ -70,6 +79,7 @@ class UnlearnNetwork(Network):
         "texts]",
         check=parse_model,
         names="code",
+        usual="The network: built-in, or your own.",
     )
     tokens: str | None = option(
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
@@ -90,6 +100,7 @@ class UnlearnFlags(Level):
         f"{','.join(USUAL)}; {','.join(USUAL_OF_TEXTS)} for texts]",
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
+        usual="Methods to judge, such as retraining,scrub.",
     )
     fisher_variant: str = option(
         "fisher: noise as in Golatkar et al., in the paper's equation, or in the paper's code.",
@@ -130,7 +141,10 @@ class UnlearnFlags(Level):
         "rmu: length of the vector that activations are moved to.", default=2.0, check=share_check("rmu_coefficient")
     )
     seeds: int | None = option(
-        "Models per method, one per seed. [default: 20; 10 without --data]", minimum=2, maximum=MOST
+        "Models per method, one per seed. [default: 20; 10 without --data]",
+        minimum=2,
+        maximum=MOST,
+        usual="Models per method, one per seed.",
     )
     nonmembers: int | None = option(
         "Test records that membership attacks learn from; 0: no attack. [default: as many as training records; 0 for "

@@ -77,7 +77,7 @@ def main() -> None:
     columns = {f"target.{name}.loss": losses[place] for place, name in enumerate(trained_on)}
     columns |= {f"unused.{place}.loss": losses[3 + place] for place in range(2)}
     table = ja.score_table({"set": sets, "group": authors, **columns})
-    for target in ja.judge(key, table).targets:
+    for target in ja.judge_scores(key, table).targets:
         print(f"{target.name}: {target.verdict}. {target.finding.sentence}")
 
 

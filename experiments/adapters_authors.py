@@ -240,7 +240,7 @@ def by_questions(names: Sequence[str], numbers: np.ndarray) -> list[dict[str, An
                 known = [other for other in unused if other != place][:3]
                 columns = {f"baseline.{other}.loss": -numbers[other, rows] for other in known}
                 table = ja.score_table({"set": sets, "group": groups, "target.loss": -numbers[place, rows], **columns})
-                p_values.append(ja.judge(jax.random.key(place), table).targets[0].usage[0].p_never)
+                p_values.append(ja.judge_scores(jax.random.key(place), table).targets[0].usage[0].p_never)
             found.append({"questions": questions, "used": used, "p": [float(each) for each in p_values]})
     return found
 

@@ -18,10 +18,10 @@ def parse_field(flag: str, text: str) -> tuple[str, str, str]:
     >>> parse_field("--test-option", "sureness.models=39")
     ('sureness', 'models', '39')
     """
-    found = re.fullmatch(r"([A-Za-z0-9-]+)\.([A-Za-z_]\w*)=(.*)", text)
-    if found is None:
+    match = re.fullmatch(r"([A-Za-z0-9-]+)\.([A-Za-z_]\w*)=(.*)", text)
+    if match is None:
         raise InputError(f"{flag} {text}: must be NAME.FIELD=VALUE, such as shadow.half=39.")
-    name, field, value = found.groups()
+    name, field, value = match.groups()
     return name, field, value
 
 
@@ -39,7 +39,7 @@ def with_fields(flag: str, texts: Sequence[str], values: Mapping[str, Value]) ->
             raise InputError(f"{flag} {text}: {name} is not made; it may set fields of {', '.join(keys)}.")
         value: Any = changed[keys[name]]
         types = get_type_hints(type(value))
-        fields = [each.name for each in dataclasses.fields(value) if each.init] if _is_record(value) else []
+        fields = [option.name for option in dataclasses.fields(value) if option.init] if _is_record(value) else []
         if field not in fields:
             has = f"it has {', '.join(fields)}" if fields else "it has no fields; make it a dataclass"
             raise InputError(f"{flag} {text}: {name} has no field {field}; {has}.")

@@ -32,9 +32,9 @@ def short_help_option(usual: Mapping[str, str]) -> Any:
     @maker.command()
     def _(short_help: Annotated[bool, declared] = False) -> None: ...
 
-    (made,) = typer.main.get_command(maker).params
-    made.expose_value = False
-    return made
+    (parameter,) = typer.main.get_command(maker).params
+    parameter.expose_value = False
+    return parameter
 
 
 def short_help(context: Any, usual: Mapping[str, str]) -> str:
@@ -69,8 +69,8 @@ def _commands(command: Any) -> Iterator[str]:
     if below:
         yield from ("", "Commands:")
         width = max(map(len, below)) + 4
-        for name, each in below.items():
-            purpose = first_sentence((each.help or "").partition("\n\n")[0])
+        for name, subcommand in below.items():
+            purpose = first_sentence((subcommand.help or "").partition("\n\n")[0])
             yield from textwrap.wrap(
                 purpose, WIDTH, initial_indent=f"  {name}".ljust(width), subsequent_indent=" " * width
             )

@@ -1,5 +1,7 @@
 """The short help, `-h`, of every command: one screen."""
 
+from pathlib import Path
+
 import pytest
 from support.cli_runs import process
 
@@ -10,8 +12,8 @@ COMMANDS = [name for name, _ in _every(_command())]
 
 @pytest.mark.outer
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_short_help_is_one_screen(name: str):
-    done = process(*name.split(), "-h", COLUMNS="80")
+def test_the_short_help_is_one_screen(name: str, tmp_path: Path):
+    done = process(*name.split(), "-h", cwd=tmp_path, COLUMNS="80")
     lines = done.out.splitlines()
     assert done.code == 0, done.err
     assert len(lines) <= 45

@@ -210,7 +210,9 @@ def target_result(
         name=name,
         truth=truth,
         finding=finding,
-        tests=tuple(TestResult(each.test, each.title, each.finding, _details(each)) for each in decided),
+        tests=tuple(
+            TestResult(judgement.test, judgement.title, judgement.finding, _details(judgement)) for judgement in decided
+        ),
         change=next((judgement.change for judgement in decided if judgement.change is not None), None),
         checks=every,
         resembles=resembles,

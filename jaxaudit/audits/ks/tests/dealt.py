@@ -30,15 +30,15 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
     """The numbers of the holdout test, computed once for each target."""
 
     def compute() -> tuple[TargetOutputs, Usage]:
-        n, dealt, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
+        queries, indices, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
         usage = holdout_test(
             stream(key, "holdout test"),
-            outputs.log_odds[:n],
-            outputs.log_odds[dealt][n:],
-            outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt]),
-            evidence.members(Kind.MIXED)[:, dealt],
+            outputs.log_odds[:queries],
+            outputs.log_odds[indices][queries:],
+            outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices]),
+            evidence.members(Kind.MIXED)[:, indices],
             groups=groups,
-            predictors=predictors_of(key, outputs, evidence, dealt, groups),
+            predictors=predictors_of(key, outputs, evidence, indices, groups),
             level=level,
             stated=stated,
             permutations=least_permutations(evidence.targets),

@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
@@ -56,22 +57,22 @@ class Answers(NamedTuple):
     test_accuracy: Float[np.ndarray, " models"]
 
 
-class ChallengeScore(NamedTuple):
+class ChallengeScore(StrictStruct, frozen=True):
     """The challenge's score of unlearned models; larger is better.
 
     Attributes:
-        epsilon: of each record, from 0 to 50; larger means easier to distinguish from retrained models.
+        epsilon: of each record, in their order, from 0 to 50; larger means easier to distinguish from retrained models.
         quality: F, the mean of points, with its interval.
         remaining_ratio, test_ratio: mean accuracy on the remaining records, and on test records, of unlearned models
-            divided by that of retrained ones.
-        score: F times both ratios, with its interval; NaN if all retrained models have an accuracy of 0.
+            divided by that of retrained ones; None if the latter is 0.
+        score: F times both ratios, with its interval; None if the accuracies of retrained models are 0 or NaN.
     """
 
-    epsilon: Float[np.ndarray, " records"]
+    epsilon: tuple[float, ...]
     quality: Estimate
-    remaining_ratio: float
-    test_ratio: float
-    score: Estimate
+    remaining_ratio: Number
+    test_ratio: Number
+    score: Estimate | None
 
 
 def challenge_score(
@@ -116,12 +117,13 @@ def challenge_score(
     ]
     qualities = np.array([quality for quality, _, _ in drawn])
     scores = np.array([quality * np.prod(_ratios(unlearned, retrained, *rows)) for quality, *rows in drawn])
+    score = interval_over_models(quality * remaining * test, scores, fewest, level)
     return ChallengeScore(
-        epsilon,
+        tuple(epsilon.tolist()),
         interval_over_models(quality, qualities, fewest, level),
-        remaining,
-        test,
-        interval_over_models(quality * remaining * test, scores, fewest, level),
+        number(remaining),
+        number(test),
+        score if np.isfinite(score.value) else None,
     )
 
 

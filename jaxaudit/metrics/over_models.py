@@ -1,14 +1,15 @@
 """Unlearned models beside retrained ones: intervals over models, a band with a stated error rate, a test over seeds."""
 
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
-from jaxaudit.json_types import NumberOrNaN, StrictStruct
+from jaxaudit.json_types import Extended, NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import mid_ranks
+from jaxaudit.metrics.effect import ALPHA
 
 FEWEST = 4
 """The least number of unlearned, and of retrained, models."""
@@ -112,27 +113,43 @@ def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], 
     return Estimate(value, float(np.maximum(value - reach, 0.0)), value + reach)
 
 
-class Place(NamedTuple):
+Position = Literal["above", "below", "not distinguishable", "too few seeds"]
+"""Where a score lies relative to those of retrained models."""
+
+
+class Place(StrictStruct, frozen=True):
     """The position of the models of one method among the retrained models, on one score.
 
     Attributes:
-        low, high: the smallest and the largest score of a retrained model.
-        below, above: the share of seeds for which the method's model scores less, or more, than all retrained models of
-            other seeds. A model that is exchangeable with the retrained ones falls outside with probability at most 2 /
-            seeds.
+        verdict: `above` or `below` if the p-value is at most the threshold; `too few seeds` if none could be.
         p_value: of "the method's model and the retrained one of a seed are exchangeable", two-sided, exact.
-        direction: +1 if the method's scores rank higher than those of the retrained models, -1 if lower, 0 if equal.
+        retrained_low, retrained_high: the smallest and the largest score of a retrained model.
+        share_below, share_above: the share of seeds for which the method's model scores less, or more, than all
+            retrained models of other seeds. A model that is exchangeable with the retrained ones falls outside with
+            probability at most 2 / seeds.
     """
 
-    low: float
-    high: float
-    below: float
-    above: float
+    verdict: Position
     p_value: float
-    direction: int
+    retrained_low: Extended
+    retrained_high: Extended
+    share_below: float
+    share_above: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the score differs significantly from those of retrained models."""
+        return self.verdict in ("above", "below")
 
 
-def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " seeds"]) -> Place:
+def least_p_value(seeds: int) -> float:
+    """The smallest p-value that `place` can give with so many seeds."""
+    return 2.0 ** (1 - seeds)
+
+
+def place(
+    method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " seeds"], threshold: float = ALPHA
+) -> Place:
     """Compares a method's scores with those of retrained models, seed by seed; scores may be infinite.
 
     *The band* of a seed is the range of the retrained models of the other seeds, because a seed's own retrained model
@@ -143,23 +160,26 @@ def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " se
     exchangeable, each difference has either sign with equal probability: the p-value is the share of the 2^n sums that
     are at least as far from 0, counted exactly. It is never below 2 / 2^n: five seeds can never reach 0.05.
 
-    >>> place(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]))
-    Place(low=1.0, high=3.0, below=0.0, above=1.0, p_value=0.25, direction=1)
+    >>> place(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]), threshold=0.25)
+    Place(verdict='above', p_value=0.25, retrained_low=1.0, retrained_high=3.0, share_below=0.0, share_above=1.0)
     """
-
     seeds = len(method)
     other_retrained = [np.delete(retrained, seed) for seed in range(seeds)]
     # Ranks are doubled to be integers: tied ranks can be halves.
     ranks = np.rint(2 * mid_ranks(np.concatenate([method, retrained]))).astype(int)
     differences = ranks[:seeds] - ranks[seeds:]
     total = int(differences.sum())
+    p_value = _share_as_far(differences, abs(total))
+    verdict: Position = "not distinguishable" if least_p_value(seeds) <= threshold else "too few seeds"
+    if p_value <= threshold:
+        verdict = "above" if total > 0 else "below"
     return Place(
+        verdict,
+        p_value,
         float(retrained.min()),
         float(retrained.max()),
         float(np.mean([one < other.min() for one, other in zip(method, other_retrained, strict=True)])),
         float(np.mean([one > other.max() for one, other in zip(method, other_retrained, strict=True)])),
-        _share_as_far(differences, abs(total)),
-        int(np.sign(total)),
     )
 
 

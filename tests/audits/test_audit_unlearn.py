@@ -11,7 +11,7 @@ from flax import nnx
 from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
 
 from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn.against_retrained import _place, protocol_of
+from jaxaudit.audits.unlearn.against_retrained import protocol_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.evaluate import costs, unlearning
 from jaxaudit.audits.unlearn.models import traced, unlearned
@@ -22,7 +22,7 @@ from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.batch_order import init_key
-from jaxaudit.metrics import Answers, challenge_score, u_lira
+from jaxaudit.metrics import Answers, challenge_score, place, u_lira
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(21)
@@ -157,8 +157,10 @@ def test_a_method_is_placed_among_the_retrained(audit):
 def test_verdicts():
     protocol, ones = protocol_of(3, 1, 40, 20, 20, 12, 0.95), np.ones(12)
     assert protocol.enough_seeds
-    assert [_place(ones + shift, ones, protocol).verdict for shift in (1, -1)] == ["above", "below"]
-    assert _place(ones + 0.1 * (-1.0) ** np.arange(12), ones, protocol).verdict == "not distinguishable"
+    assert [place(ones + shift, ones, protocol.p_value_threshold).verdict for shift in (1, -1)] == ["above", "below"]
+    assert (
+        place(ones + 0.1 * (-1.0) ** np.arange(12), ones, protocol.p_value_threshold).verdict == "not distinguishable"
+    )
 
 
 @pytest.mark.parametrize("each", [False, True])
@@ -217,6 +219,7 @@ def test_models_are_told_from_retrained_ones_of_other_seeds(many):
             np.testing.assert_allclose(of_method.challenge.epsilon, challenge.epsilon, rtol=1e-6)
             assert of_method.challenge.remaining_ratio == pytest.approx(challenge.remaining_ratio)
             assert of_method.challenge.test_ratio == pytest.approx(challenge.test_ratio)
+            assert challenge.score is not None
             assert of_method.challenge.score.value == pytest.approx(challenge.score.value)
             assert of_method.u_lira.value == pytest.approx(lira.accuracy.value)
             np.testing.assert_allclose(many.models[name].u_lira[index].per_record, lira.per_record)

@@ -117,7 +117,7 @@ def test_the_result_says_what_texts_lack_and_is_read_again(audit: UnlearnAudit):
     about = provenance("unlearn", "texts.jsonl", {"train": data, "test": data})
     run = Run("a run", "unlearn", recorded("unlearn", audit.result, audit.sources, about), {})
     result = as_json(run)
-    assert any("no accuracies" in each for each in result["caveats"])
+    assert any("no accuracies" in each for each in result["finding"]["caveats"])
     assert "membership attack" not in {each["name"] for each in result["finding"]["checks"]}
     assert {"maini2024tofu", "shi2025muse"} <= {paper["key"] for paper in result["papers"]}
     text, page = said(run), Parsed(report_html([run])).text

@@ -109,7 +109,7 @@ def test_a_lone_efficacy_is_no_verdict():
     assert (alone["finding"]["verdict"], alone["finding"]["tone"]) == ("no verdict", "open")
     assert any("Compare with the same network untrained" in said for said in alone["finding"]["would_change"])
     # Nor is it said which output a name is taken for, where they are numbers from 0.
-    assert not any("0, 1, 2, 3" in caveat for caveat in alone["caveats"])
+    assert not any("0, 1, 2, 3" in caveat for caveat in alone["finding"]["caveats"])
 
 
 def test_what_is_listed_is_as_long_as_asked():
@@ -139,7 +139,7 @@ def test_ones_own_nnx_module_with_dropout_and_batch_normalisation():
     words = ("--model", "mine:Net", "--params", "own.safetensors", "--data", "forget.npz", "--out", "run")
     done = jaxaudit("efficacy", *words, "--json")
     jsonschema.validate(done.result, schema_of("efficacy"))
-    assert any("evaluation mode" in said for said in done.result["caveats"])
+    assert any("evaluation mode" in said for said in done.result["finding"]["caveats"])
     assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with open("run/records.csv") as file:
@@ -172,8 +172,8 @@ def test_it_says_which_output_a_name_is_taken_for():
         (LABELS + 1, "1, 2, 3, 4"),
     ):
         np.savez("named.npz", x=inputs(), y=labels)
-        caveats = jaxaudit("efficacy", *USUAL, "--data", "named.npz", "--classes", "4", "--json").result["caveats"]
-        assert any(said in caveat for caveat in caveats)
+        result = jaxaudit("efficacy", *USUAL, "--data", "named.npz", "--classes", "4", "--json").result
+        assert any(said in caveat for caveat in result["finding"]["caveats"])
 
 
 def test_images_of_whole_numbers_become_floats_and_floats_are_taken_as_they_are():

@@ -116,7 +116,10 @@ def test_members_show_what_a_model_remembers():
     assert unused["finding"]["verdict"] != "not forgotten"
     # Without models, by members alone.
     alone = [word for word in words if word not in ("--calibration", "c.jsonl")]
-    assert [each["verdict"] for each in found(*alone)] == [used["finding"]["verdict"], unused["finding"]["verdict"]]
+    assert [target["finding"]["verdict"] for target in found(*alone)] == [
+        used["finding"]["verdict"],
+        unused["finding"]["verdict"],
+    ]
 
 
 def test_a_plan_comes_before_the_work():

@@ -222,7 +222,7 @@ WITH_EFFECT = {
         "ks",
         ModelSource.BANK,
     ): """shadows query holdout calibration data_dir label drop field_strength target holdout_target
-    calibration_target before holdout_before target_kind allow_unrelated_target tests members members_target
+    calibration_target before holdout_before target_kind allow_unrelated_target tests test_option members members_target
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     (
         "ks",
@@ -244,7 +244,7 @@ WITH_EFFECT = {
     (
         "attack",
         ModelSource.BANK,
-    ): """target members target_kind gamma offline_scale delta pdtp shadows attacks seed level top
+    ): """target members target_kind gamma offline_scale delta pdtp shadows attacks attack_option seed level top
     as_json details out report fail_on""",
 }
 

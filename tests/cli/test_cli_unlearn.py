@@ -141,9 +141,11 @@ def test_every_method_by_its_name():
     result = jaxaudit("unlearn", *QUICK, *quick, "--methods", ",".join(EVERY), "--json").result
     assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", *EVERY]
     # 10 of 60 records are forgotten: no Fisher information of theirs is 10 times that of all.
-    assert any(said.startswith("ssd: nothing changes") for said in result["caveats"])
+    assert any(said.startswith("ssd: nothing changes") for said in result["finding"]["caveats"])
     assert method(result, "ssd")["scores"] == method(result, "original")["scores"]
-    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate {', '.join(['0.2'] * 7)}." in " ".join(result["caveats"])
+    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate {', '.join(['0.2'] * 7)}." in " ".join(
+        result["finding"]["caveats"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ def test_records_that_were_trained_on_are_no_test_records():
     words = (*QUICK, "--models-per-batch", "2", "--seeds", "2", "--methods", "retraining", "--test-data", "half.npz")
     done = jaxaudit("unlearn", *words, "--json")
     assert done.result["protocol"]["test_records"] == 160
-    assert any(said.startswith("40 of the 200 records of half.npz ") for said in done.result["caveats"])
+    assert any(said.startswith("40 of the 200 records of half.npz ") for said in done.result["finding"]["caveats"])
 
 
 @pytest.mark.outer
@@ -310,7 +312,7 @@ def test_a_network_of_ones_own_with_dropout_and_batch_normalisation():
     said = refused(words, ("ours:Net", "--methods retraining,fisher"))
     assert said.startswith("Error: --methods amnesiac ")
     done = jaxaudit(*words, "--methods", "retraining", "--out", "ours", "--json")
-    assert any("evaluation mode" in said for said in done.result["caveats"])
+    assert any("evaluation mode" in said for said in done.result["finding"]["caveats"])
     params = ("--model", "ours:Net", "--params", "ours/retraining-01.safetensors", "--data", "run/forget.npz")
     found = jaxaudit("efficacy", *params, "--json").result["models"][0]
     wanted = method(done.result, "retraining")["scores"]["efficacy"]["values"][1]

@@ -74,8 +74,9 @@ def test_the_score_is_f_times_two_ratios():
     accuracies = random.uniform(0.5, 1, (2, 2, 12))
     unlearned, retrained = (Answers(random.normal(size=(12, 6)), *each) for each in accuracies)
     found = challenge_score(KEY, unlearned, retrained)
+    assert found.score is not None
     np.testing.assert_array_equal(found.epsilon, epsilons(unlearned.log_odds, retrained.log_odds))
-    assert found.quality.value == pytest.approx(points(found.epsilon, 12).mean())
+    assert found.quality.value == pytest.approx(points(np.array(found.epsilon), 12).mean())
     remaining, test = accuracies.mean(axis=2)[0] / accuracies.mean(axis=2)[1]
     assert (found.remaining_ratio, found.test_ratio) == (pytest.approx(remaining), pytest.approx(test))
     assert found.score.value == pytest.approx(found.quality.value * remaining * test)
@@ -99,6 +100,7 @@ def test_certainty_is_cut():
     ones = np.ones(8)
     found = challenge_score(KEY, Answers(certain, ones, ones), Answers(side, ones, ones))
     np.testing.assert_array_equal(found.epsilon, 50)
+    assert found.score is not None
     assert found.score.value == 0
 
 

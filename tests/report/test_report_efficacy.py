@@ -45,7 +45,7 @@ def test_the_numbers_of_json():
         "similarity": {},
     }
     assert result["finding"]["verdict"] == "no verdict"
-    assert result["caveats"] == result["finding"]["caveats"] == list(audit.finding.caveats)
+    assert result["finding"]["caveats"] == list(audit.finding.caveats)
     assert audit.finding.caveats[-1] == NOTE
     columns = audit.columns
     assert columns["information of other"].tolist() == [1.0, 2.0, 3.0]

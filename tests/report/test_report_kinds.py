@@ -55,7 +55,7 @@ UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
     ),
     "pdtp": (
         (lambda v: v.update(records_measured=39), "^it|^its"),
-        (lambda v: v.update(verdict="publish"), "^it|^its"),
+        (lambda v: v["finding"].update(verdict="publish"), "^it|^its"),
         (lambda v: v.update(publish=True), "^it|^its"),
         (lambda v: v["distribution"].pop(), "^it|^its"),
         (lambda v: [bar.update(records=0) for bar in v["distribution"]], "^it|^its"),
@@ -68,7 +68,6 @@ UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
         (lambda v: v["models"][1]["layers"].clear(), "different layers"),
         (lambda v: v.update(records_measured=2), "more records than were measured"),
         (lambda v: v["records"][0]["information"].clear(), "is not of the weights"),
-        (lambda v: v["caveats"].clear(), "its caveats are not those"),
     ),
     "unlearn": (
         (lambda v: v["methods"].append(v["methods"][3]), "two methods have one name"),
@@ -76,10 +75,9 @@ UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
         (unmeasured, "no method has an efficacy"),
         (lambda v: v["methods"][0]["scores"]["bound"]["values"].pop(), "differ in number"),
         (lambda v: v["methods"][3].update(finding=None), "missing or out of place"),
-        (lambda v: v["methods"][3].update(conclusion=None), "not that of its finding"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="inconclusive"), "not that of its places"),
         (lambda v: v["methods"][3].update(places={}), "not that of its places"),
         (lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method"),
-        (lambda v: v["caveats"].append("more"), "its caveats are not those"),
         (lambda v: v["methods"][3].update(u_lira=None), "one of two comparisons"),
         (lambda v: v["methods"][3]["challenge"]["epsilon"].pop(), "of other records"),
         (lambda v: v["methods"][2].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from jaxaudit.metrics import place
+from jaxaudit.metrics import Place, place
 
 
 def by_all_signs(method: np.ndarray, retrained: np.ndarray) -> float:
@@ -30,21 +30,28 @@ def test_the_p_value_counts_all_signs(values, random):
     found = place(method, retrained)
     assert found.p_value == pytest.approx(by_all_signs(method, retrained))
     mirrored = place(-method, -retrained)
-    assert (mirrored.below, mirrored.above, mirrored.direction) == (found.above, found.below, -found.direction)
+    assert (mirrored.share_below, mirrored.share_above) == (found.share_above, found.share_below)
+    opposite = {"above": "below", "below": "above"}
+    assert mirrored.verdict == opposite.get(found.verdict, found.verdict)
     assert mirrored.p_value == pytest.approx(found.p_value)
 
 
 def test_hand_cases():
     retrained = np.array([1.0, 2.0, 3.0, 4.0])
     same = place(retrained, retrained)
-    assert (same.p_value, same.direction) == (1.0, 0)
+    assert (same.p_value, same.verdict) == (1.0, "too few seeds")
     # Each seed is compared with the others: 1 is below {2, 3, 4}, 4 above {1, 2, 3}.
-    assert (same.below, same.above) == (0.25, 0.25)
+    assert (same.share_below, same.share_above) == (0.25, 0.25)
     far = place(retrained + 10, retrained)
-    assert (far.above, far.below, far.direction, far.p_value) == (1.0, 0.0, 1, 2 / 2**4)
-    assert (far.low, far.high) == (1.0, 4.0)
+    assert (far.share_above, far.share_below, far.p_value) == (1.0, 0.0, 2 / 2**4)
+    assert (far.retrained_low, far.retrained_high) == (1.0, 4.0)
+    assert far.verdict == "too few seeds"
+    verdicts = [
+        place(moved, retrained, threshold=2 / 2**4).verdict for moved in (retrained + 10, retrained - 10, retrained)
+    ]
+    assert verdicts == ["above", "below", "not distinguishable"]
     assert place(np.full(4, np.inf), retrained).p_value == 2 / 2**4
-    assert place(np.zeros(4), np.zeros(4)) == (0.0, 0.0, 0.0, 0.0, 1.0, 0)
+    assert place(np.zeros(4), np.zeros(4)) == Place("too few seeds", 1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.outer
@@ -60,7 +67,7 @@ def test_a_method_as_good_as_retraining_is_seldom_called_different():
         shared = random.normal(size=20)
         found = place(shared + random.normal(size=20), shared + random.normal(size=20))
         rejected += found.p_value <= 0.05
-        outside += (found.below + found.above) / 2000
+        outside += (found.share_below + found.share_above) / 2000
     assert rejected <= 130
     assert outside <= 0.11
     assert rejected >= 50  # and the test is not idle: nearly exact for continuous scores

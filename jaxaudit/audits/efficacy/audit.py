@@ -166,7 +166,6 @@ def audit_of_weights(
         models=models,
         paths=measured[0].paths,
         records=exposed(models, measured, labels, class_names),
-        caveats=finding.caveats,
         framework=framework,
         likelihood=likelihood.name,
         log_likelihood=likelihood.statement,

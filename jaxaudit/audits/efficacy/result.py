@@ -76,7 +76,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     """The result of the `efficacy` audit.
 
     Attributes:
-        finding: what was measured, and how far it can be interpreted; `caveats` repeats its caveats.
+        finding: what was measured, and how far it can be interpreted.
         records_measured: number of records. `outputs`: number of outputs of the network.
         models: the judged weights, then the references.
         paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.EfficacyByLayer`.
@@ -93,7 +93,6 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     models: tuple[WeightsExposure, ...]
     paths: dict[str, str]
     records: tuple[Exposed, ...]
-    caveats: tuple[str, ...]
     framework: str
     likelihood: str
     log_likelihood: str
@@ -196,4 +195,3 @@ def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarra
     demand(len(result.records) <= result.records_measured, "it lists more records than were measured")
     for record in result.records:
         demand(set(record.information) == set(names), "a record's information is not of the weights")
-    demand(result.caveats == result.finding.caveats, "its caveats are not those of its finding")

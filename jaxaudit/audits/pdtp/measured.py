@@ -98,8 +98,6 @@ class PDTPAudit:
             max_pdtp=largest,
             median_pdtp=float(np.median(values)),
             publish=passes if publishable(largest) else breaks,
-            verdict="inconclusive",
-            because="",
             bound=self.largest_possible,
             dtp_bound=None if bound is None else float(bound.max()),
             seed_floor=Floor(self.seeded, *seed_floor),
@@ -120,7 +118,7 @@ class PDTPAudit:
             texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
         )
         finding = pdtp_finding(undecided, self.bins, with_and_without_bins)
-        return replace(undecided, finding=finding, verdict=finding.verdict, because=finding.sentence)
+        return replace(undecided, finding=finding)
 
     @property
     def columns(self) -> dict[str, np.ndarray]:

@@ -129,7 +129,7 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     """The result of the `pdtp` audit.
 
     Attributes:
-        finding: the conclusion; `verdict` is its verdict and `because` its sentence.
+        finding: the conclusion: `publish`, `do not publish` or `inconclusive`.
         max_pdtp, median_pdtp: of any measured record, in nats.
         publish: the DTP-1 rule: False if a value is above 1 nat, True if all records were measured and none is. None if
             not all records were measured, or if values are above 1 only because of bins.
@@ -154,8 +154,6 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     max_pdtp: Nats
     median_pdtp: Nats
     publish: bool | None
-    verdict: Literal["publish", "do not publish", "inconclusive"]
-    because: str
     bound: Nats | None
     dtp_bound: Nats | None
     seed_floor: Floor
@@ -213,7 +211,7 @@ def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> N
     edges = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in distribution(none, none)]
     demand(bars == edges, "its distribution has other edges")
     demand(sum(bar.records for bar in result.distribution) == measured, "its distribution is not of its records")
-    demand(result.verdict == result.finding.verdict == VERDICTS[result.publish], "it has two verdicts")
+    demand(result.finding.verdict == VERDICTS[result.publish], "its verdict does not follow from the DTP-1 rule")
     for name, values in arrays.items():
         fits = values.dtype == np.float64 and len(values) == measured
         demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")

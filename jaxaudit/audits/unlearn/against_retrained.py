@@ -21,8 +21,6 @@ from jaxaudit.audits.unlearn.result import (
     OF_TEXTS,
     RETRAINING,
     UNTRAINED,
-    Challenge,
-    JudgedPlace,
     MethodResult,
     MethodScores,
     Protocol,
@@ -31,8 +29,9 @@ from jaxaudit.audits.unlearn.result import (
     Tofu,
 )
 from jaxaudit.json_types import number
-from jaxaudit.metrics import Answers, ChallengeScore, ULira, challenge_score, place, u_lira
+from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.tofu import forget_quality, mia_auc, privleak
 from jaxaudit.randomness import stream
 
@@ -57,7 +56,7 @@ def protocol_of(
         seeds=seeds,
         level=level,
         p_value_threshold=threshold,
-        enough_seeds=2.0 ** (1 - seeds) <= threshold,
+        enough_seeds=least_p_value(seeds) <= threshold,
         members_share=training_records / (training_records + attack_nonmembers) if attack_nonmembers else None,
         seeds_to_compare=LEAST_SEEDS,
     )
@@ -151,12 +150,12 @@ def compare_with_retrained(
 ) -> tuple[MethodResult, ...]:
     """Every method compared with retrained models, for one set to forget, without conclusions."""
 
-    def places(name: str) -> dict[Score, JudgedPlace]:
-        places: dict[Score, JudgedPlace] = {}
+    def places(name: str) -> dict[Score, Place]:
+        places: dict[Score, Place] = {}
         for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
             method_scores, retrained_scores = (getattr(scores[of][index], measure) for of in (name, RETRAINING))
             if method_scores is not None and retrained_scores is not None:
-                places[measure] = _place(_values(method_scores), _values(retrained_scores), protocol)
+                places[measure] = place(_values(method_scores), _values(retrained_scores), protocol.p_value_threshold)
         return places
 
     def one(name: str) -> MethodResult:
@@ -165,37 +164,14 @@ def compare_with_retrained(
             name,
             scores[name][index],
             {} if name == RETRAINING else places(name),
-            conclusion=None,
             finding=None,
-            challenge=distinguished_set and _challenge(distinguished_set.challenge),
+            challenge=distinguished_set and distinguished_set.challenge,
             u_lira=distinguished_set and distinguished_set.u_lira.accuracy,
             layers={layer: median(values[index]) for layer, values in layers[name].items()},
             tofu=distinguished_set and distinguished_set.tofu,
         )
 
     return tuple(map(one, scores))
-
-
-def _place(
-    method_values: Float[np.ndarray, " seeds"], retrained_values: Float[np.ndarray, " seeds"], protocol: Protocol
-) -> JudgedPlace:
-    place_found = place(method_values, retrained_values)
-    verdict = "not distinguishable" if protocol.enough_seeds else "too few seeds"
-    if place_found.p_value <= protocol.p_value_threshold:
-        verdict = "above" if place_found.direction > 0 else "below"
-    return JudgedPlace(
-        verdict, place_found.p_value, place_found.low, place_found.high, place_found.below, place_found.above
-    )
-
-
-def _challenge(challenge: ChallengeScore) -> Challenge:
-    return Challenge(
-        tuple(challenge.epsilon.tolist()),
-        challenge.quality,
-        number(challenge.remaining_ratio),
-        number(challenge.test_ratio),
-        challenge.score if np.isfinite(challenge.score.value) else None,
-    )
 
 
 def _values(spread: ScoreSpread | None) -> Float[np.ndarray, " seeds"]:

@@ -53,18 +53,15 @@ def set_result(
     def noted(finding: Finding) -> Finding:
         return replace(finding, caveats=(*finding.caveats, *notes))
 
-    undecided = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods, caveats=())
+    undecided = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods)
     findings = {
         method.name: method_finding(undecided, method.name) for method in methods if method.name not in REFERENCES
     }
     concluded = tuple(
-        replace(method, conclusion=conclusion(undecided, method.name), finding=noted(findings[method.name]))
-        if method.name in findings
-        else method
+        replace(method, finding=noted(findings[method.name])) if method.name in findings else method
         for method in methods
     )
-    whole = noted(together(findings))
-    return replace(undecided, finding=whole, methods=concluded, caveats=whole.caveats)
+    return replace(undecided, finding=noted(together(findings)), methods=concluded)
 
 
 def over_sets(results: Sequence[UnlearnResult]) -> Finding:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics import Estimate, ULira
+from jaxaudit.metrics import ChallengeScore, Estimate, Place, ULira
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +28,6 @@ OfClasses = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accura
 OfTexts = Literal["remaining_log_likelihood", "forgotten_log_likelihood", "test_log_likelihood"]
 Score = OfClasses | OfTexts
 Conclusion = Literal["distinguishable", "not distinguishable", "inconclusive"]
-Position = Literal["above", "below", "not distinguishable", "too few seeds"]
-"""Where a score lies relative to those of retrained models."""
 
 FORGETTING: tuple[Score, ...] = ("efficacy", "bound", "forgotten_accuracy", "attack", "forgotten_log_likelihood")
 """The scores about the forgotten records."""
@@ -110,36 +108,6 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     test_log_likelihood: ScoreSpread | None = None
 
 
-class JudgedPlace(StrictStruct, frozen=True):
-    """Where a score lies among the scores of retrained models; see `jaxaudit.metrics.Place`."""
-
-    verdict: Position
-    p_value: float
-    retrained_low: Extended
-    retrained_high: Extended
-    share_below: float
-    share_above: float
-
-    @property
-    def differs(self) -> bool:
-        """Whether the score differs significantly from those of retrained models."""
-        return self.verdict in ("above", "below")
-
-
-class Challenge(StrictStruct, frozen=True):
-    """The score of the NeurIPS 2023 unlearning challenge; see `jaxaudit.metrics.ChallengeScore`.
-
-    `epsilon` has one number for each forgotten record, in their order. A ratio or a score is None if the accuracy of
-    retrained models is 0, or records are texts.
-    """
-
-    epsilon: tuple[float, ...]
-    quality: Estimate
-    remaining_ratio: Number
-    test_ratio: Number
-    score: Estimate | None
-
-
 class Tofu(StrictStruct, frozen=True):
     """Numbers of two benchmarks of language models, each of one model against one retrained model of another seed.
 
@@ -162,7 +130,7 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
         scores: the scores of its models.
         places: rank of each score in `COMPARED` among retrained models; empty for `retraining`, without `attack` for
             `untrained`.
-        conclusion, finding: the conclusion on the method; None for a reference.
+        finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
             retrained models of the other half; None for `untrained`, and with fewer seeds than
             `Protocol.seeds_to_compare`. `retraining` shows the score of other retrained models, `original` that of
@@ -174,10 +142,9 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
     name: str
     scores: MethodScores
-    places: dict[Score, JudgedPlace]
-    conclusion: Conclusion | None
+    places: dict[Score, Place]
     finding: Finding | None
-    challenge: Challenge | None
+    challenge: ChallengeScore | None
     u_lira: Estimate | None
     layers: dict[str, float]
     tofu: Tofu | None = None
@@ -187,7 +154,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     """The results of all methods on one set to forget.
 
     Attributes:
-        finding: the conclusion on all methods: the worst verdict; `caveats` repeats its caveats.
+        finding: the conclusion on all methods: the worst verdict.
         forgotten: the set to forget, in words.
         protocol: numbers of records and models.
         methods: `untrained`, `original`, `retraining`, then the judged methods.
@@ -197,7 +164,6 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     forgotten: str
     protocol: Protocol
     methods: tuple[MethodResult, ...]
-    caveats: tuple[str, ...]
 
     def __getitem__(self, name: str) -> MethodResult:
         """The method of this name."""
@@ -317,12 +283,11 @@ def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]
     for method in result.methods:
         for name, spread in msgspec.structs.asdict(method.scores).items():
             demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
-        finding, conclusion, challenge = method.finding, method.conclusion, method.challenge
+        finding, challenge = method.finding, method.challenge
         demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
-        demand(conclusion == (None if finding is None else finding.verdict), "a conclusion is not that of its finding")
         differs = any(place.differs for place in method.places.values())
         demand(
-            finding is None or (conclusion == "distinguishable") == differs, "a conclusion is not that of its places"
+            finding is None or (finding.verdict == "distinguishable") == differs, "a verdict is not that of its places"
         )
         demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
         demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
@@ -330,6 +295,5 @@ def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]
     demand(not compared or RETRAINING in compared, "methods are compared with retraining, and it is not")
     measured = [method.scores.efficacy is not None and method.scores.bound is not None for method in result.methods]
     demand(any(measured), "no method has an efficacy and its bound")
-    judged = [method.conclusion for method in result.methods if method.conclusion is not None]
+    judged = [method.finding.verdict for method in result.methods if method.finding is not None]
     demand(not judged or result.finding.verdict in judged, "its finding is that of no method")
-    demand(result.caveats == result.finding.caveats, "its caveats are not those of its finding")

@@ -16,9 +16,7 @@ from support.saved_runs.provenance import provenance
 
 SEEDS = 10
 SPREAD = np.linspace(0.5, 0.6, SEEDS)
-CHALLENGE = ChallengeScore(
-    np.array([0.25, 50.0]), Estimate(0.1875, 0.125, 0.25), 1.0, 0.9375, Estimate(0.1758, 0.11, 0.24)
-)
+CHALLENGE = ChallengeScore((0.25, 50.0), Estimate(0.1875, 0.125, 0.25), 1.0, 0.9375, Estimate(0.1758, 0.11, 0.24))
 U_LIRA = ULira(Estimate(0.5625, 0.5, 0.625), np.array([0.5, 0.625]))
 SHARES = {"dense/0": 0.5, "dense/1": 0.375, "dense/2": 0.125}
 """Of the information, by layer."""

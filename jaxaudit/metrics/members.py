@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
+from msgspec.structs import replace
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL
@@ -150,7 +151,7 @@ def members_test(
     )
     if p_memory > alpha:
         usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,), alpha)
-    return MembersAnswer(usage._replace(design="none"), means.memory, p_memory)
+    return MembersAnswer(replace(usage, design="none"), means.memory, p_memory)
 
 
 def set_means(

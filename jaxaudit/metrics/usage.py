@@ -12,13 +12,17 @@ a limit and `forgotten` require knowledge of how much the target remembers: from
 of its own recipe. Without that, no fraction is given (`without_fraction`).
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import Number, NumberOrNaN, StrictStruct
 from jaxaudit.metrics.effect import (
     ALPHA,
     LEVEL,
@@ -83,8 +87,8 @@ def fraction_name(questions: Iterable[Question]) -> str:
     return " or ".join(words.fraction for question, words in WORDING.items() if question in distinct_questions)
 
 
-class Usage(NamedTuple):
-    """The result of a test of use for one target.
+class Usage(StrictStruct, frozen=True, tag_field="kind", tag="use"):
+    """The numbers of a test of use for one target, and what these numbers alone support.
 
     Attributes:
         method: the name of the test.
@@ -92,7 +96,8 @@ class Usage(NamedTuple):
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
         p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
             model shows what full use looks like.
-        fraction: estimate of the used fraction, in [0, 1]; NaN if not available.
+        fraction: estimate of the used fraction, in [0, 1]; NaN if not available, and in a result also if no number
+            should be shown (`used_share`).
         fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
         detectable: the minimum detectable fraction: the smallest used fraction for which this audit would have given
             `not forgotten` with 95% probability. None if not even use of all would have been detected.
@@ -106,24 +111,31 @@ class Usage(NamedTuple):
         invalid: reasons why `p_never` itself may be wrong.
         question: what `fraction` means. `used`: the share that was used. `left`: how much memory of the query set is
             left, as a share of the memory of known members.
+        numbers: further numbers of a test of your own, by name.
     """
 
     method: str
     verdict: Verdict
     p_never: float
-    p_fully: float | None
-    fraction: float
-    fraction_low: float
-    fraction_high: float
-    detectable: float | None
+    p_fully: Number
+    fraction: NumberOrNaN
+    fraction_low: NumberOrNaN
+    fraction_high: NumberOrNaN
+    detectable: Number
     reasons: tuple[str, ...]
-    upper: float = 1.0
-    p_never_adjusted: float | None = None
-    design: Designs = "guessed"
+    upper: float
+    p_never_adjusted: Number
+    design: Designs
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
     question: Question = "used"
+    numbers: dict[str, Number] = field(default_factory=dict)
+
+    @property
+    def has_fraction(self) -> bool:
+        """Whether the fraction is a number."""
+        return not math.isnan(self.fraction)
 
 
 class Limits(NamedTuple):
@@ -178,8 +190,8 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
     It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
     estimate in whole percent: 0% although `p_never` is at most `alpha`, or 100% although `p_fully` is.
 
-    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, ())
-    >>> used_share(usage) is None, used_share(usage._replace(fraction=0.2, fraction_high=0.5))
+    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, (), 1.0, None, "guessed")
+    >>> used_share(usage) is None, used_share(replace(usage, fraction=0.2, fraction_high=0.5))
     (True, Share(value=0.2, low=0.0, high=0.5))
     """
     share = Share(usage.fraction, usage.fraction_low, usage.fraction_high)
@@ -240,8 +252,8 @@ def conclude(
         if recipe or limits.detectable is None:
             unsettled.append(recipe or "more records are needed")
     fraction, low, high, upper, detectable = limits
-    usage = Usage(method, "inconclusive", p_never, p_fully, fraction, low, high, detectable, (), upper)
-    usage = usage._replace(doubts=doubts, unsettled=tuple(unsettled), invalid=invalid, question=question)
+    usage = Usage(method, "inconclusive", p_never, p_fully, fraction, low, high, detectable, (), upper, None, "guessed")
+    usage = replace(usage, doubts=doubts, unsettled=tuple(unsettled), invalid=invalid, question=question)
     return decided(usage, alpha)
 
 
@@ -250,24 +262,24 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
     p_value = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
     against = (*usage.doubts, *usage.unsettled)
     if usage.invalid:
-        return usage._replace(verdict="inconclusive", reasons=usage.invalid)
+        return replace(usage, verdict="inconclusive", reasons=usage.invalid)
     # The adjusted p-value is a product, so it has a rounding error.
     if p_value <= alpha + 1e-12:
-        return usage._replace(verdict="not forgotten", reasons=())
+        return replace(usage, verdict="not forgotten", reasons=())
     if usage.p_never <= alpha:
         # Alone, the target would be `not forgotten`; an adjustment for other targets must not make it `forgotten`.
         against = (*against, f"p = {usage.p_never:.2g} alone, and {p_value:.2g} adjusted for all targets")
     if against:
-        return usage._replace(verdict="inconclusive", reasons=against)
+        return replace(usage, verdict="inconclusive", reasons=against)
     settled = WORDING[usage.question].settled.format(most=at_most(usage.upper))
-    return usage._replace(verdict="forgotten", reasons=(f"{settled} ({1 - alpha:.0%} upper limit)",))
+    return replace(usage, verdict="forgotten", reasons=(f"{settled} ({1 - alpha:.0%} upper limit)",))
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
     """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts."""
     fraction, low, high, upper, detectable = UNKNOWN
-    left = usage._replace(fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
-    return decided(left._replace(p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)
+    left = replace(usage, fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
+    return decided(replace(left, p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -163,8 +163,9 @@ def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers()
     used, simulated = beside
     assert used.verdict == "not forgotten" != simulated.verdict
     # A target that was trained here keeps its fraction; one from a file has it of the members test alone.
-    assert used.usage[1].fraction is None
-    assert None not in (used.usage[0].fraction, simulated.usage[1].fraction)
+    assert not used.usage[1].has_fraction
+    assert used.usage[0].has_fraction
+    assert simulated.usage[1].has_fraction
 
 
 @cache

@@ -120,7 +120,7 @@ def test_it_finds_use_and_calls_none_that_is_not(by_calibration: KSAudit, of_des
     assert [each.method for each in (used, unused, some)] == ["reference"] * 3
     assert used.p_never <= 0.05 < unused.p_never
     assert used.fraction_low is not None
-    assert some.fraction is not None
+    assert some.has_fraction
     assert used.fraction_low > 0
     assert used.fraction_high == 1
     assert unused.fraction_low == 0

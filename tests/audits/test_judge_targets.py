@@ -266,8 +266,8 @@ def test_forgotten_takes_the_targets_own_recipe(test: KSTest):
     assert (known.finding.verdict, guessed.finding.verdict) == ("forgotten", "inconclusive")
     assert "how much this model remembers of what it used is not known" in guessed.finding.sentence
     for fair, blind in zip(known.usage, guessed.usage, strict=True):
-        assert fair.fraction is not None
-        assert (blind.fraction, blind.p_fully) == (None, None)
+        assert fair.has_fraction
+        assert (blind.has_fraction, blind.p_fully) == (False, None)
         assert fair.upper < blind.upper
     reduced = judgement(test, replace(bank, reduced=("2 epochs, not 20",)), said).finding
     assert reduced.verdict == "inconclusive"
@@ -294,5 +294,5 @@ def test_a_reference_that_was_used_leaves_neither_forgotten_nor_a_fraction():
     found = judgement(ReferenceTest(), whole(), unused()._replace(log_odds=odds, trained_here=True))
     (usage,) = found.usage
     assert found.finding.verdict != "forgotten"
-    assert (usage.fraction, usage.upper, usage.p_fully) == (None, 1.0, None)
-    assert "of the reference looks used" in usage.fraction_confidence.why
+    assert (usage.has_fraction, usage.upper, usage.p_fully) == (False, 1.0, None)
+    assert "of the reference looks used" in found.tests[0].confidences["fraction"].why

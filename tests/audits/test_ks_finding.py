@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, ema, judged, rho_between
 
 from jaxaudit.audits.finding import Checked
@@ -72,7 +73,7 @@ def test_ema_never_says_forgotten_and_is_decided_by_the_median_over_replicates(p
 # Before and after a deletion.
 
 
-@pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])
+@pytest.mark.parametrize("usage", [USED, UNUSED, replace(UNSURE, method="holdout")])
 def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage):
     alone = judged(usage=(usage,))
     assert alone.change is None
@@ -110,7 +111,7 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
         first, usage = after[0].finding, after[0].usage
         assert usage is not None
         assert usage.verdict == first.verdict == verdict
-        assert before[0].usage == usage._replace(verdict="not forgotten", reasons=(), p_never_adjusted=None)
+        assert before[0].usage == replace(usage, verdict="not forgotten", reasons=(), p_never_adjusted=None)
         assert after[1].finding.verdict == before[1].finding.verdict
         assert after[2:] == before[2:]
         if verdict == "not forgotten":
@@ -135,7 +136,7 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
     ],
 )
 def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes_away: set[str]):
-    every = (USED, USED._replace(method="shadow"))
+    every = (USED, replace(USED, method="shadow"))
     target = judged(usage=every, emas=(ema(1.0),), checks=(failed(name),))
     for test in target.tests:
         finding = test.finding
@@ -161,7 +162,7 @@ def test_a_check_that_warns_takes_nothing_away_but_confidence():
         assert state(target, name).state == "warning"
 
 
-@pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])
+@pytest.mark.parametrize("usage", [USED, UNUSED, replace(UNSURE, method="holdout")])
 def test_models_that_fit_badly_take_no_verdict_away(usage: Usage):
     """The holdout test's `not forgotten` stands whatever its models; its other verdicts are measured on them."""
     fit = preflight.models_of_test(preflight.HOLDOUT_MODELS, np.array([0.4]))
@@ -189,7 +190,7 @@ def test_a_missed_control_guards_forgotten_alone():
 # Tests that disagree.
 
 
-SHADOW_SAYS = {verdict: usage._replace(method="shadow") for verdict, usage in (("used", USED), ("unused", UNUSED))}
+SHADOW_SAYS = {verdict: replace(usage, method="shadow") for verdict, usage in (("used", USED), ("unused", UNUSED))}
 
 
 @pytest.mark.parametrize(("first", "second"), [(USED, SHADOW_SAYS["unused"]), (UNUSED, SHADOW_SAYS["used"])])

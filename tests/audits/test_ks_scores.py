@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from jaxaudit.audits.ks.known_models import ways_of_use
-from jaxaudit.audits.ks.result import UsageResult
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.usage import Usage
 
 KEY = jax.random.key(7)
 
 
-def holds(usage: UsageResult, used: float) -> bool:
+def holds(usage: Usage, used: float) -> bool:
     """Whether the interval holds this fraction."""
     low, high = usage.fraction_low, usage.fraction_high
     return low is not None and high is not None and low <= used <= high
@@ -43,7 +43,7 @@ def test_without_anybody_of_known_truth_there_is_no_fraction() -> None:
     columns["set"] = np.where(columns["set"] == "members", "reference", columns["set"])
     found = judge_scores(KEY, score_table(columns)).targets[0]
     assert found.verdict == "inconclusive"
-    assert found.usage[0].fraction is None
+    assert not found.usage[0].has_fraction
     assert found.usage[0].upper == 1
 
 
@@ -59,7 +59,7 @@ def test_members_that_are_not_remembered_give_no_fraction_whatever_the_query_set
             KEY, score_table({**columns, "target.loss": hard - used * (columns["set"] == "query")})
         ).targets[0]
     assert [found[used].verdict for used in (True, False)] == ["not forgotten", "inconclusive"]
-    assert {each.usage[0].fraction for each in found.values()} == {None}
+    assert {each.usage[0].has_fraction for each in found.values()} == {False}
 
 
 def test_a_retrained_model_does_not_hide_what_is_remembered_of_the_members() -> None:
@@ -88,7 +88,7 @@ def test_a_score_of_unknown_direction_gives_no_verdict_and_members_tell_the_dire
     found = judge_scores(KEY, score_table(renamed)).targets[0]
     assert found.verdict == "inconclusive"
     assert found.usage[0].p_never <= 0.001
-    assert found.usage[0].fraction is None
+    assert not found.usage[0].has_fraction
     assert "number lower" in found.because
     directed = judge_scores(KEY, score_table(renamed, lower=["number"])).targets[0]
     assert directed.verdict == ("not forgotten" if by < 0 else "inconclusive")
@@ -197,7 +197,7 @@ def test_one_model_of_a_kind_is_said_first() -> None:
     table = score_table(_with_models(np.random.default_rng(11), 0.5, 1, holdout=200))
     found = judge_scores(KEY, table).targets[0]
     assert "one model" in found.finding.caveats[0]
-    assert found.usage[0].fraction_confidence.word == "weak"
+    assert found.tests[0].confidences["fraction"].word == "weak"
 
 
 def test_one_unused_model_and_no_holdout_is_inconclusive() -> None:
@@ -251,7 +251,7 @@ def test_members_of_another_kind_take_no_detected_use_away() -> None:
     tokens = np.random.default_rng(24).normal(50, 5, 450) + 20 * (columns["set"] == "members")
     found = judge_scores(KEY, score_table({**columns, "covariate.tokens": tokens})).targets[0]
     assert found.verdict == "not forgotten"
-    assert found.usage[0].fraction_confidence.word == "none"
+    assert found.tests[0].confidences["fraction"].word == "none"
 
 
 def test_the_model_before_a_deletion_may_have_any_name() -> None:
@@ -259,7 +259,7 @@ def test_the_model_before_a_deletion_may_have_any_name() -> None:
     names: dict[str, str] = {"target.loss": "target.npo.loss", "used.0.loss": "before.full.loss"}
     columns = {names.get(name, name): each for name, each in columns.items()}
     found = judge_scores(KEY, score_table(columns)).targets[0]
-    assert found.usage[0].fraction is not None
+    assert found.usage[0].has_fraction
     assert found.verdict == "forgotten"
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy import stats
 
 from jaxaudit.errors import InputError
@@ -166,9 +167,10 @@ def test_forgotten_is_said_with_its_upper_limit_and_up_to_the_stated_fraction() 
 )
 def test_the_verdict_follows_the_adjusted_p_value(p_never, p_adjusted, upper, invalid, verdict) -> None:
     limits = limits_of(SHARP)._replace(upper=upper)
-    usage = conclude("holdout", p_never, 0.5, limits, invalid=invalid)._replace(p_never_adjusted=p_adjusted)
+    usage = conclude("holdout", p_never, 0.5, limits, invalid=invalid)
+    usage = replace(usage, p_never_adjusted=p_adjusted)
     assert decided(usage).verdict == verdict
-    assert decided(usage)._replace(verdict=usage.verdict, reasons=usage.reasons) == usage
+    assert replace(decided(usage), verdict=usage.verdict, reasons=usage.reasons) == usage
 
 
 def test_without_a_fraction_the_p_value_alone_decides() -> None:
@@ -180,7 +182,7 @@ def test_without_a_fraction_the_p_value_alone_decides() -> None:
         assert np.isnan(left.fraction)
         assert left.reasons == (() if verdict == "not forgotten" else ("nobody knows",))
         # What is doubted or invalid stays so.
-        assert without_fraction(usage._replace(invalid=("unlike",)), ("nobody knows",)).reasons == ("unlike",)
+        assert without_fraction(replace(usage, invalid=("unlike",)), ("nobody knows",)).reasons == ("unlike",)
 
 
 @pytest.mark.outer
@@ -251,5 +253,7 @@ def test_a_limit_is_never_rounded_down() -> None:
 )
 def test_a_share_is_known_where_interval_and_tests_leave_it(share, p_never, p_fully, known) -> None:
     fraction, low, high = share
-    found = used_share(Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, ()))
+    found = used_share(
+        Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "guessed")
+    )
     assert found == (share if known else None)

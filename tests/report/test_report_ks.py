@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from support.details import details_of
 from support.html_pages import Parsed
@@ -28,7 +29,7 @@ from jaxaudit.report.terminal import as_terminal
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
 FLAGGED = ema(0.02)
-LEFT = UNUSED._replace(question="left")
+LEFT = replace(UNUSED, question="left")
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -126,8 +127,8 @@ def test_without_rho_there_is_no_trace_of_it():
 @pytest.mark.parametrize(
     "usage",
     [
-        UNUSED._replace(fraction=1.0, fraction_high=1.0, p_fully=0.031),
-        USED._replace(fraction=0.0, fraction_low=0.0, fraction_high=0.1),
+        replace(UNUSED, fraction=1.0, fraction_high=1.0, p_fully=0.031),
+        replace(USED, fraction=0.0, fraction_low=0.0, fraction_high=0.1),
         UNSURE,
     ],
 )
@@ -153,7 +154,7 @@ def test_a_fraction_that_is_unknown_is_no_number_anywhere(usage: Usage):
 
 
 def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
-    two = (USED._replace(p_never=0.04, p_never_adjusted=0.08), UNUSED._replace(p_never_adjusted=0.6))
+    two = (replace(USED, p_never=0.04, p_never_adjusted=0.08), replace(UNUSED, p_never_adjusted=0.6))
     made = run(*(judged(name, usage=(each,)) for name, each in zip(("a.csv", "b.csv"), two, strict=True)))
     table = [row for row in rows(made) if row and row[0] in ("a.csv", "b.csv")]
     assert [row[-1] for row in table[:2]] == [".080", ".60"]

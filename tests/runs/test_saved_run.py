@@ -229,7 +229,7 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
         ),
         ("attack", lambda r: r["attacks"][1].update(name="distance"), "named twice"),
         ("attack", lambda r: r.update(decided_by="mine"), "attack that decides is none of its attacks"),
-        ("pdtp", lambda r: r.update(verdict="publish"), "it has two verdicts"),
+        ("pdtp", lambda r: r["finding"].update(verdict="publish"), "does not follow"),
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):

@@ -5,7 +5,8 @@ The deciding test's finding is corrected for failed checks, and stands beside th
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from math import nan
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -27,7 +28,6 @@ from jaxaudit.audits.ks.result import (
     TargetResult,
     TestResult,
     Truth,
-    UsageResult,
 )
 from jaxaudit.audits.ks.tests import Judgement, KSTest
 from jaxaudit.audits.ks.tests.ema import medians
@@ -38,7 +38,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, ema_rule
 from jaxaudit.metrics.ks import Rho, noise_floor, paper_rule
 from jaxaudit.metrics.resemblance import LEAST, resemblance
-from jaxaudit.metrics.usage import Usage, decided, holm, used_share
+from jaxaudit.metrics.usage import decided, holm, used_share
 from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
@@ -126,7 +126,7 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
         p_values = holm([usage.p_never for usage in usages]) if len(usages) == len(of_test) else ()
         after = []
         for judgement, usage, p_value in zip(of_test, usages, p_values, strict=False):
-            adjusted_usage = usage._replace(p_never_adjusted=p_value)
+            adjusted_usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
             # Your own test may have another decision rule.
             after.append(
                 judgement._replace(usage=adjusted_usage)
@@ -211,7 +211,8 @@ def target_result(
         truth=truth,
         finding=finding,
         tests=tuple(
-            TestResult(judgement.test, judgement.title, judgement.finding, _details(judgement)) for judgement in decided
+            TestResult(judgement.test, judgement.title, judgement.finding, _details(judgement), _confidences(judgement))
+            for judgement in decided
         ),
         change=next((judgement.change for judgement in decided if judgement.change is not None), None),
         checks=every,
@@ -223,10 +224,17 @@ def _details(judgement: Judgement) -> Details:
     """The numbers of a test: of use, of rho, of EMA, or its own."""
     further = {name: number(value) for name, value in judgement.numbers.items()}
     if judgement.usage is not None:
-        return _usage(judgement.usage, judgement, further)
+        share = used_share(judgement.usage)
+        return msgspec.structs.replace(judgement.usage, fraction=share.value if share else nan, numbers=further)
     if judgement.rho is not None:
         return _of_rho(judgement.rho, judgement.controls)
     return _ema(judgement.ema) if judgement.ema else NumbersResult(further)
+
+
+def _confidences(judgement: Judgement) -> dict[Literal["p_never", "fraction"], Confidence]:
+    if judgement.usage is None:
+        return {}
+    return {"p_never": judgement.p_confidence, "fraction": judgement.fraction_confidence}
 
 
 def _of_rho(rho: Rho, controls: tuple[Rho, ...]) -> RhoDetails:
@@ -236,21 +244,6 @@ def _of_rho(rho: Rho, controls: tuple[Rho, ...]) -> RhoDetails:
     )
     distances = Distances(numbers(rho.distances), numbers(rho.calibration_distances))
     return RhoDetails(ratio, distances, tuple(of_controls), paper_rule(rho.median))
-
-
-def _usage(usage: Usage, judgement: Judgement, further: dict[str, Number]) -> UsageResult:
-    share = used_share(usage)
-    fields: dict[str, Any] = {
-        name: getattr(usage, name) for name in UsageResult.__struct_fields__ if hasattr(usage, name)
-    }
-    fields |= {"fraction_low": number(usage.fraction_low), "fraction_high": number(usage.fraction_high)}
-    fields["fraction"] = share and share.value
-    return UsageResult(
-        **fields,
-        p_confidence=judgement.p_confidence,
-        fraction_confidence=judgement.fraction_confidence,
-        numbers=further,
-    )
 
 
 def _ema(emas: tuple[EMA, ...]) -> EMAResult:

@@ -14,7 +14,7 @@ from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Verdict
-from jaxaudit.metrics.usage import Question
+from jaxaudit.metrics.usage import Usage
 from jaxaudit.shadow_models import ShadowModels
 
 SCORES = "scores"
@@ -68,34 +68,6 @@ class RhoDetails(StrictStruct, frozen=True, tag_field="kind", tag="rho"):
     rule: Verdict
 
 
-class UsageResult(StrictStruct, frozen=True, tag_field="kind", tag="use"):
-    """The details of a test of use; see `jaxaudit.metrics.Usage`.
-
-    Attributes:
-        verdict: what these numbers alone support; the conclusion after all checks is the finding of the test.
-        fraction: None if the data do not determine it.
-        p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
-        numbers: further numbers of a test of your own, by name.
-    """
-
-    method: str
-    verdict: Verdict
-    p_never: float
-    p_fully: Number
-    fraction: Number
-    fraction_low: Number
-    fraction_high: Number
-    detectable: Number
-    reasons: tuple[str, ...]
-    upper: float
-    p_never_adjusted: Number
-    design: Literal["guessed", "mixed", "none"]
-    p_confidence: Confidence
-    fraction_confidence: Confidence
-    question: Question = "used"
-    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
-
-
 class EMAResult(StrictStruct, frozen=True, tag_field="kind", tag="ema"):
     """Medians over replicates, each replicate's numbers, and the paper's verdict; see `jaxaudit.metrics.EMA`."""
 
@@ -112,21 +84,25 @@ class NumbersResult(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
     numbers: dict[str, Number]
 
 
-Details = UsageResult | RhoDetails | EMAResult | NumbersResult
+Details = Usage | RhoDetails | EMAResult | NumbersResult
 
 
 class TestResult(StrictStruct, frozen=True):
-    """The result of one test: its name, its title in words, its finding, and its numbers (`details`)."""
+    """The result of one test: its name, its title in words, its finding, and its numbers (`details`).
+
+    `confidences` of a test of use has how far to trust `p_never`, and how far the `fraction` and its limits.
+    """
 
     name: str
     title: str
     finding: Finding
     details: Details
+    confidences: dict[Literal["p_never", "fraction"], Confidence] = msgspec.field(default_factory=dict)
 
     @property
     def numbers(self) -> dict[str, Number]:
         """Further numbers of a test of your own, by name."""
-        return self.details.numbers if isinstance(self.details, UsageResult | NumbersResult) else {}
+        return self.details.numbers if isinstance(self.details, Usage | NumbersResult) else {}
 
 
 class Resembles(StrictStruct, frozen=True):
@@ -199,9 +175,9 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         return self.tests[0].name
 
     @property
-    def usage(self) -> tuple[UsageResult, ...]:
+    def usage(self) -> tuple[Usage, ...]:
         """The numbers of each test of use, in the order of the tests."""
-        return tuple(test.details for test in self.tests if isinstance(test.details, UsageResult))
+        return tuple(test.details for test in self.tests if isinstance(test.details, Usage))
 
     @property
     def ema(self) -> EMAResult | None:

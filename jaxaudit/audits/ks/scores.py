@@ -174,7 +174,20 @@ def _judgement(
     # A t-test over seeds uses no holdout.
     of_p = frozenset({HOLDOUT_LIKE_QUERY}) if evidence.p_trust is EXACT else frozenset[str]()
     if evidence.p_never is None:
-        undetermined = Usage(test.name, "inconclusive", 1.0, None, nan, 0.0, 1.0, None, evidence.invalid or (NO_TEST,))
+        undetermined = Usage(
+            test.name,
+            "inconclusive",
+            1.0,
+            None,
+            nan,
+            0.0,
+            1.0,
+            None,
+            evidence.invalid or (NO_TEST,),
+            1.0,
+            None,
+            "guessed",
+        )
         finding = of_use(test, undetermined, evidence.helps or TEST_HELPS, evidence.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)
     less = or_direction(_less_used(evidence, len(table.of("unused")), test.question), table, target)
@@ -188,11 +201,13 @@ def _judgement(
         stated=test.stated,
         question=test.question,
     )
-    usage = without_fraction(usage._replace(doubts=()), (*less, evidence.why)) if evidence.why else usage
+    usage = (
+        without_fraction(msgspec.structs.replace(usage, doubts=()), (*less, evidence.why)) if evidence.why else usage
+    )
     unlike = [check for check in checks if check.name == MEMBERS_LIKE_QUERY and check.decisive and not check.passed]
     return judgement_of_use(
         test,
-        usage._replace(design="none"),
+        msgspec.structs.replace(usage, design="none"),
         checks,
         needs=of_p | ({MEMBERS_LIKE_QUERY} if evidence.by_members else set[str]()),
         of_p=of_p,

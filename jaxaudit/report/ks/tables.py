@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, UsageResult
+from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, Usage
 from jaxaudit.audits.ks.tests.test import TONES
 from jaxaudit.audits.ks.tests.test import percent_text as fraction_text
 from jaxaudit.errors import visible
@@ -185,20 +185,20 @@ def test_of(target: TargetResult, name: str) -> TestResult:
     return next(test for test in target.tests if test.name == name)
 
 
-def usage_of(target: TargetResult, name: str) -> UsageResult | None:
+def usage_of(target: TargetResult, name: str) -> Usage | None:
     """The numbers of a test; None if it is no test of use."""
     return next((usage for usage in target.usage if usage.method == name), None)
 
 
-def fraction_interval(usage: UsageResult) -> str:
-    if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
+def fraction_interval(usage: Usage) -> str:
+    if not usage.has_fraction:
         return UNKNOWN
     return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
 
 
-def upper(usage: UsageResult) -> str:
+def upper(usage: Usage) -> str:
     """The upper limit of the fraction, where that is known."""
-    return "-" if usage.fraction is None else at_most(usage.upper)
+    return at_most(usage.upper) if usage.has_fraction else "-"
 
 
 def p_column(value: float | None) -> str:

@@ -119,19 +119,25 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
 
     facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
     for usage in target.usage:
-        title = visible(test_of(target, usage.method).title)
+        test = test_of(target, usage.method)
+        title, trusts = visible(test.title), test.confidences
         fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
         p_none = precise(usage.p_never)
         if usage.p_never_adjusted is not None:
             p_none += f", adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
         facts += [
             (f"{none}, {title}", p_none),
-            (f"Confidence in {none}, {title}", trusted(usage.p_confidence)),
+            (f"Confidence in {none}, {title}", trusted(trusts["p_never"])),
             (f"{full}, {title}", precise(usage.p_fully)),
             (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
         ]
         if usage.method != target.method:
-            facts.append((f"Confidence in the {fraction}, {title}", trusted(usage.fraction_confidence)))
+            facts.append(
+                (
+                    f"Confidence in the {fraction}, {title}",
+                    trusted(trusts["fraction"]),
+                )
+            )
         facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
     if target.change is not None:
         facts.append((BEFORE_AFTER, change_text(target.change)))
@@ -151,7 +157,7 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     name, shown, between = "test", visible(test_of(target, target.method).title), ""
     if usage is not None:
         name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
-        if usage.fraction is not None:
+        if usage.has_fraction:
             shown = percent_cell(usage.fraction)
             between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
     elif target.method == "ema" and target.ema is not None:
@@ -163,8 +169,8 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     alone = f"forgotten (at most {at_most(first.upper)})" if limited and first is not None else ""
     between = f"{between} ({level_text(level)} interval)" if between else ""
     # Confidence in the used fraction, where that is not the one in the verdict.
-    differs = usage is not None and usage.fraction_confidence.word != target.finding.confidence.word
-    trust = usage.fraction_confidence if usage is not None and differs else None
+    trust = test_of(target, target.method).confidences.get("fraction")
+    trust = trust if trust and trust.word != target.finding.confidence.word else None
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone, trust)
 
 
@@ -223,7 +229,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
         for target in result.targets
         if target.change is not None
     ]
-    if any(usage.fraction is None for target in result.targets for usage in target.usage):
+    if any(not usage.has_fraction for target in result.targets for usage in target.usage):
         lines.append(
             f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
             f"{fractions(result.targets)} is 0 to 100%, or a p-value contradicts its estimate."

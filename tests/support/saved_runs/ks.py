@@ -34,9 +34,22 @@ OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_APART, preflight.H
 OF_SHADOW = (preflight.SHADOW_MODELS,)
 """Checks that one test makes; others are shared."""
 
-USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98)
-UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421)
-UNSURE = Usage("shadow", "inconclusive", 0.3, None, float("nan"), 0.0, 1.0, None, ("too few records", "and no power"))
+USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98, None, "guessed")
+UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421, None, "guessed")
+UNSURE = Usage(
+    "shadow",
+    "inconclusive",
+    0.3,
+    None,
+    float("nan"),
+    0.0,
+    1.0,
+    None,
+    ("too few records", "and no power"),
+    1.0,
+    None,
+    "guessed",
+)
 
 
 def check(name: str, passed: bool = True, decisive: bool = True, message: str = "as it is") -> Check:
@@ -143,14 +156,14 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
 
 def without_rho() -> KSAudit:
     """Two targets by the holdout test and the shadow test, in an audit without rho."""
-    second = USED._replace(method="shadow")
+    second = msgspec.structs.replace(USED, method="shadow")
     checks = (check(preflight.CALIBRATION_LIKE_QUERY), check(preflight.CLASS_COVERAGE, decisive=False))
     known: dict[str, Any] = {"checks": checks, "with_rho": False}
     return audit_of(
         judged(
             "printed-digits + 50% of digits", usage=(UNUSED, second), truth=Truth(0.5, 10, "not forgotten"), **known
         ),
-        judged("outputs.csv", usage=(UNSURE._replace(method="holdout"), second), **known),
+        judged("outputs.csv", usage=(msgspec.structs.replace(UNSURE, method="holdout"), second), **known),
     )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
+from msgspec.structs import replace
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
@@ -44,8 +45,8 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
             permutations=least_permutations(evidence.targets),
             printed=outputs.printed,
             recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
-        )._replace(design=evidence.design)
-        return outputs, usage
+        )
+        return outputs, replace(usage, design=evidence.design)
 
     # The target is stored with its numbers, so that its `id` cannot be reused by another object.
     return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Array, Key
+from msgspec.structs import replace
 
 from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
@@ -82,7 +83,7 @@ class ReferenceTest(ShadowTest):
             recipe=better_recipe(fit, evidence.advice.recipe),
         )
         checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
-        usage = answer.usage._replace(design=evidence.design)
+        usage = replace(answer.usage, design=evidence.design)
         usage, trust, lacks = limited(usage, outputs, evidence, kinds, outputs.unseen)
         if usage.doubts:
             # The correction for a reference that was used is missing from the fraction.

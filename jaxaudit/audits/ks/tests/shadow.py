@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -117,7 +118,8 @@ class ShadowTest(KSTest):
             level=level,
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
-        )._replace(design=evidence.design)
+        )
+        usage = msgspec.structs.replace(usage, design=evidence.design)
         usage, trust, lacks = limited(usage, outputs, evidence, OF_QUERY, known_unused(outputs, evidence))
         return self._decide_by(evidence, usage, (fit,), trust, lacks)
 

@@ -225,7 +225,7 @@ def judgement_of_use(
     def decide(usage: Usage) -> Judgement:
         detected = usage.verdict == "not forgotten"
         reasons = () if usage.verdict == "forgotten" else (lack.reason for lack in lacks)
-        shown = usage._replace(reasons=tuple(dict.fromkeys(filter(None, (*usage.reasons, *reasons)))))
+        shown = msgspec.structs.replace(usage, reasons=tuple(dict.fromkeys(filter(None, (*usage.reasons, *reasons)))))
         finding = of_use(test, shown, more, p_trust if detected else trust, words)
         changed = () if change is None else (f"used fraction before minus after: {change_text(change)}",)
         before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
+from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit, process
 
 from jaxaudit.cli.parameters import at_home
+from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.directory import write
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
@@ -84,15 +87,33 @@ def test_without_a_home_folder_paths_are_asked_for_in_full(tmp_path: Path, monke
     assert os.listdir() == []
 
 
+IMPORTED = f"""
+import sys
+from jaxaudit.cli import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules.keys() & {{*{(*HEAVY, "scipy.stats", "torch")}}}), file=sys.stderr)
+"""
+"""A command that prints which heavy libraries it imported."""
+
+
 @pytest.mark.outer
 def test_help_imports_nothing_heavy(tmp_path: Path):
-    program = (
-        "import sys\n"
-        "from jaxaudit.cli import main\n"
-        "try:\n    main()\n"
-        f"finally:\n    print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)\n"
-    )
     for words in (["--help"], ["ks", "--help"], ["--version"], ["ks", "--epochs", "0"], ["ks", *MISSPELT]):
-        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run([sys.executable, "-c", IMPORTED, *words], capture_output=True, text=True, cwd=tmp_path)
         assert done.stderr.splitlines()[-1] == "", words
         assert done.returncode == (2 if words[-1] in ("0", "t.csv") else 0)
+
+
+@pytest.mark.outer
+def test_a_bank_is_read_without_the_libraries_of_networks_and_of_tables(tmp_path: Path):
+    bank = load_bank(planned(tmp_path / "bank", 21, 0, holdout=True))
+    train(bank, range(21), 6.0)
+    target(bank.directory, "used", np.arange(RECORDS) < QUERY, 6.0)
+    ks = ("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy")
+    for command, *options in (ks, ("attack", "--attacks", "lira")):
+        words = [command, "--shadows", "bank", *options]
+        done = subprocess.run([sys.executable, "-c", IMPORTED, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0
+        assert not {"flax", "pyarrow", "scipy.stats", "torch"} & set(done.stderr.splitlines()[-1].split())

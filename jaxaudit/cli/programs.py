@@ -1,13 +1,16 @@
 """Stores compiled programs on disk, so that a command need not compile what an earlier one did.
 
-JAX stores and reads them. This module decides where, for whom, how many, and whether this machine can read them. JAX's
-own limit on size is not used: with it all processes wait for one lock at every read, each write scans every entry, and
-an entry without its time stamp ends all writing (jax issue 39880).
+JAX stores and reads them. This module decides where, for whom, and how many. JAX's own limit on size is not used: with
+it all processes wait for one lock at every read, each write scans every entry, and an entry without its time stamp ends
+all writing (jax issue 39880).
 
 Compiled programs are code. The command line keeps them with JAX's own cache, in a folder that nobody else can write,
 named by what code is made for: JAX, device, instruction sets, cores. The folder is bounded by us, when a command
-begins. Some machines refuse what they compiled themselves, with a line on stderr from C++; a folder is therefore asked
-once whether it is read in silence. Importing the package changes no setting of JAX.
+begins. Importing the package changes no setting of JAX.
+
+Before jaxlib 0.10.2, XLA took two preferences of some processors for instructions that they lack, and wrote a line to
+stderr for each stored program that it read (jax issue 38445). The line comes from C++, and JAX counts the program as
+read, so nobody can ask for it; these versions store nothing.
 """
 
 import hashlib
@@ -15,16 +18,12 @@ import os
 import platform
 import re
 import stat
-import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from jaxaudit.data.cache import cache_dir, is_private
-from jaxaudit.data.paths import whole_file
 
 FOLDER = "programs"
 MOST_BYTES = 256 << 20
@@ -34,24 +33,27 @@ SETTINGS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-_READS = ".reads"
+SILENT = (0, 10, 2)
+"""The first version of jaxlib that reads stored programs without a message."""
 
 
 def keep_programs() -> None:
     """Stores programs that this process compiles in the cache folder, and reads those that earlier processes stored.
 
     Nothing is done if JAX's settings name another folder (`JAX_COMPILATION_CACHE_DIR`) or want none
-    (`JAX_ENABLE_COMPILATION_CACHE=false`). Programs are code, so a folder that others can read or write is not used;
-    nor is one that cannot be created. Neither is an error. A damaged program is compiled again. Two processes may use
-    the folder at the same time.
+    (`JAX_ENABLE_COMPILATION_CACHE=false`), or if jaxlib is older than `SILENT`. Programs are code, so a folder that
+    others can read or write is not used; nor is one that cannot be created. Neither is an error. A damaged program is
+    compiled again. Two processes may use the folder at the same time.
     """
     import jax
-    from jax.experimental.compilation_cache import compilation_cache
+    import jaxlib.version
 
     # A partial entry, which another process is writing, is compiled again like any unreadable one.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
-    before = jax.config.values
-    if before["jax_compilation_cache_dir"] or not before["jax_enable_compilation_cache"]:
+    settings = jax.config.values
+    if settings["jax_compilation_cache_dir"] or not settings["jax_enable_compilation_cache"]:
+        return
+    if jaxlib.version.__version_info__ < SILENT:
         return
     folder = cache_dir() / FOLDER / machine()
     with suppress(OSError):
@@ -59,13 +61,8 @@ def keep_programs() -> None:
     if _others_may_rename(cache_dir()) or not (is_private(folder.parent) and is_private(folder)):
         return
     drop_unused(folder.parent)
-    settings = {**SETTINGS, "jax_compilation_cache_dir": str(folder)}
-    for name, value in settings.items():
+    for name, value in {**SETTINGS, "jax_compilation_cache_dir": str(folder)}.items():
         jax.config.update(name, value)
-    if not _reads_in_silence(folder):
-        for name in settings:
-            jax.config.update(name, before[name])
-        compilation_cache.reset_cache()
 
 
 def _others_may_rename(folder: Path) -> bool:
@@ -115,46 +112,3 @@ def drop_unused(folder: Path) -> None:
         with suppress(OSError):
             path.unlink()
         left -= size
-
-
-def _reads_in_silence(folder: Path) -> bool:
-    """Whether a stored program is read without a message on stderr; tested once for each folder.
-
-    On some processors XLA rejects programs that it compiled there itself, with a line on stderr for each, which no
-    Python code can suppress (jax issue 38445).
-    """
-    import jax
-    import numpy as np
-
-    note = folder / _READS
-    with suppress(OSError):
-        return note.read_bytes() == b"yes"
-    try:
-        with _stderr() as read_stderr:
-            # Two functions with the same program: the first is compiled, the second is read.
-            for _ in range(2):
-                jax.jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
-            silent = not read_stderr()
-    except OSError:
-        return False
-    with suppress(OSError), whole_file(note) as file:
-        file.write(b"yes" if silent else b"no")
-    return silent
-
-
-@contextmanager
-def _stderr() -> Iterator[Callable[[], bytes]]:
-    """Captures what the process writes to its standard error within this context, from any language.
-
-    Raises:
-        OSError: there is no standard error, or no room for a file.
-    """
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as file:
-        usual = os.dup(2)
-        try:
-            os.dup2(file.fileno(), 2)
-            yield lambda: os.pread(file.fileno(), 1 << 16, 0)
-        finally:
-            os.dup2(usual, 2)
-            os.close(usual)

@@ -64,7 +64,7 @@ ITEMS = {
         Item(
             "Table 3",
             "which learners are training stable",
-            "proofs, no numbers; tests try them by brute force, and some fail: see `jaxaudit/metrics/stability.py`",
+            "proofs, no numbers; tests try them by brute force, and some fail: see `experiments/stability.py`",
         ),
         Item("Figure 6", "the largest DTP while the riskiest records are removed"),
         Item("Figure 7", "one record's prediction over initialisations"),

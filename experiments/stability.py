@@ -27,9 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.dtp_bounds import dtp_bound
-from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound as log_odds_dtp_bound
-from jaxaudit.kernels.dtp_bounds import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
+from jaxaudit.kernels import dtp_bound
 
 BAYES_INFERENCE = 3 / 2
 """delta of Bayes inference, p(y | x) = n_xy / n_x (proposition 6.3, corrected; the least that holds)."""

@@ -11,9 +11,10 @@ import numpy as np
 from quapy.method.aggregative import EMQ, DyS
 from sklearn.linear_model import LogisticRegression
 
+from experiments.adjusted_count import adjusted_count
 from jaxaudit.attacks.records import RMIA, AttackP, RecordAttack, ShadowScores
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import adjusted_count, holdout_test
+from jaxaudit.metrics import holdout_test
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shares import linear_share

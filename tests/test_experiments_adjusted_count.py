@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from experiments.adjusted_count import adjusted_count
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import adjusted_count
 
 SURE = 1e-4
 """A correct estimator fails the statistical test of this file for one key in ten thousand; the key is fixed."""

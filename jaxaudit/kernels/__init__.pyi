@@ -2,6 +2,9 @@
 
 from .binning import bin_indices as bin_indices
 from .binning import binned as binned
+from .dtp_bounds import dtp_bound as dtp_bound
+from .dtp_bounds import log_odds_dtp_bound as log_odds_dtp_bound
+from .dtp_bounds import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 from .gradient_norms import Similarity as Similarity
 from .gradient_norms import SquaredGradNorms as SquaredGradNorms
 from .gradient_norms import expected_squared_grad_norms as expected_squared_grad_norms

@@ -1,7 +1,7 @@
 """Bounds of DTP: how much removing a record can change any output on any input, from the change at its own input.
 
 Theorem 6.2 of Long, Bindschaedler & Gunter (2017), and bounds that hold instead for the normalised outputs of naive
-Bayes and random trees. `jaxaudit.metrics.stability` defines the terms and lists which claims of the paper hold.
+Bayes and random trees. `experiments/stability.py` lists which claims of the paper hold; tests try them by brute force.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Floa
 
     The algorithm must be `delta`-training stable in the same outputs that PDTP was measured with, and PDTP must be
     exact (`bins=0`). Classifiers of this package give normalised probabilities. In these, only Bayes inference and a
-    single random tree are stable: for the other algorithms use `posterior_dtp_bound`.
+    single random tree are stable: for the other algorithms use `log_odds_dtp_bound`.
 
     Raises:
         InputError: `delta` is below 1, or a PDTP is negative or NaN.
@@ -43,9 +43,9 @@ def log_odds_dtp_bound(
     """An upper bound of DTP, in nats, for normalised outputs: max(R(x_t), log delta); at most 2 PDTP if delta is 1.
 
     R(x_t) is the change of the log-odds of y_t, the record's own class, on its own input. The proof is that of
-    `posterior_dtp_bound` without the last step. Not in the paper. It holds for naive Bayes over categorical columns,
-    with `smoothed_naive_bayes_delta`, and for the geometric mean of random trees, with any smoothing and `delta=1`.
-    Infinite if y_t has no other member.
+    `posterior_dtp_bound` (`experiments/stability.py`) without the last step. Not in the paper. It holds for naive Bayes
+    over categorical columns, with `smoothed_naive_bayes_delta`, and for the geometric mean of random trees, with any
+    smoothing and `delta=1`. Infinite if y_t has no other member.
 
     The log-probabilities at x_t, in nats and not binned, are of the models trained on all records and without t;
     `labels` has y_t of each record.

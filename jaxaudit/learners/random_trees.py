@@ -181,7 +181,7 @@ def random_trees(
 
     Proposition 6.8 of Long et al. (2017) is about `smoothing=0` and `aggregate=unnormalised_geometric_mean`, and holds
     with 3/2 in place of 4/3: of a leaf with two records of one class and one of another, removing one of the two takes
-    the other's probability from 1/3 to 1/2. See `jaxaudit.metrics.stability`.
+    the other's probability from 1/3 to 1/2. See `experiments/stability.py`.
 
     Args:
         category_counts: the number of categories of each column of the `ordinal` inputs; 0 for a number in [0, 1].

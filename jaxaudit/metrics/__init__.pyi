@@ -1,7 +1,5 @@
 """The names of `metrics`: see `jaxaudit/__init__.pyi`."""
 
-from .adjusted_count import AdjustedCount as AdjustedCount
-from .adjusted_count import adjusted_count as adjusted_count
 from .attack import AttackMetrics as AttackMetrics
 from .attack import Correlation as Correlation
 from .attack import TruePositiveRate as TruePositiveRate
@@ -77,14 +75,6 @@ from .scores import MembershipScores as MembershipScores
 from .scores import log_odds as log_odds
 from .scores import membership_scores as membership_scores
 from .shadow import shadow_test as shadow_test
-from .stability import dtp_bound as dtp_bound
-from .stability import linear_queries_delta as linear_queries_delta
-from .stability import lipschitz_dtp_bound as lipschitz_dtp_bound
-from .stability import log_odds_dtp_bound as log_odds_dtp_bound
-from .stability import naive_bayes_delta as naive_bayes_delta
-from .stability import posterior_dtp_bound as posterior_dtp_bound
-from .stability import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
-from .stability import softmax_regression_lipschitz as softmax_regression_lipschitz
 from .tofu import BetweenRetrained as BetweenRetrained
 from .tofu import between_retrained as between_retrained
 from .tofu import forget_quality as forget_quality

@@ -16,6 +16,8 @@ from jaxaudit.kernels.binning import as_log_probs, binned
 SOURCE = "Long, Bindschaedler & Gunter 2017"
 BINS = 100
 """The number of bins in the paper (section 5.2, "Binning the predictions")."""
+DTP_1 = 1.0
+"""nats; the most that one record may move an output of a classifier that is published (section 5)."""
 
 
 class PDTP(NamedTuple):
@@ -111,7 +113,7 @@ def publishable(max_value: float) -> bool:
     >>> publishable(1.0), publishable(1.01)
     (True, False)
     """
-    return bool(max_value <= 1)
+    return bool(max_value <= DTP_1)
 
 
 def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *, bins: int = BINS) -> SeedFloor:

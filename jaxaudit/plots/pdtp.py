@@ -2,52 +2,31 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from jaxaudit.plots import style
 
-DTP_1 = 1.0
 
+def draw_distribution(
+    axes: Axes,
+    names: Sequence[str],
+    counts: Int[np.ndarray, " bars"],
+    floors: Int[np.ndarray, " bars"],
+    *,
+    within: int,
+    seeded: bool,
+) -> None:
+    """Draws the histogram of PDTP, and of the seed floor if there is one: numbers of records by bar.
 
-class RiskMark(NamedTuple):
-    """One record's PDTP, and the mean and the largest value of its seed floor, in nats."""
-
-    name: str
-    pdtp: float
-    floor: float
-    floor_max: float
-
-
-@runtime_checkable
-class HistogramBar(Protocol):
-    """A bar of a histogram: its limits, numbers of records by PDTP and by seed floor, and whether it breaks DTP-1."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def records(self) -> int: ...
-    @property
-    def by_seed_floor(self) -> int: ...
-    @property
-    def breaks_dtp_1(self) -> bool: ...
-
-
-def draw_distribution(axes: Axes, bars: Sequence[HistogramBar], *, seeded: bool) -> None:
-    """Draws the histogram of PDTP, and of the seed floor if there is one.
-
-    Records that break the DTP-1 rule are in the last bars.
+    The first `within` bars keep the DTP-1 rule; records of the others break it.
     """
-    counts, floors = (
-        np.array(column) for column in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True)
-    )
-    places = np.arange(len(bars))
-    colours = [style.VERMILION if bar.breaks_dtp_1 else style.BLUE for bar in bars]
-    limit = sum(not bar.breaks_dtp_1 for bar in bars) - 0.5
+    places = np.arange(len(names))
+    limit = within - 0.5
+    colours = [style.BLUE if place < within else style.VERMILION for place in places]
     axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
     highest = int(counts.max())
     if seeded:
@@ -63,60 +42,71 @@ def draw_distribution(axes: Axes, bars: Sequence[HistogramBar], *, seeded: bool)
             axes.text(place, height * 1.12, words, ha="center", va="bottom", fontsize=style.SIZE, color=style.INK)
     style.dress(axes, "PDTP (nats)", "records")
     ticks = [0, *(10**power for power in range(math.ceil(math.log10(max(highest, 10))) + 1))]
-    names = [f"{tick:,}" for tick in ticks]
-    style.logarithmic(axes, "y", ticks, names, (0, highest * 4), "symlog", linthresh=1, linscale=0.6)
-    axes.set_xticks(places, [bar.name for bar in bars], rotation=38, ha="right", rotation_mode="anchor")
+    tick_names = [f"{tick:,}" for tick in ticks]
+    style.logarithmic(axes, "y", ticks, tick_names, (0, highest * 4), "symlog", linthresh=1, linscale=0.6)
+    axes.set_xticks(places, names, rotation=38, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
     axes.axvline(limit, **style.LIMIT)
     style.write_text(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=style.VERMILION, ha="left", fontweight="bold")
     style.legend(axes, 2)
 
 
-def draw_risks(axes: Axes, risks: Sequence[RiskMark], *, seeded: bool) -> None:
-    """Draws the PDTP of the riskiest records, each with its seed floor if the learner has a seed."""
-    finite = [value for risk in risks for value in risk[1:] if math.isfinite(value)]
-    most = max([*finite, DTP_1]) * 1.12
-    for place, risk in enumerate(risks):
+def draw_risks(
+    axes: Axes, names: Sequence[str], risks: Float[np.ndarray, "records 3"], *, limit: float, seeded: bool
+) -> None:
+    """Draws the PDTP of the riskiest records, each with its seed floor if the learner has a seed.
+
+    The columns are PDTP, and the mean and the largest value of the seed floor, in nats; a PDTP above `limit` breaks the
+    DTP-1 rule.
+    """
+    most = max([*risks[np.isfinite(risks)].tolist(), limit]) * 1.12
+    for place, (pdtp, floor, floor_max) in enumerate(risks.tolist()):
         if seeded:
             bar = {"height": 0.56, "color": style.LINE, "linewidth": 0, "zorder": 2}
             name = "seed floor, up to its largest" if not place else None
-            axes.barh(place, min(risk.floor_max, most), label=name, **bar)
-            axes.plot([min(risk.floor, most)] * 2, [place - 0.28, place + 0.28], color=style.MUTED, linewidth=2)
-        mark, colour = ("D", style.VERMILION) if risk.pdtp > DTP_1 else ("o", style.BLUE)
-        axes.plot([min(risk.pdtp, most)], [place], mark, color=colour, markersize=6, zorder=5, clip_on=False)
-        if math.isinf(risk.pdtp):
+            axes.barh(place, min(floor_max, most), label=name, **bar)
+            axes.plot([min(floor, most)] * 2, [place - 0.28, place + 0.28], color=style.MUTED, linewidth=2)
+        mark, colour = ("D", style.VERMILION) if pdtp > limit else ("o", style.BLUE)
+        axes.plot([min(pdtp, most)], [place], mark, color=colour, markersize=6, zorder=5, clip_on=False)
+        if math.isinf(pdtp):
             style.write_text(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=style.VERMILION)
-    axes.axvline(DTP_1, **style.LIMIT, label="DTP-1")
+    axes.axvline(limit, **style.LIMIT, label="DTP-1")
     style.dress(axes, "PDTP (nats)")
-    style.name_rows(axes, [risk.name for risk in risks])
+    style.name_rows(axes, names)
     axes.set_xlim(0, most)
     style.legend(axes, 2)
 
 
-def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -> None:
-    """Draws the largest PDTP of the remaining records as the riskiest record is removed repeatedly."""
+def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"], *, limit: float) -> None:
+    """Draws the largest PDTP of the remaining records as the riskiest record is removed repeatedly.
+
+    A value above `limit`, in nats, breaks the DTP-1 rule.
+    """
     steps = np.arange(len(largest))
     finite = largest[np.isfinite(largest)]
-    most = max([*finite.tolist(), DTP_1]) * 1.15
+    most = max([*finite.tolist(), limit]) * 1.15
     heights = np.minimum(largest, most)
     axes.plot(steps, heights, color=style.BLUE, linewidth=1.6)
-    above, warning = largest > DTP_1, {"va": "center", "color": style.VERMILION}
+    above, warning = largest > limit, {"va": "center", "color": style.VERMILION}
     axes.plot(steps[~above], heights[~above], "o", color=style.BLUE, markersize=4.5)
     axes.plot(steps[above], heights[above], "D", color=style.VERMILION, markersize=5.5, clip_on=False, zorder=5)
     for step in steps[np.isinf(largest)].tolist():
         style.write_text(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", **warning)
-    axes.axhline(DTP_1, **style.LIMIT)
+    axes.axhline(limit, **style.LIMIT)
     style.dress(axes, "records removed", "largest PDTP (nats)")
     axes.set_ylim(0, most)
     axes.set_xlim(-0.4, len(largest) - 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.write_text(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", fontweight="bold", **warning)
+    style.write_text(axes, "DTP-1", (len(largest) - 0.75, limit), ha="right", fontweight="bold", **warning)
 
 
-def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]]) -> None:
-    """Draws, for each run, the share of records with a PDTP above each value: a curve further right is riskier."""
+def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]], *, limit: float) -> None:
+    """Draws, for each run, the share of records with a PDTP above each value: a curve further right is riskier.
+
+    Records above `limit`, in nats, break the DTP-1 rule.
+    """
     least, fewest = 1e-3, min(1 / len(values) for _, values in runs)
-    most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), DTP_1]) * 1.3
+    most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), limit]) * 1.3
     places = np.geomspace(least, most, 200)
     for place, (name, values) in enumerate(runs):
         shares = 1 - np.searchsorted(np.sort(values), places, side="right") / len(values)
@@ -127,5 +117,5 @@ def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " 
     style.logarithmic(axes, "x", ticks, [f"{tick:g}" for tick in ticks], (least, most))
     shares = [10.0**-power for power in range(math.ceil(-math.log10(fewest)) + 1)]
     style.logarithmic(axes, "y", shares, [f"{100 * tick:g}%" for tick in shares], (fewest * 0.7, 1.3))
-    axes.axvline(DTP_1, **style.LIMIT)
+    axes.axvline(limit, **style.LIMIT)
     style.legend(axes, 2 if max(len(style.short(name)) for name, _ in runs) < 18 else 1)

@@ -49,17 +49,17 @@ def rows_without_numbers(axes: Any) -> None:
 
 
 def infinite_risk(axes: Any) -> None:
-    pdtp.draw_risks(axes, [pdtp.RiskMark("r", np.inf, 0.0, np.inf)], seeded=True)
+    pdtp.draw_risks(axes, ["r"], np.array([[np.inf, 0.0, np.inf]]), limit=1.0, seeded=True)
 
 
 def infinite_reduction(axes: Any) -> None:
-    pdtp.draw_reduction(axes, np.array([np.inf, 1.4, 0.6]))
+    pdtp.draw_reduction(axes, np.array([np.inf, 1.4, 0.6]), limit=1.0)
     assert all(not line.get_clip_on() for line in axes.lines if line.get_marker() == "D")
 
 
 def largest_risk(axes: Any) -> None:
     """Ticks beyond it are larger than any number."""
-    pdtp.draw_risks(axes, [pdtp.RiskMark("r", 1.5, 0.0, 1e308)], seeded=True)
+    pdtp.draw_risks(axes, ["r"], np.array([[1.5, 0.0, 1e308]]), limit=1.0, seeded=True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import math
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.audits.pdtp.result import PDTPResult
-from jaxaudit.metrics.pdtp import publishable
+from jaxaudit.metrics.pdtp import DTP_1, publishable
 
 NO_BINS = "Compare outputs without bins."
 NO_FLOOR = "Average over more keys."
@@ -96,7 +96,7 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
     if result.bound is not None:
         moves = f"without bins, this learner moves no output by more than {result.bound:.2f} nats"
         always = f"{moves}: without bins it passes the DTP-1 rule whatever it is trained on"
-        checks.append(assumed("DTP-1 can fail", result.bound > 1, f"{moves} whatever it is trained on", always))
+        checks.append(assumed("DTP-1 can fail", result.bound > DTP_1, f"{moves} whatever it is trained on", always))
     copies = (
         f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
         "at a time"

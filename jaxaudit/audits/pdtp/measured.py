@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jaxaudit.audits.finding import UNDECIDED, Finding
 from jaxaudit.audits.pdtp.finding import pdtp_finding
 from jaxaudit.audits.pdtp.result import Floor, GroupRisk, PDTPResult, Reduction, Risk, TextRisk, distribution
-from jaxaudit.metrics.pdtp import SeedFloor, publishable
+from jaxaudit.metrics.pdtp import DTP_1, SeedFloor, publishable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,8 +88,8 @@ class PDTPAudit:
         """The result computed from the measurements."""
         values, exact, floor, bound = self.values, self.exact, self.floor, self.dtp_bound
         seed_floor = float(np.mean(floor.mean)), float(np.max(floor.largest)), int((values > floor.largest).sum())
-        risky, largest = values > 1, float(values.max())
-        with_and_without_bins = int((risky & (exact > 1)).sum())
+        risky, largest = values > DTP_1, float(values.max())
+        with_and_without_bins = int((risky & (exact > DTP_1)).sum())
         passes = True if len(values) == self.examples else None
         breaks = False if with_and_without_bins else None
         quantiles = {f"{share:g}": float(np.quantile(values, share, method="inverted_cdf")) for share in QUANTILES}
@@ -104,7 +104,7 @@ class PDTPAudit:
             quantiles=quantiles,  # pyright: ignore[reportArgumentType]
             distribution=distribution(values, floor.mean),
             above_1=int(risky.sum()),
-            above_1_without_bins=int((exact > 1).sum()),
+            above_1_without_bins=int((exact > DTP_1).sum()),
             above_1_within_floor=int((risky & (values <= floor.largest)).sum()),
             copies=int((self.duplicates > 1).sum()),
             lone_members=int(self.only_member.sum()),
@@ -160,14 +160,10 @@ class PDTPAudit:
 
     def plot(self) -> "Figure":
         """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
-        from jaxaudit.plots import pdtp as plot
+        from jaxaudit.audits.pdtp.charts import draw_bars, draw_riskiest
         from jaxaudit.plots.style import panels
 
         figure, (bars, risks) = panels(2)
-        plot.draw_distribution(bars, self.result.distribution, seeded=self.seeded)
-        riskiest = [
-            plot.RiskMark(f"record {risk.index}", risk.pdtp, risk.seed_floor, risk.seed_floor_max)
-            for risk in self.result.by_risk()[:DRAWN]
-        ]
-        plot.draw_risks(risks, riskiest, seeded=self.seeded)
+        draw_bars(bars, self.result)
+        draw_riskiest(risks, self.result, DRAWN)
         return figure

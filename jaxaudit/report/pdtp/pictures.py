@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxaudit.audits.pdtp.charts import draw_bars, draw_riskiest
 from jaxaudit.audits.pdtp.result import EDGES, PDTPResult, Reduction
 from jaxaudit.errors import visible
+from jaxaudit.metrics.pdtp import DTP_1
 from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.numbers import number_text
@@ -34,7 +36,7 @@ def _distribution(result: PDTPResult) -> Picture:
         "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in bars if bar.records),
         "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
         + (" Horizontal lines count the same records by seed floor." if seeded else ""),
-        chart(lambda axes: plot.draw_distribution(axes, bars, seeded=seeded)),
+        chart(lambda axes: draw_bars(axes, result)),
         PageTable(
             "Records by PDTP",
             ("nats", *numbers),
@@ -56,9 +58,9 @@ def compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture]:
     picture = Picture(
         "compared-pdtp",
         "Share of records above a PDTP",
-        "; ".join(f"{run_name}: {share(values, 1.0)} of records above 1" for run_name, values in drawn),
+        "; ".join(f"{run_name}: {share(values, DTP_1)} of records above 1" for run_name, values in drawn),
         "The further right a curve, the more a classifier leaks. Records right of the line break the DTP-1 rule.",
-        chart(lambda axes: plot.draw_shares_above(axes, drawn)),
+        chart(lambda axes: plot.draw_shares_above(axes, drawn, limit=DTP_1)),
         PageTable(
             "Share of records above",
             ("PDTP (nats)", *names),
@@ -78,23 +80,19 @@ def _values(run: Run[PDTPResult]) -> np.ndarray:
 
 
 def _riskiest(result: PDTPResult) -> Picture:
-    risks = [
-        plot.RiskMark(f"record {risk.index}", risk.pdtp, risk.seed_floor, risk.seed_floor_max)
-        for risk in result.by_risk()[:DRAWN]
-    ]
-    seeded = result.seed_floor.seeded
+    risks, seeded = result.by_risk()[:DRAWN], result.seed_floor.seeded
     floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
     return Picture(
         "riskiest",
         "The riskiest records",
-        "; ".join(f"{risk.name}: {number_text(risk.pdtp)}" for risk in risks),
+        "; ".join(f"record {risk.index}: {number_text(risk.pdtp)}" for risk in risks),
         "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
-        chart(lambda axes: plot.draw_risks(axes, risks, seeded=seeded), row_height(len(risks)) + 0.2),
+        chart(lambda axes: draw_riskiest(axes, result, DRAWN), row_height(len(risks)) + 0.2),
         PageTable(
             "The riskiest records",
             ("record", "PDTP", "seed floor", "floor max"),
             tuple(
-                (risk.name, number_text(risk.pdtp), number_text(risk.floor), number_text(risk.floor_max))
+                (f"record {risk.index}", *map(number_text, (risk.pdtp, risk.seed_floor, risk.seed_floor_max)))
                 for risk in risks
             ),
             ("PDTP", "seed floor", "floor max"),
@@ -111,7 +109,7 @@ def _reduction(reduction: Reduction) -> Picture:
         f"From {number_text(largest[0])} before the first removal to {number_text(largest[-1])} after "
         f"{len(largest) - 1}.",
         "Removing a record exposes similar records, so the largest PDTP can rise again.",
-        chart(lambda axes: plot.draw_reduction(axes, largest)),
+        chart(lambda axes: plot.draw_reduction(axes, largest, limit=DTP_1)),
         PageTable(
             "After each removal",
             ("removed so far", "record removed", "largest PDTP"),

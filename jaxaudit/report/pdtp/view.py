@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from jaxaudit.audits.pdtp.result import Bar, GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
 from jaxaudit.errors import visible
+from jaxaudit.metrics.pdtp import DTP_1
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import RunKind, StoredArrays
 from jaxaudit.report.numbers import number_text, precise, text
@@ -133,7 +134,7 @@ def _moves(record: Risk) -> str:
 
 def _reduction(reduction: Reduction) -> PageTable:
     values = reduction.max_pdtp
-    scale = max(value for value in (*values, 1.0) if math.isfinite(value))
+    scale = max(value for value in (*values, DTP_1) if math.isfinite(value))
     removed = ("none", *map(str, reduction.removed))
     numbers = ("removed", "record", "largest PDTP")
     return PageTable(

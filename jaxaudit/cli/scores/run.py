@@ -15,12 +15,13 @@ from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
+from jaxaudit.data.scores.columns import MOST, columns_of
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
 from jaxaudit.data.scores.joined_logs import model_names, table_of_logs
 from jaxaudit.data.scores.names import Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
 from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
-from jaxaudit.data.scores.table import MOST, columns_of, score_table, set_of
+from jaxaudit.data.scores.table import score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.people import read_text_table
@@ -197,7 +198,7 @@ def score_predictions(options: RegressionOptions) -> Summary:
     }
     # pandas' index may hold any of them.
     table, notes = read_text_table(options.predictions, index=True, only=lambda name: name in needed_columns)
-    names = table.header or []
+    names = table.header
 
     def place(name: str) -> int:
         if names.count(name) != 1:

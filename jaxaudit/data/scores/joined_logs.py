@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxaudit.data.scores.columns import LONGEST
 from jaxaudit.data.scores.names import ROLES, Role
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, meeting
-from jaxaudit.data.scores.table import LONGEST
 from jaxaudit.errors import InputError
 
 _NO_NAME = re.compile(r"[^\w.\-]+")

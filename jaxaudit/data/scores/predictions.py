@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.data.scores.table import MOST
+from jaxaudit.data.scores.columns import MOST
 from jaxaudit.errors import InputError
 
 LEAST = 20

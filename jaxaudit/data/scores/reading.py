@@ -15,8 +15,9 @@ from jaxaudit.data.formats.parsing import json_lines, refuse_repeated_keys
 from jaxaudit.data.group_values import MISSING
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
+from jaxaudit.data.scores.columns import check_lengths
 from jaxaudit.data.scores.names import OWN, is_number, plain_column
-from jaxaudit.data.scores.table import ScoreTable, check_lengths, score_table
+from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
 
 LONGEST_LINE = 2**20
@@ -141,7 +142,7 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
 
     # pandas' index may hold the set, the groups or the scores.
     table, notes = read_text_table(path, index=True, only=lambda name: _is_used(name, rename))
-    header = table.header or []
+    header = table.header
     if len(set(header)) < len(header):
         raise InputError(f"{path.name}: two columns have the same name; give each its own.")
     columns: dict[str, Any] = {}

@@ -8,8 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.group_values import MISSING, group_values, number_groups
-from jaxaudit.data.scores.copies import ScoreColumn, refuse_copies
+from jaxaudit.data.scores.columns import (
+    LONGEST,
+    SETS,
+    cell_texts,
+    check_lengths,
+    column_numbers,
+    columns_of,
+    partition,
+    refuse_repeated_records,
+    refuse_useless,
+    shape_of,
+)
+from jaxaudit.data.scores.copies import refuse_copies
 from jaxaudit.data.scores.names import (
     COVARIATE,
     HIGHER,
@@ -25,10 +36,6 @@ from jaxaudit.data.scores.names import (
 )
 from jaxaudit.data.scores.signs import refuse_contrary
 from jaxaudit.errors import InputError
-
-SETS = ("query", "holdout", "members", "reference")
-LONGEST, MOST = 100, 1e75
-"""Characters of a name, and how far a number may be from 0."""
 
 
 class ScoredModel(NamedTuple):
@@ -141,7 +148,7 @@ def score_table(
     cleaned = {plain_column(str(column)): columns[column] for column in columns}
     if len(cleaned) < len(list(columns)):
         raise InputError(f"{name}: two columns have the same name, but for its case or blanks; give each its own.")
-    cleaned |= {column: _texts(cleaned[column]) for column in ("set", "index", "text") if column in cleaned}
+    cleaned |= {column: cell_texts(cleaned[column]) for column in ("set", "index", "text") if column in cleaned}
     if "set" not in cleaned:
         raise InputError(
             f"{name}: has no column `set`; say of each record whether it is in the query set (query), the holdout "
@@ -153,9 +160,11 @@ def score_table(
     unknown = sets == ""
     if unknown.any() or not len(sets):
         raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")
-    _refuse_repeated(cleaned, sets, name)
+    refuse_repeated_records(cleaned, sets, name)
     numbers = {
-        column: _numbers(column, values, len(sets), name) for column, values in cleaned.items() if is_number(column)
+        column: column_numbers(column, values, len(sets), name)
+        for column, values in cleaned.items()
+        if is_number(column)
     }
     models: dict[tuple[Role, str], dict[str, np.ndarray]] = {}
     covariates: dict[str, np.ndarray] = {}
@@ -164,7 +173,7 @@ def score_table(
         if role == COVARIATE:
             covariates[score] = values
             continue
-        _refuse_useless(column, values, sets, name)
+        refuse_useless(column, values, sets, name)
         models.setdefault((role, model), {})[score] = values  # pyright: ignore[reportArgumentType]
     refuse_unclear({model_key: list(scores) for model_key, scores in models.items()}, name)
     scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
@@ -183,8 +192,8 @@ def score_table(
         tuple(sorted(scored_models, key=lambda model: ROLES.index(model.role))),
         covariates,
         directions,
-        _partition(cleaned, "group", sets, SETS[:3], name),
-        _partition(cleaned, "pair", sets, SETS[:2], name),
+        partition(cleaned, "group", sets, SETS[:3], name),
+        partition(cleaned, "pair", sets, SETS[:2], name),
         tuple(map(str, cleaned["text"])) if "text" in cleaned else None,
         tuple(column for column in cleaned if column not in OWN and column not in numbers),
         guessed,
@@ -211,107 +220,6 @@ def set_of(cell: str) -> str:
     """The set that a cell names, in any case and with blanks around it; empty if it names none."""
     name = cell.strip().casefold() if len(cell) <= LONGEST else ""
     return name if name in SETS else ""
-
-
-def _texts(values: Any) -> Any:
-    """Byte strings, NumPy's type `S`, as texts; other bytes stay other texts."""
-    if not isinstance(values, np.ndarray) or values.dtype.kind != "S" or values.ndim != 1:
-        return values
-    return [cell.decode("utf-8", "backslashreplace") for cell in values.tolist()]
-
-
-def shape_of(values: Any) -> tuple[int, ...]:
-    """The shape of a column; texts are not made an array, whose cells would all be as wide as the longest."""
-    return tuple(values.shape) if hasattr(values, "shape") else (len(values),)
-
-
-def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
-    """The columns of scores and covariates."""
-    numeric_columns = {
-        column: np.asarray(values, np.float64) for column, values in columns.items() if is_number(column)
-    }
-    return [ScoreColumn(column, *parts(column), values) for column, values in numeric_columns.items()]
-
-
-def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
-    """Rejects columns that have not one value for each record, by their shapes alone."""
-    records = shapes["set"]
-    wrong = {column: shape for column, shape in shapes.items() if shape != records}
-    if wrong or len(records) != 1:
-        listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
-        raise InputError(
-            f"{name}: the column set has shape {records}, and every column must have one value for each record"
-            + (f": {listed}." if listed else ".")
-        )
-
-
-def _numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndarray, " records"]:
-    if len(column) > 3 * LONGEST:
-        raise InputError(f"{name}: a column has a name of more than {3 * LONGEST} characters; give it a short one.")
-    try:
-        numbers = np.array(_with_gaps(values), np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name}: the column {column} has a cell that is not a number, or too large a one.") from error
-    # Infinite ones included; squares and their sums stay finite.
-    beyond = int((np.abs(numbers) > MOST).sum())
-    if beyond:
-        raise InputError(
-            f"{name}: the column {column} has {beyond} infinite numbers or numbers beyond {MOST:g}; leave these "
-            "records out, or give the logarithms of all."
-        )
-    return numbers
-
-
-def _with_gaps(values: Any) -> Any:
-    """The cells, with NaN for a text that stands for no number, such as NA of R."""
-    if getattr(getattr(values, "dtype", None), "kind", "O") not in "OU":
-        return values
-    return [np.nan if isinstance(cell, str) and cell.strip().casefold() in MISSING else cell for cell in values]
-
-
-def _refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
-    """Refuses scores that are missing on part of a set, the same everywhere, or one value for each set."""
-    of_sets = {set_name: values[sets == set_name] for set_name in SETS}
-    for set_name, set_values in of_sets.items():
-        missing = int(np.isnan(set_values).sum())
-        if 0 < missing < len(set_values):
-            raise InputError(
-                f"{name}: the column {column} is empty for {missing} of {len(set_values)} records of the set "
-                f"{set_name}; leave these records out, or ask the model again."
-            )
-    present = values[~np.isnan(values)]
-    # A difference of the largest numbers would be infinite.
-    if not len(present) or present.min() == present.max():
-        raise InputError(f"{name}: the column {column} has no number, or the same one for all records; is it a score?")
-    if all(
-        len(set_values) > 1 and set_values.min() == set_values.max()
-        for set_values in (of_sets["query"], of_sets["holdout"])
-    ):
-        raise InputError(f"{name}: the column {column} has one value on each set: it is the set, not a score.")
-
-
-def _refuse_repeated(cleaned: Mapping[str, Any], sets: np.ndarray, name: str) -> None:
-    for column in ("index", "text"):
-        if column in cleaned:
-            # The records of different sets may be numbered from 0 each.
-            labels = (
-                map(str, cleaned[column]) if column == "text" else zip(sets, map(str, cleaned[column]), strict=True)
-            )
-            twice = len(sets) - len(set(labels))
-            if twice:
-                raise InputError(f"{name}: {twice} records occur twice (column {column}); keep one: a copy hides use.")
-
-
-def _partition(
-    cleaned: Mapping[str, Any], column: str, sets: np.ndarray, of: Sequence[str], name: str
-) -> Int[np.ndarray, " records"] | None:
-    """The values of a column as numbers from 0; -1 for records of other sets than these."""
-    if column not in cleaned:
-        return None
-    rows = np.flatnonzero(np.isin(sets, of))
-    numbers = np.full(len(sets), -1)
-    numbers[rows] = number_groups(group_values(cleaned[column], rows, f"table {name} (column {column})"))
-    return numbers
 
 
 def _refuse_pairs(table: ScoreTable) -> None:

@@ -1,9 +1,9 @@
 """Squared gradient norms of single examples, and the diagonal of the empirical Fisher information."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,27 +13,8 @@ from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import chunks
-from jaxaudit.kernels.gradient_norms.factors import (
-    Factors,
-    Gradient,
-    Rows,
-    gradient_array,
-    is_made,
-    is_thin,
-    squared_norm,
-    wide,
-)
-from jaxaudit.kernels.gradient_norms.plan import (
-    GradientPlan,
-    fixed_values,
-    make_plan,
-    moved_back,
-    place_gradients,
-    pull_back,
-)
+from jaxaudit.kernels.gradient_norms.compiled import LogProb, compiled_plan
 
-LogProb = Callable[..., Array]
-"""`(params, inputs, labels, *constants) -> [n]`."""
 Records = Any
 """An array with the examples along its first axis, or a pytree of such arrays."""
 
@@ -130,7 +111,7 @@ def squared_grad_norms(
     """
     tree, arrays, form = _checked(params, inputs, labels, chunk)
     with jax.default_matmul_precision("highest"):
-        ready, leaves = _ready(log_prob, params, constants, form, arrays)
+        ready, leaves = compiled_plan(log_prob, params, constants, form, arrays)
         traced = _traced([*leaves, *arrays]) or ready.plan.under_trace
         size = chunks.chunk_size(len(arrays[0]), chunk, ready.bytes_of_norms)
         norms = chunks.map_leaves(ready.norms[traced], leaves, arrays, size, traced)
@@ -143,7 +124,7 @@ def examples_at_a_time(
     """How many examples `squared_grad_norms` of these arguments computes at a time by default; raises as it does."""
     _, arrays, form = _checked(params, inputs, labels, None)
     with jax.default_matmul_precision("highest"):
-        ready, _ = _ready(log_prob, params, constants, form, arrays)
+        ready, _ = compiled_plan(log_prob, params, constants, form, arrays)
     return chunks.chunk_size(len(arrays[0]), None, ready.bytes_of_norms)
 
 
@@ -185,119 +166,13 @@ def fisher_diagonal(
     if weights.shape != (count,):
         raise InputError(f"there are weights of shape {weights.shape} for {count} examples: give one per example.")
     with jax.default_matmul_precision("highest"):
-        ready, leaves = _ready(log_prob, params, (), form, arrays)
+        ready, leaves = compiled_plan(log_prob, params, (), form, arrays)
         traced = _traced([*leaves, *arrays, weights]) or ready.plan.under_trace
         size = chunks.chunk_size(count, chunk, ready.bytes_of_squares)
         sums = chunks.total(ready.squares[traced], leaves, arrays, weights, size, traced)
         mass = jnp.sum(weights)
         means = [jnp.where(mass > 0, sum_of_leaf / jnp.where(mass > 0, mass, 1), 0) for sum_of_leaf in sums]
     return jax.tree.unflatten(tree, means)
-
-
-class _Ready(NamedTuple):
-    """A plan and its compiled functions of one chunk, by whether they are called within another program."""
-
-    plan: GradientPlan
-    norms: dict[bool, Any]
-    squares: dict[bool, Any]
-    bytes_of_norms: int
-    bytes_of_squares: int
-
-
-# The plans of recently used functions are cached, since otherwise every call would trace its function again.
-_KEPT: dict[Any, _Ready] = {}
-_MOST_KEPT = 32
-
-
-def _ready(
-    log_prob: LogProb, params: Any, constants: tuple[Any, ...], form: Any, arrays: Sequence[Any]
-) -> tuple[_Ready, list[Any]]:
-    """The plan, and the leaves of the parameters and after them those of the constants."""
-    leaves, tree = jax.tree.flatten((params, constants))
-    leaves, trained = [jnp.asarray(leaf) for leaf in leaves], len(jax.tree.leaves(params))
-    one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
-    types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.result_type(float))
-    try:
-        kept = _KEPT.get(key)
-    except TypeError:
-        key, kept = None, None
-    if kept is not None:
-        return kept, leaves
-    plan = make_plan(log_prob, tree, types, form, one, trained)
-    ready = _Ready(
-        plan,
-        chunks.forms(partial(_norms, plan)),
-        chunks.forms(partial(_squares, plan)),
-        chunks.bytes_of_an_example(plan, types, squares=False),
-        chunks.bytes_of_an_example(plan, types, squares=True),
-    )
-    if key is not None and not plan.under_trace:
-        while len(_KEPT) >= _MOST_KEPT:
-            _KEPT.pop(next(iter(_KEPT)), None)
-        _KEPT[key] = ready
-    return ready, leaves
-
-
-def _norms(plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
-    """The squared norms of one chunk's gradients, for every leaf."""
-    gradients, pulled = _gradients(plan, leaves, arrays)
-    zeros = jnp.zeros(len(arrays[0]), jnp.float32)
-
-    def norms(leaf: int) -> Array:
-        if leaf in plan.direct:
-            return jax.vmap(squared_norm)(gradients[plan.direct[leaf]])
-        return jax.vmap(squared_norm)(pulled[leaf]) if leaf in pulled else zeros
-
-    return [norms(leaf) for leaf in range(len(plan.paths))]
-
-
-def _squares(plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
-    """The weighted sum over one chunk of the squared gradients, for every leaf."""
-    gradients, pulled = _gradients(plan, leaves, arrays)
-
-    def squares(leaf: int) -> Array:
-        if leaf in plan.direct:
-            return moved_back(plan, leaf, _weighted_squares(gradients[plan.direct[leaf]], weights))
-        if leaf in pulled:
-            return _weighted_squares(pulled[leaf], weights)
-        return jnp.zeros_like(wide(leaves[leaf]))
-
-    return [squares(leaf) for leaf in range(len(plan.paths))]
-
-
-def _gradients(
-    plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array]
-) -> tuple[dict[int, Any], dict[int, Array]]:
-    """The chunk's gradients at every place, and of the leaves that are not taken directly."""
-    fixed = fixed_values(plan, leaves)
-    one = partial(place_gradients, plan, fixed)
-    gradients = jax.vmap(one)(list(arrays)) if plan.batches else jax.lax.map(one, list(arrays))
-    if not plan.pulled:
-        return gradients, {}
-    at_places = [jax.vmap(gradient_array)(gradients[place]) for place in plan.pulled_places]
-    pulled = jax.vmap(pull_back(plan, leaves))(at_places)
-    return gradients, dict(zip(plan.pulled, pulled, strict=True))
-
-
-def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
-    """The elementwise sum_i weights[i] gradient[i]^2."""
-    kept = weights != 0
-
-    def squared(array: Array) -> Array:
-        array = wide(array)
-        return jnp.square(jnp.where(kept.reshape(-1, *[1] * (array.ndim - 1)), array, 0))
-
-    if isinstance(gradient, Factors) and is_thin(gradient):
-        left, right = squared(gradient.left), squared(gradient.right) * weights[:, None, None, None]
-        sides = "ngit,ngto->gio" if gradient.rows_first else "ngti,ngto->gio"
-        return gradient.assemble(jnp.einsum(sides, left, right))
-    if isinstance(gradient, Rows) and not is_made(gradient):
-        rows = jax.vmap(Rows.summed)(gradient)
-        squares = squared(rows.values) * weights[:, None, None]
-        table = jnp.zeros((rows.height, squares.shape[-1]), squares.dtype)
-        return gradient.assemble(table.at[rows.indices].add(squares))
-    return jnp.tensordot(wide(weights), squared(jax.vmap(gradient_array)(gradient)), 1)
 
 
 def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[Any, list[Any], Any]:

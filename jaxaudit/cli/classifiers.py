@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import MOST, RecipeFlags, TextNetwork
 from jaxaudit.cli.options import option
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
     from jaxaudit.models import ModuleFactory
 
 
-class Classifier(NamedTuple):
-    """A training set in the form that its learner needs, and the learner."""
-
-    examples: "Examples"
-    learner: "Learner"
-
-
-def _network(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> Classifier:
+def _network(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> tuple["Examples", "Learner"]:
     import jax
     import jax.numpy as jnp
 
@@ -43,7 +36,7 @@ def _network(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") 
         held * (recipe.models_per_batch or 1), f"a network of --hidden {options.hidden}", "give narrower layers"
     )
     factory = _of_tanh(hidden, recipe.dropout or 0.0)
-    return Classifier(examples, make_learner(factory, recipe, (inputs,), classes, len(examples)))
+    return examples, make_learner(factory, recipe, (inputs,), classes, len(examples))
 
 
 @cache
@@ -55,7 +48,7 @@ def _of_tanh(hidden: tuple[int, ...], dropout: float) -> "ModuleFactory":
     return partial(MLP, hidden=hidden, activation=jnp.tanh, dropout=dropout)
 
 
-def _of_table(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> Classifier:
+def _of_table(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> tuple["Examples", "Learner"]:
     from jaxaudit import learners
     from jaxaudit.data import category_counts, one_hot, ordinal
 
@@ -64,19 +57,19 @@ def _of_table(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table")
     classes = len(table.class_names)
     smoothing: dict[str, Any] = {} if options.smoothing is None else {"smoothing": options.smoothing}
     if options.model == "nb":
-        return Classifier(ordinal(table), learners.naive_bayes(category_counts(table), classes, **smoothing))
+        return ordinal(table), learners.naive_bayes(category_counts(table), classes, **smoothing)
     if options.model == "trees":
         leaves = options.trees * (len(table) + 2**options.depth * classes)
         demand_memory(8 * leaves, f"{options.trees:,} trees", "give fewer --trees or a smaller --depth")
         sizes = {"trees": options.trees, "depth": options.depth}
-        return Classifier(ordinal(table), learners.random_trees(category_counts(table), classes, **sizes, **smoothing))
+        return ordinal(table), learners.random_trees(category_counts(table), classes, **sizes, **smoothing)
     examples = one_hot(table)
     if options.model == "lr":
         learner = learners.logistic_regression(examples.inputs.shape[1], classes, l2=options.penalty)
     else:
         assert options.model == "knn", options.model
         learner = learners.nearest_neighbours(classes, neighbours=options.neighbours, **smoothing)
-    return Classifier(examples, learner)
+    return examples, learner
 
 
 FAMILIES = {
@@ -138,8 +131,10 @@ def network_of_texts(options: ClassifierOptions) -> ShadowNetwork:
     return ShadowNetwork(model=OF_TEXTS if options.model == "nn" else options.model, **of_texts)
 
 
-def make_classifier(options: ClassifierOptions, recipe: RecipeFlags, records: "Table | Examples") -> Classifier:
-    """The learner that the options name, and the records in the form that it needs; texts are in it already."""
+def make_classifier(
+    options: ClassifierOptions, recipe: RecipeFlags, records: "Table | Examples"
+) -> tuple["Examples", "Learner"]:
+    """The records in the form that their learner needs, and the learner, which the options name."""
     from jaxaudit.data import Table
 
     if isinstance(records, Table):
@@ -147,7 +142,7 @@ def make_classifier(options: ClassifierOptions, recipe: RecipeFlags, records: "T
     from jaxaudit.cli.networks import make_shadow_learner
 
     network = network_of_texts(options)
-    return Classifier(records, make_shadow_learner(network, ShadowRecipe(**vars(recipe)), records, len(records)))
+    return records, make_shadow_learner(network, ShadowRecipe(**vars(recipe)), records, len(records))
 
 
 def demand_memory(size: int, subject: str, advice: str) -> None:

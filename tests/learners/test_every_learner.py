@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxaudit.cli.classifiers import FAMILIES, Classifier, ClassifierOptions, make_classifier
+from jaxaudit.cli.classifiers import FAMILIES, ClassifierOptions, make_classifier
 from jaxaudit.cli.groups import RecipeFlags
-from jaxaudit.data import Column, Table
+from jaxaudit.data import Column, Examples, Table
 from jaxaudit.errors import InputError
 from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, SteppedLearner
 from jaxaudit.learners.left_out import check_left_out
@@ -22,7 +22,7 @@ ROWS = np.concatenate([np.ones((1, RECORDS)), 1 - np.eye(RECORDS)]).astype(np.fl
 EACH = pytest.mark.parametrize("family", FAMILIES)
 
 
-def made(family: str) -> Classifier:
+def made(family: str) -> tuple[Examples, Learner]:
     """Two columns of categories and one of numbers that have to do with the label."""
     rng = np.random.default_rng(3)
     labels = np.arange(RECORDS) % CLASSES
@@ -31,7 +31,7 @@ def made(family: str) -> Classifier:
         rng.integers(0, 2, RECORDS),
         labels + rng.normal(size=RECORDS),
     ]
-    kinds = (Column("kind", ("a", "b", "c", "d")), Column("flag", ("no", "yes")), Column("number", None))
+    kinds = (Column("kind", ("a", "b", "c", "d")), Column("flag", ("no", "yes")), Column("number"))
     table = Table(np.stack(columns, axis=1).astype(np.float32), kinds, labels, ("x", "y", "z"), "small")
     return make_classifier(ClassifierOptions(model=family), RECIPE, table)
 

@@ -67,8 +67,8 @@ def doctor(
         "places": [{**place._asdict(), "path": place.path and str(place.path)} for place in folders],
         "packages": [package._asdict() for package in needed],
         "extras": [
-            {"name": extra.name, "ready": extra.ready, "packages": [one._asdict() for one in extra.packages]}
-            for extra in added
+            {"name": name, "ready": _all_fit(of_extra), "packages": [package._asdict() for package in of_extra]}
+            for name, of_extra in added.items()
         ],
         "data_sets": [{**data_set._asdict(), "ready": not data_set.todo} for data_set in sets],
         "problems": problems,
@@ -151,17 +151,21 @@ def _lines(
         [f"{package.name} {package.version or 'missing'}{'' if package.fits else ' (!)'}" for package in needed]
     )
     yield from ("", "Extras")
-    for extra in added:
-        lacking = ", ".join(package.name for package in extra.packages if not package.fits)
-        advice = "" if extra.name in OF_TESTS else f": pip install '.[{extra.name}]' in the checkout"
-        yield f"  {extra.name:<9} {'ready' if extra.ready else f'{lacking} missing{advice}'}"
+    for name, of_extra in added.items():
+        lacking = ", ".join(package.name for package in of_extra if not package.fits)
+        advice = "" if name in OF_TESTS else f": pip install '.[{name}]' in the checkout"
+        yield f"  {name:<9} {f'{lacking} missing{advice}' if lacking else 'ready'}"
     yield from ("", "Data sets")
     yield from _wrapped([data_set.name for data_set in sets if not data_set.todo])
     yield from (f"  {data_set.todo}" for data_set in sets if data_set.todo)
-    if not any(extra.name == "prepare" and extra.ready for extra in added):
+    if "prepare" not in added or not _all_fit(added["prepare"]):
         yield "  Others of TensorFlow Datasets are prepared with the extra `prepare`."
     yield from ("", "To do" if problems else "Everything that commands need is there.")
     yield from (f"  {problem}" for problem in problems)
+
+
+def _all_fit(of_extra: Any) -> bool:
+    return all(package.fits for package in of_extra)
 
 
 def _place(place: Any) -> str:

@@ -25,18 +25,6 @@ class Package(NamedTuple):
     fits: bool
 
 
-class Extra(NamedTuple):
-    """An extra of this package, and the packages that it adds."""
-
-    name: str
-    packages: tuple[Package, ...]
-
-    @property
-    def ready(self) -> bool:
-        """Whether all packages of the extra are installed."""
-        return all(package.fits for package in self.packages)
-
-
 def packages() -> tuple[Package, ...]:
     """The requirements of a plain installation; empty if this package itself is not installed."""
     return tuple(
@@ -46,13 +34,13 @@ def packages() -> tuple[Package, ...]:
     )
 
 
-def extras() -> tuple[Extra, ...]:
-    """The extras, with the packages that each adds on this system."""
+def extras() -> dict[str, tuple[Package, ...]]:
+    """The packages that each extra adds on this system, by its name."""
     with suppress(PackageNotFoundError):
         requirements = list(_requirements())
         names = metadata(NAME).get_all("Provides-Extra") or []
-        return tuple(Extra(name, tuple(map(_found, _added_by(name, requirements)))) for name in names)
-    return ()
+        return {name: tuple(map(_found, _added_by(name, requirements))) for name in names}
+    return {}
 
 
 def _requirements(name: str = NAME) -> Iterator[Requirement]:

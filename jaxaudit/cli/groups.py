@@ -50,7 +50,6 @@ class Columns(DataFolder):
         "Of a CSV or Parquet file: the column with the label. [default: the one named label, labels, class, target or "
         "y, else the last]",
         metavar="COLUMN",
-        usual="The column of a table with the label.",
     )
     drop: tuple[str, ...] = option(
         "Of a CSV or Parquet file: leave this column out. Repeatable.", default=(), metavar="COLUMN"

@@ -27,7 +27,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(metavar="DIRECTORY", help="Also write every chart as a file into this directory.")
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="Of those files.")] = Format.svg,
+    form: Annotated[Format, typer.Option("--format", help="The format of the files of --figures.")] = Format.svg,
     text: Annotated[
         bool, typer.Option("--text", help="Print what the commands print with --details, and write no page.")
     ] = False,

@@ -62,7 +62,7 @@ class Held:
     holdout: str | None = option(
         "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
-        usual="Records of its provider that nobody trained on.",
+        usual="Records of the same provider, in no training.",
     )
     groups: str | None = dealt_groups(
         "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
@@ -81,6 +81,7 @@ class ShadowNetwork(TextNetwork, Network):
         f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
         check=parse_judged,
         names="code",
+        usual="The target's network: built-in, or your own.",
     )
 
 

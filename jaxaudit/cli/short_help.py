@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +38,7 @@ def short_help_option(usual: Mapping[str, str]) -> Any:
 
 
 def short_help(context: Any, usual: Mapping[str, str]) -> str:
-    """What a command does in two sentences, its usual calls, and its usual options, one a line."""
+    """What a command does in two sentences, its usual calls, and its usual options: those of the calls first."""
     command = context.command
     paragraphs = [" ".join(part.split()) for part in (command.help or "").replace("`", "").split("\n\n")]
     start = paragraphs.index("Examples:") if "Examples:" in paragraphs else len(paragraphs)
@@ -50,7 +50,12 @@ def short_help(context: Any, usual: Mapping[str, str]) -> str:
         lines += ["", "Usual calls:"]
         for call in calls:
             lines += textwrap.wrap(call, WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
-    lines += [*_commands(command), *_options(context, usual), "", f"{context.command_path} --help has everything."]
+    lines += [
+        *_commands(command),
+        *_options(context, usual, calls),
+        "",
+        f"{context.command_path} --help has everything.",
+    ]
     return "\n".join(lines)
 
 
@@ -76,15 +81,23 @@ def _commands(command: Any) -> Iterator[str]:
             )
 
 
-def _options(context: Any, usual: Mapping[str, str]) -> Iterator[str]:
+def _options(context: Any, usual: Mapping[str, str], calls: Sequence[str]) -> Iterator[str]:
     options = [option for option in context.command.params if option.name != "short_help"]
     shown = options if len(options) <= FEW else [option for option in options if option.name in usual]
     if shown:
         yield from ("", "Options:" if len(shown) == len(options) else f"Usual options, of {len(options)}:")
-    for option in shown:
+    words = " ".join(calls).split()
+
+    def place(option: Any) -> int:
+        """Arguments first, then options in the order of the calls, then the others as they were declared."""
+        if option.param_type_name == "argument":
+            return -1
+        return min((words.index(flag) for flag in option.opts if flag in words), default=len(words))
+
+    for option in sorted(shown, key=place):
         text = usual.get(option.name) or first_sentence(option.help or "")
         start = f"  {_flag(option):<{LEFT}} "
-        yield start + textwrap.shorten(text.replace("`", ""), WIDTH - len(start), placeholder=" ...")
+        yield from textwrap.wrap(text.replace("`", ""), WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
 
 
 def _flag(option: Any) -> str:

@@ -129,10 +129,19 @@ def _group() -> None:
 def check_workers(
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=MOST, help="As for the commands that train. [default: all of --cluster]"),
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST,
+            help="Processes of this machine, or workers of --cluster. [default: all of --cluster]",
+        ),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="ray|ray://HOST:PORT", help="As for the commands that train. [default: ray]")
+        str | None,
+        typer.Option(
+            metavar="ray|ray://HOST:PORT",
+            help="A Ray cluster: ray (that of RAY_ADDRESS) or ray://HOST:PORT. [default: ray]",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
 ) -> None:

@@ -18,4 +18,5 @@ def test_the_short_help_is_one_screen(name: str, tmp_path: Path):
     assert done.code == 0, done.err
     assert len(lines) <= 45
     assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if line.endswith(" ...")]
     assert lines[-1] == f"{' '.join(['jaxaudit', *name.split()])} --help has everything."

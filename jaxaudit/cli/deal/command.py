@@ -51,13 +51,13 @@ class Deal:
     )
     withdraw: float | None = option(
         "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
-        usual="DATA was shared: withdraw this share of it.",
+        usual="DATA was shared before: withdraw this share of it.",
     )
     blind: bool = option(
         "Also write challenge.npz (challenge.csv where DATA is a .csv), which has all records in a random order and no "
         "mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
         default=False,
-        usual="Also write one challenge without the sets.",
+        usual="Also write one mixed file, and its secret key.",
     )
     seed: int | None = option(
         "Random seed, to repeat a deal: it tells the set of each record of DATA. [default: a new one that nobody can "

@@ -68,7 +68,7 @@ class KSData(Held, Sampled, Sets):
         metavar="KEY",
         names="file",
         of=GIVEN,
-        usual="key.json of `jaxaudit deal --blind`.",
+        usual="key.json, in place of the sets of one deal.",
     )
 
 
@@ -80,19 +80,19 @@ class Targets:
         "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.",
         default=(),
         names="file",
-        usual="The target's outputs on the query set.",
+        usual="The target's outputs on --query.",
     )
     holdout_target: tuple[Path, ...] = option(
         "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
         default=(),
         names="file",
-        usual="Its outputs on the holdout.",
+        usual="The target's outputs on --holdout.",
     )
     members_target: tuple[Path, ...] = option(
         "The same target's outputs on --members, in its order. Repeatable, as above.",
         default=(),
         names="file",
-        usual="Its outputs on --members.",
+        usual="The target's outputs on --members.",
     )
     calibration_target: tuple[Path, ...] = option(
         "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
@@ -243,7 +243,7 @@ class KSFlags(Level):
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
         default=0.25,
         check=share_check("stated_share"),
-        usual="forgotten: used fraction at most this.",
+        usual="The most use that counts as forgotten.",
     )
     replicates: int | None = training_option(
         "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "

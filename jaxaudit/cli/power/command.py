@@ -147,7 +147,7 @@ POWER = Command(
 
     `jaxaudit power` (embedded data, about a minute)
 
-    `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --members 500 --fraction 0.05`
+    `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --members-size 500 --fraction 0.05`
 
     `jaxaudit power --shadows bank` (trains nothing)
 

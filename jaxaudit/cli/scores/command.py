@@ -36,7 +36,7 @@ class LMOptions:
         names="file",
         usual="Records with sets, as JSON Lines.",
     )
-    query: Path | None = option("Records in question, as TEXTS without set.", names="file")
+    query: Path | None = option("The query set: records in question, as TEXTS without set.", names="file")
     holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
     members: Path | None = option("Records of the same source that stay in training.", names="file")
     table: Path = option(
@@ -81,7 +81,7 @@ class LMOptions:
         usual="Where an answer begins.",
     )
     precision: str | None = option(
-        "Numbers of weights and activations. [default: as each config.json says, else float32]",
+        "Type of the numbers of weights and activations. [default: as each config.json says, else float32]",
         choices=("float32", "bfloat16", "float16"),
     )
     keep_text: bool = option(

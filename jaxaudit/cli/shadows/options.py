@@ -49,7 +49,7 @@ class BankData(Held, Sets):
 
 def _bank_size() -> Any:
     help = "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]"
-    return option(help, minimum=1, maximum=MOST)
+    return option(help, minimum=1, maximum=MOST, usual="Number of shadow models.")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,9 @@ class AddOptions:
     files: tuple[Path, ...] = option(
         "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", default=..., argument=True, metavar="FILE"
     )
-    model: int | None = option("The model. [default: missing models in order]", minimum=0, maximum=MOST)
+    model: int | None = option(
+        "Number of the model that made FILE. [default: missing models in order]", minimum=0, maximum=MOST
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit import load, prepare_images
-from jaxaudit.data import Column, load_table, one_hot
+from jaxaudit.data import load_table, one_hot
 
 KINDS = ("digits", "adult", "location", "copies")
 PRINTED = ("usps/usps16.npz@all", "semeion/semeion16.npz", "mnist_m/mnist_m_gray28_test.npz@test")
@@ -68,15 +68,10 @@ def _adult() -> Origins:
     table = load_table("adult@all")
     examples = one_hot(table)
     place = [column.name for column in table.columns].index("sex")
-    women = np.asarray(table.values)[:, place] == _categories(table.columns[place]).index("Female")
+    women = np.asarray(table.values)[:, place] == table.columns[place].categories.index("Female")
     inputs = np.asarray(examples.inputs, np.float32)
     men = Records(inputs[~women], examples.labels[~women])
     return Origins(Records(inputs[women], examples.labels[women]), men, _shuffled(men))
-
-
-def _categories(column: Column) -> tuple[str, ...]:
-    assert column.categories is not None
-    return column.categories
 
 
 def _location() -> Origins:

@@ -55,7 +55,7 @@ def exact_dtp(
 def person(table: Table, record: int) -> str:
     """A record in words."""
     cells = [
-        f"{value:g}" if column.categories is None else column.categories[int(value)]
+        column.categories[int(value)] if column.categories else f"{value:g}"
         for column, value in zip(table.columns, table.values[record], strict=True)
     ]
     cells[2] = cells[2].partition(",")[0]

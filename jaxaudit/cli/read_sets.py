@@ -130,7 +130,7 @@ def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Ex
 
 def drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
     """The records of a set (called `of`) that are not in the other set, which has this role."""
-    count = find_overlap(other, examples).count
+    count = len(find_overlap(other, examples)[0])
     if count:
         say(f"dropped {count} {of.removesuffix(' set')} records that are also in the {role}")
     return drop_overlap(other, examples, of)

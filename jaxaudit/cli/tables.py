@@ -104,7 +104,7 @@ def read_table_options(options: TableData) -> "Table":
         raise InputError(f"--categorical, --numeric and --drop choose columns, but {name} is not a table ({tables}).")
     examples = load(name, data_dir=options.data_dir)
     values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
-    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
+    columns = tuple(Column(f"input {index}") for index in range(values.shape[1]))
     return Table(values, columns, examples.labels, examples.class_names, examples.name)
 
 
@@ -160,7 +160,7 @@ def _as_a_set(table: "Table | Examples") -> dict[str, str]:
 
     if isinstance(table, Examples):
         return {"records_content_hash": table.content_hash}
-    if any(column.categories is not None for column in table.columns):
+    if any(column.categories for column in table.columns):
         return {}
     with np.errstate(over="ignore"):
         values = np.asarray(table.values, np.float32)

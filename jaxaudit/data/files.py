@@ -24,7 +24,7 @@ KINDS = (".npz", ".npy", *TABLES, ".mat")
 def load_path(
     path: str | Path,
     *,
-    split: str | None = None,
+    split: str = "",
     size: tuple[int, int] | None = None,
     gray: bool = True,
     label: str | None = None,
@@ -50,7 +50,7 @@ def load_path(
     `uint16` stay that, everything else becomes `float32`, unscaled.
 
     Args:
-        split: "train", "test", "validation" or "all" (one after the other); None is the records without a
+        split: "train", "test", "validation" or "all" (one after the other); empty: the records without a
             split, else train, else the only split there is.
         size: (height, width) for folders of images that differ in size: each is resized as by `prepare_images`. Images
             of one size are not changed.
@@ -84,7 +84,7 @@ def load_path(
     if suffix not in KINDS:
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
-    choose_splits([None], split, path.name)
+    choose_splits([""], split, path.name)
     if suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.tables.people import load_columns
@@ -110,7 +110,7 @@ def _only_file(folder: Path) -> Path | None:
     return held[0] if len(held) == 1 else None
 
 
-def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
+def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
     inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
     if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
         return _from_idx(path, split, path.name, stored)
@@ -120,27 +120,27 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
     matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
     if matlab:
         chosen = choose_splits(matlab, split, path.name)
-        return join_images([load_mat(matlab[str(s)]) for s in chosen], path.name)
+        return join_images([load_mat(matlab[s]) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
         several = [entry for entry in inside if entry.suffix.lower() in KINDS]
         listed = ", ".join(entry.name[:40] for entry in (several or inside)[:5]) or "it is empty"
         trouble = "several data files" if several else "no data of a known kind"
         raise InputError(f"{path}: this folder contains {trouble} ({listed}); give {_KNOWN}.")
-    splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
-    if None in splits or len(splits) < len(folders):
-        choose_splits([None], split, path.name)
+    splits = {SPLITS.get(entry.name.lower(), ""): entry for entry in folders}
+    if "" in splits or len(splits) < len(folders):
+        choose_splits([""], split, path.name)
         return load_image_folders(path, size, gray)
     chosen = choose_splits(splits, split, path.name)
     parts = [load_image_folders(splits[name], size, gray) for name in chosen]
     return join_images(parts, path.name, size, gray)
 
 
-def _from_idx(folder: Path, split: str | None, name: str, stored: _Stored) -> Examples:
+def _from_idx(folder: Path, split: str, name: str, stored: _Stored) -> Examples:
     splits, class_names = read_idx_folder(folder)
     parts = []
     for chosen in choose_splits(splits, split, name):
-        file, labels = splits[str(chosen)]
+        file, labels = splits[chosen]
         parts.append(Examples(stored(read_idx(file), file.name), labels, class_names, name))
     return join_images(parts, name)
 
@@ -157,7 +157,7 @@ def _labels_beside(path: Path) -> Path:
 
 
 def _from_named(
-    names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str | None, stored: _Stored
+    names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str, stored: _Stored
 ) -> Examples:
     """Records from a mapping of names to arrays; only the needed arrays are read."""
     names = list(names)

@@ -135,7 +135,7 @@ def _in_file(path: Path, records: int) -> np.ndarray:
     table = read_csv(path, header=False)
     if len(table.columns) > 1:
         table = table.with_header()
-        names = [name.lower() for name in table.header or ()]
+        names = [name.lower() for name in table.header]
         if names.count(COLUMN) != 1:
             raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
         return _texts(table.columns[names.index(COLUMN)], path)
@@ -154,19 +154,19 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
             "name; give a .npy or .csv with one value per record."
         )
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
-    if split is None:
-        return read(None)
+    if not split:
+        return read("")
     return np.concatenate([whole[rows] for whole, rows in read_slices(parse_split(split), read, data)])
 
 
-def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
+def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
     source, parts = archive.path.name, []
     pairs = find_pairs(archive.names, source)
     for split_name in choose_splits(pairs, split, source):
         alone = len(pairs) == 1 and key in archive.names
         name = key if alone else named_in(archive.names, key, split_name)
         if name is None:
-            array_words = repr(key) if split_name is None else f"{key!r} of the split {split_name}"
+            array_words = f"{key!r} of the split {split_name}" if split_name else repr(key)
             raise InputError(
                 f"groups {key!r}: there is no such file, and {source} has no array {array_words} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
@@ -179,20 +179,20 @@ def _of_archive(archive: NpzArrays, key: str, split: str | None) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _of_table(path: Path, key: str, split: str | None) -> np.ndarray:
+def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.tables.people import read_text_table
 
     # The index of pandas may hold the groups, and other columns may be of any type.
     table, _ = read_text_table(path, drop=None)
-    names = table.header or []
+    names = table.header
     if names.count(key) != 1:
         trouble = "several columns" if key in names else "no column"
         raise InputError(
             f"groups {key!r}: there is no such file, and {path.name} has {trouble} of that name; is the name right?"
         )
-    choose_splits([None], split, path.name)
+    choose_splits([""], split, path.name)
     return _texts(table.columns[names.index(key)], path)
 
 

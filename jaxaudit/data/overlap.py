@@ -1,7 +1,6 @@
 """Finds records that two sets share, and removes them so that the tests stay valid."""
 
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -18,18 +17,13 @@ MEANING = {
 }
 
 
-class Overlap(NamedTuple):
-    """The calibration records that equal a query record: their number (a record that occurs twice counts twice), the
-    first query record that each equals, and their own indices, ascending.
-    """
-
-    count: int
-    query_indices: np.ndarray
-    calibration_indices: np.ndarray
-
-
-def find_overlap(query: Examples, calibration: Examples) -> Overlap:
+def find_overlap(
+    query: Examples, calibration: Examples
+) -> tuple[Int[np.ndarray, " shared"], Int[np.ndarray, " shared"]]:
     """The calibration records that equal a query record in shape, number type and values, whatever their labels.
+
+    Returns the first query record that each equals, and their own indices, ascending; a record that occurs twice is
+    there twice.
 
     Apply the same preprocessing to both sets first. O((q + c) log q) after hashing.
 
@@ -38,7 +32,7 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
     >>> query = Examples(np.array([[1.0], [2.0]]), np.array([0, 1]), ("a", "b"), "query")
     >>> calibration = Examples(np.array([[3.0], [2.0]]), np.array([0, 0]), ("a", "b"), "calibration")
     >>> find_overlap(query, calibration)
-    Overlap(count=1, query_indices=array([1]), calibration_indices=array([1]))
+    (array([1]), array([1]))
     """
     query_inputs, other = query.inputs, calibration.inputs
     if (query_inputs.shape[1:], query_inputs.dtype) != (other.shape[1:], other.dtype):
@@ -53,30 +47,30 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
     ordered = query_hashes[order]
     index = np.searchsorted(ordered, other_hashes).clip(max=len(ordered) - 1)
     calibration_indices = np.flatnonzero(ordered[index] == other_hashes)
-    return Overlap(len(calibration_indices), order[index[calibration_indices]], calibration_indices)
+    return order[index[calibration_indices]], calibration_indices
 
 
 def refuse_overlap(query: Examples, calibration: Examples) -> None:
     """Checks that no record is shared."""
-    overlap = find_overlap(query, calibration)
-    if overlap.count:
+    shared = find_overlap(query, calibration)
+    if len(shared[0]):
         raise InputError(
-            f"{_shared(overlap, query, calibration)}; the sets must be disjoint: use `drop_overlap` to remove them "
+            f"{_shared(shared, query, calibration)}; the sets must be disjoint: use `drop_overlap` to remove them "
             "from the calibration set."
         )
 
 
 def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
     """`calibration` without the records that also occur in `query`, in unchanged order; some must remain."""
-    overlap = find_overlap(query, calibration)
-    if overlap.count == 0:
+    _, rows = find_overlap(query, calibration)
+    if not len(rows):
         return calibration
-    if overlap.count == len(calibration):
+    if len(rows) == len(calibration):
         raise InputError(
-            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: no record remains for the "
+            f"all {len(rows)} records of {calibration.name} also occur in {query.name}: no record remains for the "
             f"{role}; is it the same data set? Choose another {role}."
         )
-    return calibration.take(np.delete(np.arange(len(calibration)), overlap.calibration_indices))
+    return calibration.take(np.delete(np.arange(len(calibration)), rows))
 
 
 def refuse_held(
@@ -86,9 +80,9 @@ def refuse_held(
 
     `role` is the other set's, such as "query set"; `advice` says what to do.
     """
-    overlap = find_overlap(other, held)
-    if overlap.count:
-        raise InputError(f"{_shared(overlap, other, held, f'the {of} ', f'the {role} ')}; {MEANING[of]}: {advice}.")
+    shared = find_overlap(other, held)
+    if len(shared[0]):
+        raise InputError(f"{_shared(shared, other, held, f'the {of} ', f'the {role} ')}; {MEANING[of]}: {advice}.")
 
 
 def refuse_in_reference(
@@ -118,7 +112,7 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
     >>> without_copies(query, holdout)
     (array([0]), array([1]))
     """
-    if not any(find_overlap(first, second).count for first, second in combinations(sets, 2)):
+    if not any(len(find_overlap(first, second)[0]) for first, second in combinations(sets, 2)):
         return tuple(np.arange(len(examples_of_set)) for examples_of_set in sets)
     hashes = np.concatenate([examples_of_set.record_hashes for examples_of_set in sets]).view("S16")
     _, where, counts = np.unique(hashes, return_inverse=True, return_counts=True)
@@ -134,11 +128,13 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
     return kept
 
 
-def _shared(overlap: Overlap, query: Examples, calibration: Examples, of: str = "", role: str = "") -> str:
+def _shared(
+    shared: tuple[np.ndarray, np.ndarray], query: Examples, calibration: Examples, of: str = "", role: str = ""
+) -> str:
     """How many records are shared, and the first few by their indices in both sets; never their content."""
-    pairs = zip(overlap.query_indices[:SHOWN].tolist(), overlap.calibration_indices[:SHOWN].tolist(), strict=True)
+    pairs = zip(*(indices[:SHOWN].tolist() for indices in shared), strict=True)
     shown = ", ".join(f"{query_row} = {other}" for query_row, other in pairs)
     return (
-        f"{overlap.count} of the {len(calibration)} records of {of}{calibration.name} also occur in {role}{query.name} "
-        f"(first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"
+        f"{len(shared[0])} of the {len(calibration)} records of {of}{calibration.name} also occur in "
+        f"{role}{query.name} (first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"
     )

@@ -165,14 +165,14 @@ def open_records(path: str | Path) -> Records | None:
     if arrays is None:
         return None
     roles = {name: role_of(name) for name in arrays}
-    labels = [name for name, role in roles.items() if role == (None, "labels")]
+    labels = [name for name, role in roles.items() if role == ("", "labels")]
     if len(labels) != 1:
         array_names = ", ".join(map(repr, list(arrays)[:10]))
         raise InputError(
             f"{path.name}: found {len(labels)} arrays of labels among {array_names}; name one of them y or labels."
         )
     refuse_larger(f"{path.name}, {labels[0]}", arrays[labels[0]].nbytes, MAX_BYTES, "give fewer records")
-    inputs = [name for name, role in roles.items() if role == (None, "inputs")]
+    inputs = [name for name, role in roles.items() if role == ("", "inputs")]
     chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
     return Records({name: arrays[name] for name in chosen}, arrays[labels[0]][:], path.name, not inputs)
 
@@ -187,8 +187,8 @@ def must_be_opened(path: Path) -> bool:
     except (InputError, OSError):
         return False  # whoever reads it says what is wrong
     roles = [role_of(name) for name in sizes]
-    several = (None, "labels") in roles and not any(role and role[1] == "inputs" for role in roles)
-    return several or ((None, "inputs") in roles and sum(sizes.values()) > MAX_BYTES)
+    several = ("", "labels") in roles and not any(role and role[1] == "inputs" for role in roles)
+    return several or (("", "inputs") in roles and sum(sizes.values()) > MAX_BYTES)
 
 
 def _stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray] | None:

@@ -77,8 +77,8 @@ def load(
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
     # A path may itself contain an '@'.
-    source, split = (name, None) if exists(Path(name)) else split_name(name)
-    if split is not None:
+    source, split = (name, "") if exists(Path(name)) else split_name(name)
+    if split:
         parse_split(split)  # a misprint is found before anything is downloaded
     if source.startswith(_FORCE_TFDS) or source in _EMBEDDED:
         refuse_columns(source, label, drop)
@@ -99,7 +99,7 @@ def load(
 
 def load_tfds(
     source: str,
-    split: str | None,
+    split: str,
     data_dir: Path | None,
     image_size: tuple[int, int] | None = None,
     gray: bool = True,
@@ -120,7 +120,7 @@ def load_tfds(
 
 def _from_disk(
     source: str,
-    split: str | None,
+    split: str,
     data_dir: Path | None,
     image_size: tuple[int, int] | None,
     gray: bool,
@@ -152,17 +152,17 @@ def _from_disk(
 
 
 def _select(
-    read: Callable[[str | None], Examples],
-    split: str | None,
+    read: Callable[[str], Examples],
+    split: str,
     name: str,
     image_size: tuple[int, int] | None,
     gray: bool,
-    available: tuple[str, ...] | None = None,
+    available: tuple[str, ...] = (),
 ) -> Examples:
-    """The parts that `split` names; `read` returns a whole split by its name, and chooses the split for None."""
-    if split is None:
-        return read(None)
-    parts = parse_split(split) if available is None else choose_parts(split, available, name)
+    """The parts that `split` names; `read` returns a whole split by its name, and chooses one for ""."""
+    if not split:
+        return read("")
+    parts = choose_parts(split, available, name) if available else parse_split(split)
     pieces = [whole.take(rows) for whole, rows in read_slices(parts, read, name)]
     return join_images(pieces, name, image_size, gray)
 

@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 from jaxaudit.errors import InputError, MissingSplit
 
 Whole = TypeVar("Whole", bound=Sized)
-Named = TypeVar("Named", str, str | None)
 SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(
     ("val", "valid", "validation"), "validation"
 )
@@ -60,8 +59,8 @@ def _position(bound: str, records: int) -> int:
     return records + shift if amount < 0 else shift  # the sign as written: -1% of 25 is the end, not 0
 
 
-def split_name(text: str) -> tuple[str, str | None]:
-    """`NAME[@SPLIT]` as (name, split); the last `@` counts, and without one the split is None.
+def split_name(text: str) -> tuple[str, str]:
+    """`NAME[@SPLIT]` as (name, split); the last `@` counts, and without one the split is empty.
 
     Raises:
         InputError: there is nothing before or after the `@`.
@@ -69,12 +68,11 @@ def split_name(text: str) -> tuple[str, str | None]:
     >>> split_name("mnist@train[:10000]")
     ('mnist', 'train[:10000]')
     """
-    name, at, split = text.rpartition("@")
-    if not at:
-        name, split = text, None
+    before, at, split = text.rpartition("@")
+    name, split = (before, split) if at else (text, "")
     if not name.strip():
         raise InputError(f"`{text}` does not name a data set; write NAME or NAME@SPLIT, such as mnist@train[:10000].")
-    if split is not None and not split.strip():
+    if at and not split.strip():
         raise InputError(f"`{text}` has nothing after the '@'; {_HOW}.")
     return name, split
 
@@ -100,17 +98,17 @@ def parse_split(text: str) -> tuple[SplitSlice, ...]:
     return tuple(parts)
 
 
-def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tuple[SplitSlice, ...]:
-    """The parts to read of a set with the splits `available`; `split` is in the syntax of `parse_split`.
+def choose_parts(split: str, available: tuple[str, ...], name: str) -> tuple[SplitSlice, ...]:
+    """The parts to read of a set with the splits `available`; `split` is in the syntax of `parse_split`, or empty.
 
     Raises:
         MissingSplit: no such split.
         InputError: as `choose_splits`.
 
-    >>> choose_parts(None, ("test", "train"), "mnist")
+    >>> choose_parts("", ("test", "train"), "mnist")
     (SplitSlice(split='train', start='', stop=''),)
     """
-    if split is None or (split == "all" and "all" not in available):
+    if not split or (split == "all" and "all" not in available):
         return tuple(SplitSlice(part_name) for part_name in choose_splits(available, split, name))
     parts = parse_split(split)
     for part in parts:
@@ -119,10 +117,10 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
     return parts
 
 
-def choose_splits(available: Iterable[Named], split: str | None, source: str) -> list[Named]:
-    """The splits to read: the requested one; "all"; or, for None, the unnamed one, else train, else the only one.
+def choose_splits(available: Iterable[str], split: str, source: str) -> list[str]:
+    """The splits to read: the requested one; "all"; or, for "", the unnamed one, else train, else the only one.
 
-    Records without a split also count as the split train.
+    Records without a split, which is called "", also count as the split train.
 
     Raises:
         MissingSplit: the requested split does not exist.
@@ -131,14 +129,14 @@ def choose_splits(available: Iterable[Named], split: str | None, source: str) ->
     available = list(available)
     if split == "all":
         return available
-    split_name = SPLITS.get(split, split) if split is not None else None
-    for name in (split_name, "train") if split_name is None else (split_name,):
+    requested = SPLITS.get(split, split)
+    for name in (requested,) if requested else ("", "train"):
         if name in available:
-            return [name]  # pyright: ignore[reportReturnType]
-    if len(available) == 1 and (split_name is None or (split_name == "train" and available[0] is None)):
+            return [name]
+    if len(available) == 1 and (not requested or (requested == "train" and not available[0])):
         return available
-    names_text = ", ".join(str(name) for name in available if name is not None)
-    if split_name is not None:
+    names_text = ", ".join(filter(None, available))
+    if requested:
         raise MissingSplit(f"{source}: has no split {split!r}; it has {names_text or 'only one set of records'}.")
     raise InputError(f"{source}: has several splits and none is train; name one of {names_text}, or all.")
 
@@ -173,26 +171,26 @@ class Pair(NamedTuple):
     labels: str
 
 
-def role_of(name: str) -> tuple[str | None, str] | None:
+def role_of(name: str) -> tuple[str, str] | None:
     """(split, "inputs" or "labels") for a usual array name, None for any other.
 
     >>> role_of("X_train"), role_of("test_labels"), role_of("y"), role_of("index_in_train")
-    (('train', 'inputs'), ('test', 'labels'), (None, 'labels'), None)
+    (('train', 'inputs'), ('test', 'labels'), ('', 'labels'), None)
     """
     splits, further_words = _words(name)
     if len(splits) > 1 or len(further_words) != 1 or further_words[0] not in INPUT_NAMES | LABEL_NAMES:
         return None
-    return (splits[0] if splits else None), ("inputs" if further_words[0] in INPUT_NAMES else "labels")
+    return (splits[0] if splits else ""), ("inputs" if further_words[0] in INPUT_NAMES else "labels")
 
 
-def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
+def named_in(names: Iterable[str], key: str, split: str) -> str | None:
     """The array in `names` called `key` in this split, matched as inputs and labels are; None if there is none.
 
     >>> named_in(["x_train", "patient_test", "train_patient"], "patient", "train")
     'train_patient'
     """
     splits, further_words = _words(key)
-    split_words = [] if split is None else [split]
+    split_words = [split] if split else []
     return next(
         (name for name in names if splits in ([], split_words) and _words(name) == (split_words, further_words)), None
     )
@@ -203,19 +201,19 @@ def _words(name: str) -> tuple[list[str], list[str]]:
     return [SPLITS[word] for word in words if word in SPLITS], [word for word in words if word not in SPLITS]
 
 
-def find_pairs(names: Iterable[str], source: str) -> dict[str | None, Pair]:
-    """The pair of array names of each split; split None for arrays whose names mention no split.
+def find_pairs(names: Iterable[str], source: str) -> dict[str, Pair]:
+    """The pair of array names of each split; "" for arrays whose names mention no split.
 
     Raises:
         InputError: when there is no pair, half a pair, or two arrays for one role.
     """
     names = list(names)
-    names_of: dict[tuple[str | None, str], str] = {}
+    names_of: dict[tuple[str, str], str] = {}
     for name in names:
         role = role_of(name)
         if role is not None and names_of.setdefault(role, name) != name:
             raise InputError(f"{source}: {names_of[role]!r} and {name!r} could both be the {role[1]}; keep one.")
-    pairs: dict[str | None, Pair] = {}
+    pairs: dict[str, Pair] = {}
     for split, name in ((split, name) for (split, role), name in names_of.items() if role == "inputs"):
         if (split, "labels") not in names_of:
             raise InputError(

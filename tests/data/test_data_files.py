@@ -31,7 +31,7 @@ def test_usual_names(tmp_path, names):
     np.testing.assert_array_equal(examples.inputs, X)
     np.testing.assert_array_equal(examples.labels, Y)
     assert examples.class_names == ("0", "1", "2")
-    assert [role_of(name) for name in ("x-train", "Labels")] == [("train", "inputs"), (None, "labels")]
+    assert [role_of(name) for name in ("x-train", "Labels")] == [("train", "inputs"), ("", "labels")]
     assert not any(map(role_of, ("train_test_x", "x_y", "train")))
 
 

@@ -166,7 +166,7 @@ def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("mnist", ("mnist", None)),
+        ("mnist", ("mnist", "")),
         ("mnist@test", ("mnist", "test")),
         ("a@b.npz@train[:5]", ("a@b.npz", "train[:5]")),
     ],
@@ -233,10 +233,10 @@ def test_what_is_no_split_is_refused(text):
 
 
 def test_which_splits_are_meant():
-    assert choose_parts(None, ("only",), "set") == (SplitSlice("only"),)
-    assert choose_parts(None, ("test", "train"), "set") == (SplitSlice("train"),)
+    assert choose_parts("", ("only",), "set") == (SplitSlice("only"),)
+    assert choose_parts("", ("test", "train"), "set") == (SplitSlice("train"),)
     with pytest.raises(InputError, match="set: has several splits and none is train; name one of a, b"):
-        choose_parts(None, ("a", "b"), "set")
+        choose_parts("", ("a", "b"), "set")
     assert choose_parts("all", ("train", "test"), "set") == (SplitSlice("train"), SplitSlice("test"))
     assert choose_parts("all[:3]", ("train", "all"), "set") == (SplitSlice("all", "", "3"),)
     with pytest.raises(InputError, match="mnist has no split 'tset'; it has: train, test"):

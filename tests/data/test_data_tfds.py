@@ -80,7 +80,7 @@ def test_slices_are_those_of_tfds(prepared, split):
     found = read_prepared(prepared.folder, split, "tiny")
     np.testing.assert_array_equal(found.inputs, [record["image"][..., 0] for record in expected])
     np.testing.assert_array_equal(found.labels, [record["label"] for record in expected])
-    assert len(read_prepared(prepared.folder, None, "tiny")) == 25  # of train
+    assert len(read_prepared(prepared.folder, "", "tiny")) == 25  # of train
     assert len(read_prepared(prepared.folder, "all", "tiny")) == 32
 
 
@@ -206,7 +206,7 @@ def test_images_of_differing_sizes_are_refused(tmp_path):
     records = [{"image": encode_png(np.zeros(size, np.uint8)), "label": 0} for size in [(8, 8), (8, 8), (8, 9)]]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, 1)))
     with pytest.raises(InputError, match=r"mixed: record 2: is 8x9 pixels but mixed: record 0 is 8x8; .*`image_size`"):
-        read_prepared(folder, None, "mixed")
+        read_prepared(folder, "", "mixed")
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -218,12 +218,12 @@ def test_images_of_differing_sizes_are_brought_to_one(tmp_path, channels):
     records = [{"image": encode_png(image), "label": 0} for image in images]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, channels)))
     for size, gray in [((6, 4), True), ((7, 7), True), ((6, 4), False)]:  # each cached apart
-        found = read_prepared(folder, None, "mixed", size, gray).inputs
+        found = read_prepared(folder, "", "mixed", size, gray).inputs
         for image, row in zip(images, found, strict=True):
             alone = Examples(image[None], np.zeros(1, np.int32), ("a",), "alone")
             np.testing.assert_array_equal(row, prepare_images(alone, size, gray).inputs[0])
     joined = read_prepared(folder, "train[:2]+train[2:]", "mixed", (6, 4)).inputs
-    np.testing.assert_array_equal(joined, read_prepared(folder, None, "mixed", (6, 4)).inputs)
+    np.testing.assert_array_equal(joined, read_prepared(folder, "", "mixed", (6, 4)).inputs)
 
 
 def test_supervised_keys_choose_among_several(tmp_path):
@@ -235,7 +235,7 @@ def test_supervised_keys_choose_among_several(tmp_path):
         records = [{key: values[key] for key in features}]
         features = tfds.features.FeaturesDict(features)
         folder = write_prepared(tmp_path, name, examples={"train": records}, features=features, supervised_keys=keys)
-        return read_prepared(folder, None, name)
+        return read_prepared(folder, "", name)
 
     usual = dict(digit_features())
     several = usual | {"coarse": tfds.features.ClassLabel(num_classes=3)}
@@ -250,15 +250,15 @@ def test_supervised_keys_choose_among_several(tmp_path):
 def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):
     older = tiny_digits(tmp_path, version="1.9.0")
     newer = tiny_digits(tmp_path, version="1.10.0")
-    assert find_prepared(SetName("tiny_digits", None, None), (tmp_path,)) == newer.folder
-    assert find_prepared(SetName("tiny_digits", None, "1.9.0"), (tmp_path,)) == older.folder
-    assert find_prepared(SetName("tiny_digits", None, "2.0.0"), (tmp_path,)) is None
-    assert find_prepared(SetName("tiny_digits", "letters", None), (tmp_path,)) is None
-    assert find_prepared(SetName("tiny", None, None), (tmp_path, tmp_path / "absent")) is None
+    assert find_prepared(SetName("tiny_digits"), (tmp_path,)) == newer.folder
+    assert find_prepared(SetName("tiny_digits", version="1.9.0"), (tmp_path,)) == older.folder
+    assert find_prepared(SetName("tiny_digits", version="2.0.0"), (tmp_path,)) is None
+    assert find_prepared(SetName("tiny_digits", "letters"), (tmp_path,)) is None
+    assert find_prepared(SetName("tiny"), (tmp_path, tmp_path / "absent")) is None
 
 
 def test_which_config_is_meant(tmp_path):
-    name = SetName("tiny_digits", None, None)
+    name = SetName("tiny_digits")
     small = tiny_digits(tmp_path, config="small")
     assert find_prepared(name, (tmp_path,)) == small.folder
     large = tiny_digits(tmp_path, config="large")

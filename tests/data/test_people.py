@@ -63,12 +63,12 @@ def test_few_different_numbers_are_categories_in_the_order_of_numbers(read):
     assert table.values.dtype == np.float32
     ten, eleven = (read(column_of(*range(count), rows=22), label="y").columns[0].categories for count in (10, 11))
     assert ten == tuple(map(str, range(10)))
-    assert eleven is None
+    assert eleven == ()
 
 
 def test_what_is_said_of_a_column_counts(read):
     table = read(PEOPLE, label="income", numeric=["children", "age"], drop=["city", "work"])
-    assert [(column.name, column.categories) for column in table.columns] == [("age", None), ("children", None)]
+    assert [(column.name, column.categories) for column in table.columns] == [("age", ()), ("children", ())]
     assert table.values.tolist() == [[39, 1], [50, 2], [38.5, 0], [53, 10]]
     table = read(column_of(*range(20)), label="y", categorical=["a"])
     assert table.columns[0].categories == tuple(map(str, range(20)))
@@ -143,8 +143,8 @@ def columns_of_a_loop(tmp_path_factory, rows, few):
     table = read_people(path, label="y")
     for place, (column, cells) in enumerate(zip(table.columns, expected, strict=True)):
         values = table.values[:, place]
-        assert (values.tolist() if column.categories is None else [column.categories[int(v)] for v in values]) == cells
-        if column.categories is not None:
+        assert (values.tolist() if not column.categories else [column.categories[int(v)] for v in values]) == cells
+        if column.categories:
             there = [category for category in column.categories if category != MISSING]
             assert there == sorted(there) or [float(each) for each in there] == sorted(map(float, there))
 
@@ -192,7 +192,7 @@ def test_missing_file_and_packed_file(tmp_path, content):
 
 TABLE = Table(
     np.array([[39, 1, 0], [50, 0, 1], [39, 1, 1]]),
-    (Column("age", None), Column("rooms", ("2", "10")), Column("city", ("Rome", MISSING))),
+    (Column("age"), Column("rooms", ("2", "10")), Column("city", ("Rome", MISSING))),
     np.array([0, 1, 1]),
     ("no", "yes"),
     "flats",
@@ -202,7 +202,7 @@ TABLE = Table(
 
 def test_recode():
     table = recode(TABLE, categorical=["age"], numeric=["rooms"], drop=["city"])
-    assert [(column.name, column.categories) for column in table.columns] == [("age", ("39", "50")), ("rooms", None)]
+    assert [(column.name, column.categories) for column in table.columns] == [("age", ("39", "50")), ("rooms", ())]
     assert table.values.tolist() == [[0, 10], [1, 2], [0, 10]]
     assert (table.labels.tolist(), table.name, table.notes) == ([0, 1, 1], "flats", ("a note",))
     assert TABLE.values.tolist() == [[39, 1, 0], [50, 0, 1], [39, 1, 1]]

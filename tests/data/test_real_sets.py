@@ -29,9 +29,9 @@ def real(name: str) -> Path:
         ("mnist", "train", 60_000, 28),
         ("mnist", "test", 10_000, 28),
         ("usps/usps16.npz", "all", 9_298, 16),
-        ("usps/usps16.npz", None, 7_291, 16),
-        ("semeion/semeion16.npz", None, 1_593, 16),
-        ("mnist_m/mnist_m_gray28_test.npz", None, 9_001, 28),
+        ("usps/usps16.npz", "", 7_291, 16),
+        ("semeion/semeion16.npz", "", 1_593, 16),
+        ("mnist_m/mnist_m_gray28_test.npz", "", 9_001, 28),
     ],
 )
 def test_digits(name, split, records, size):

@@ -23,7 +23,7 @@ from jaxaudit.data.tables.table import (
 )
 from jaxaudit.errors import InputError
 
-AGE, SEX, RACE = Column("age", None), Column("sex", ("F", "M")), Column("race", ("a", "b", "c", MISSING))
+AGE, SEX, RACE = Column("age"), Column("sex", ("F", "M")), Column("race", ("a", "b", "c", MISSING))
 VALUES = np.array([[39, 1, 0], [50, 0, 3], [28.5, 1, 2]])
 
 
@@ -33,7 +33,7 @@ def make(values=VALUES, columns=(AGE, SEX, RACE), labels=(0, 1, 1), class_names=
 
 def of_kinds(values, kinds, labels=None):
     """A table whose columns have so many categories, 0 for numbers."""
-    columns = [Column(f"c{i}", tuple(map(str, range(kind))) if kind else None) for i, kind in enumerate(kinds)]
+    columns = [Column(f"c{i}", tuple(map(str, range(kind)))) for i, kind in enumerate(kinds)]
     return make(values, columns, np.zeros(len(values), int) if labels is None else labels)
 
 
@@ -69,7 +69,7 @@ def test_the_hash_is_that_of_the_data(monkeypatch):
         make(class_names=("no", "yes!")),
         make(columns=(AGE, SEX, Column("race", ("a", "b", "c", "d")))),
         make(columns=(AGE, Column("gender", ("F", "M")), RACE)),
-        make(columns=(AGE, SEX, Column("race", None))),
+        make(columns=(AGE, SEX, Column("race"))),
         make(VALUES.astype(np.float32)),
     ]
     assert len({base.content_hash, *(other.content_hash for other in others)}) == 9
@@ -105,7 +105,7 @@ def forms_by_loop(table, pair_as_one):
     for row in table.values:
         inputs, code = [], []
         for place, column in enumerate(table.columns):
-            if column.categories is None:
+            if not column.categories:
                 low, high = min(table.values[:, place]), max(table.values[:, place])
                 scaled = 0.0 if low == high else (row[place] - low) / (high - low)
                 inputs.append(scaled)
@@ -196,7 +196,7 @@ def test_join_keeps_order_and_notes():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"columns": (AGE, SEX, Column("race", None))}, "other and people differ in column 'race'"),
+        ({"columns": (AGE, SEX, Column("race"))}, "other and people differ in column 'race'"),
         ({"values": VALUES[:, :2], "columns": (AGE, SEX)}, "other and people differ in columns or classes"),
         ({"class_names": ("yes", "no")}, "other and people differ in columns or classes"),
     ],

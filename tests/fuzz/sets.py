@@ -19,7 +19,7 @@ from jaxaudit.data.records import must_be_opened, open_records
 from jaxaudit.data.sets.acdc import load_acdc
 from jaxaudit.data.texts import read_texts
 
-SPLITS = (None, None, None, "train", "test", "all", "val")
+SPLITS = ("", "", "", "train", "test", "all", "val")
 RNG = np.random.default_rng
 IMAGES = RNG(0).integers(0, 256, (12, 6, 5), dtype=np.uint8)
 LABELS = np.arange(12) % 3

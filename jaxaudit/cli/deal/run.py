@@ -26,7 +26,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import RECORD, Blind, DealSide, summary
+from jaxaudit.cli.deal.show import RECORD, DealSide, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.read_sets import load_told
@@ -142,8 +142,8 @@ def deal_records(options: DealOptions) -> Summary:
     if how.blind:
         files[KEY] = key_writer(out, [*files], salt, seed, whole, positions)
     write_files(out, files)
-    blind = Blind(challenge, read_key(out / KEY).committed) if how.blind else None
-    return Summary(summary(source.name, out, sides, whole, copied, further_arrays, left_out, blind))
+    commitment = read_key(out / KEY).committed if how.blind else ""
+    return Summary(summary(source.name, out, sides, whole, copied, further_arrays, left_out, challenge, commitment))
 
 
 def _further(arrays: Iterable[str]) -> list[str]:
@@ -189,18 +189,18 @@ def _read(options: DealData, groups: str | None) -> DealSource:
     stored = load_told(data, options, groups=columns, exact=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
     path, split = file_and_split(data, data_dir)
-    name = without_folders(data) if path is None else path.name + ("" if split is None else f"@{split}")
-    file = path if path is not None and split is None and path.is_file() else None
+    name = without_folders(data) if path is None else path.name + (f"@{split}" if split else "")
+    file = path if path is not None and not split and path.is_file() else None
     archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None
     pairs = {} if archive is None else find_pairs(archive.names, name)
     how: dict[str, Any] = {"data_dir": data_dir, "label": options.label, "drop": options.drop, "groups": columns}
-    if split is None and (file is None or len(pairs) > 1):
+    if not split and (file is None or len(pairs) > 1):
         _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
-    if archive is not None and list(pairs) == [None]:
-        inputs, labels = pairs[None]
+    if archive is not None and list(pairs) == [""]:
+        inputs, labels = pairs[""]
         standard_names = {inputs: INPUTS, str(labels): LABELS}
         # The reader of groups also takes names that differ in case or hyphens.
-        kept = [name for name in archive.names if groups is None or named_in([name], groups, None) is None]
+        kept = [name for name in archive.names if groups is None or named_in([name], groups, "") is None]
         arrays = {standard_names.get(name, name): archive.read(name) for name in kept if name != groups}
         rows = {name for name, array in arrays.items() if array.shape[:1] == (len(examples),)}
         return DealSource(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
@@ -208,11 +208,11 @@ def _read(options: DealData, groups: str | None) -> DealSource:
     return DealSource(examples, arrays, frozenset({INPUTS, LABELS}), file, name)
 
 
-def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str | None]) -> None:
+def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str]) -> None:
     """Refuses a set of several splits: what is not dealt now could only be dealt apart."""
     if taken == whole:
         return
-    split_names = ", ".join(split for split in splits if split is not None)
+    split_names = ", ".join(filter(None, splits))
     raise InputError(
         f"{name} has several splits{f' ({split_names})' if split_names else ''}, and {taken:,} of its {whole:,} "
         "records in the one "

@@ -24,13 +24,6 @@ class DealSide(NamedTuple):
     groups: int
 
 
-class Blind(NamedTuple):
-    """A blind challenge: the name of its file, and its commitment."""
-
-    file: str
-    commitment: str
-
-
 def summary(
     source: str,
     out: Path,
@@ -39,14 +32,15 @@ def summary(
     copied: int,
     further_arrays: Sequence[str] = (),
     left_out: Sequence[str] = (),
-    blind: Blind | None = None,
+    challenge: str = "",
+    commitment: str = "",
     texts: bool = False,
 ) -> tuple[str, ...]:
     """The lines for the terminal; they have no value of a record.
 
     `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
     `further_arrays` are arrays that are written beside inputs and labels, `left_out` those that have values of
-    the groups or other names for them.
+    the groups or other names for them. `challenge` is the file of a blind challenge, with its commitment.
     """
 
     def counted(side: DealSide) -> str:
@@ -69,7 +63,8 @@ def summary(
         lines.append(f"For the company that trains: query{end}.")
     if holdout:
         lines.append(
-            f"At home: holdout{end}{f', {KEY}' if blind else ''} and {RECORD}. Nobody may ever train on the holdout."
+            f"At home: holdout{end}{f', {KEY}' if challenge else ''} and {RECORD}. "
+            "Nobody may ever train on the holdout."
         )
     else:
         lines += [
@@ -80,12 +75,12 @@ def summary(
         f"{RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
         "SHA-256 may be published now.",
     ]
-    if blind:
+    if challenge:
         lines += [
-            f"To ask for outputs later: {blind.file}. It has all these records in a random order, without labels or",
+            f"To ask for outputs later: {challenge}. It has all these records in a random order, without labels or",
             "groups. Send it to whoever holds the model, and get one file of outputs in its order.",
             f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
-            f"  {blind.commitment}",
+            f"  {commitment}",
             "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
@@ -114,9 +109,9 @@ def summary(
             words += [f"--{name}", path] if name in sides or name == "holdout" else []
         lines += ["", "To test a model later:", "", f"  {shlex.join([*words, '--out', 'scores.csv'])}"]
         return (*lines, "  jaxaudit ks --scores scores.csv")
-    where = f"records of {blind.file}" if blind else "records of each file"
+    where = f"records of {challenge}" if challenge else "records of each file"
     request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
-    words = _of_challenge(out, members) if blind else _command(out, members, holdout, whole)
+    words = _of_challenge(out, members) if challenge else _command(out, members, holdout, whole)
     command = shlex.join(words)
     return (*lines, "", f"To test a model later, get {request}:", "", f"  {command}")
 

@@ -120,7 +120,7 @@ def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]
             f"{test.name} has records of shape {test.inputs.shape[1:]}, but training records have "
             f"{train.inputs.shape[1:]}; give test records of the same shape (--image-size resizes images)."
         )
-    seen = find_overlap(train, test).calibration_indices
+    seen = find_overlap(train, test)[1]
     if not len(seen):
         return test, ()
     if len(seen) == len(test):

@@ -149,7 +149,7 @@ def parse_csv(data: bytes, path: Path, header: bool = True, *, options: CsvOptio
     columns = list(table.columns)
     if longer:
         columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
-    whole = TextTable(None, columns, path.name, written.decimal, str(written))
+    whole = TextTable([], columns, path.name, written.decimal, str(written))
     return whole.with_header() if header else whole
 
 

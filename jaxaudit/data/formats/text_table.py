@@ -30,13 +30,13 @@ class TextTable:
     """A table of text cells, as read from the file `source`.
 
     Attributes:
-        header: the cells of the first line if it was read as a header, else None.
+        header: the cells of the first line if it was read as a header, else empty.
         columns: the other cells, one array of text for each column.
         note: the format of the file, if unusual.
         floats: the types of columns that the file has as floating-point numbers, by name.
     """
 
-    header: list[str] | None
+    header: list[str]
     columns: list[pa.ChunkedArray]
     source: str
     decimal: str = "."
@@ -48,7 +48,7 @@ class TextTable:
         return len(self.columns[0]) if self.columns else 0
 
     def title(self, column: int) -> str:
-        return f"column {column + 1}" if self.header is None else f"column {self.header[column]!r}"
+        return f"column {column + 1}" if not self.header else f"column {self.header[column]!r}"
 
     def with_header(self) -> "TextTable":
         """The table whose header is the first line of this one, which has none yet."""
@@ -57,8 +57,8 @@ class TextTable:
 
     def without(self, names: Sequence[str]) -> "TextTable":
         """The table without the columns of these names."""
-        kept = [index for index, name in enumerate(self.header or ()) if name not in names]
-        return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
+        kept = [index for index, name in enumerate(self.header) if name not in names]
+        return replace(self, header=[self.header[i] for i in kept], columns=[self.columns[i] for i in kept])
 
     def without_empty(self, needed_names: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
         """The table without columns that have neither a name nor any value, as a delimiter at the end of each line
@@ -66,8 +66,8 @@ class TextTable:
 
         Without a header only empty cells are no values: `nan` may be a number that failed.
         """
-        names = [""] * len(self.columns) if self.header is None else self.header
-        nothing = ("",) if self.header is None else ("", "nan")
+        names = self.header or [""] * len(self.columns)
+        nothing = ("", "nan") if self.header else ("",)
         empty = [
             place
             for place, name in enumerate(names)
@@ -78,7 +78,7 @@ class TextTable:
         if not empty or len(empty) == len(self.columns):
             return self, ()
         kept = [place for place in range(len(self.columns)) if place not in empty]
-        header = None if self.header is None else [self.header[place] for place in kept]
+        header = [self.header[place] for place in kept] if self.header else []
         table = replace(self, header=header, columns=[self.columns[place] for place in kept])
         notes = (f"column {place + 1} has neither a name nor a value and is left out" for place in empty)
         return table, tuple(notes)
@@ -157,7 +157,7 @@ def check_header(table: TextTable, path: Path) -> None:
     """Rejects a first line that looks like a record, since its cells would be shown as names of columns: one of them is
     a number (see `looks_like_record`), or half of them occur again below.
     """
-    names = table.header or []
+    names = table.header
     index = looks_like_record(names)
     again = sum(
         name != "" and bool(pc.call_function("any", [pc.call_function("equal", [cells[:_LOOKED_AT], name])]).as_py())
@@ -203,7 +203,7 @@ def label_place(names: Sequence[str], source: str, label: str | None = None) -> 
 
 def row_numbers(table: TextTable) -> list[int]:
     """The columns that number the rows: named index or id, or a first one without a name, and counting from 0 or 1."""
-    names = [name.lower() for name in table.header or ()]
+    names = [name.lower() for name in table.header]
     places: list[int] = []
     for place, name in enumerate(names if len(names) > 1 else ()):
         if name in INDEX_NAMES and (place == 0 or name):

@@ -44,11 +44,11 @@ def is_header(first: Sequence[str], one_line_too_many: bool, expected: Expected,
     names = names[1:] if len(names) == expected.classes + 1 else names
     classes = [classes_named([name], expected) for name in names]
     numbered = names == list(map(str, range(expected.classes)))
-    return one_line_too_many and (numbered or (None not in classes and len(set(map(str, classes))) == len(names)))
+    return one_line_too_many and (numbered or ([] not in classes and len(set(map(str, classes))) == len(names)))
 
 
 def choose_columns(
-    header: Sequence[str] | None,
+    header: Sequence[str],
     texts: Collection[int],
     indices: Collection[int],
     numbers: Sequence[np.ndarray | None],
@@ -58,6 +58,7 @@ def choose_columns(
     """The columns that hold the classes; one that names or numbers the rows is left out.
 
     Args:
+        header: the names of the columns; empty if they have none.
         texts: the columns of text.
         indices: the columns that are known to be an index, such as that of pandas.
         numbers: the numbers of each column; None of those that are not needed or none.
@@ -79,18 +80,18 @@ def choose_columns(
             if spare not in texts:
                 _refuse_out_of_order(numbers[spare], titled(header, spare), source)
                 notes = (f"{titled(header, spare)} numbers the rows and is left out: rows are in the set's order",)
-    elif header is not None and 1 < len(columns) <= classes:
+    elif header and 1 < len(columns) <= classes:
         # Without a column for a class that the model does not know there may be one for the rows all the same.
         columns = [column for column in columns if classes_named([header[column]], expected) or not is_of_rows(column)]
-    titles = None if header is None else [header[column] for column in columns]
-    if len(columns) == classes and (titles is None or classes_named(titles, expected) is None):
+    titles = [header[column] for column in columns] if header else []
+    if len(columns) == classes and not (titles and classes_named(titles, expected)):
         _refuse_whole(header, {column: numbers[column] for column in columns}, source)
-    if titles is None or not columns:
+    if not titles:
         return Chosen(columns, notes)
     return _by_name(columns, titles, notes, expected, source)
 
 
-def titled(header: Sequence[str] | None, column: int) -> str:
+def titled(header: Sequence[str], column: int) -> str:
     """What messages call a column."""
     return f"column {column + 1}" + (f" ({header[column][:40]!r})" if header and header[column] else "")
 
@@ -104,15 +105,15 @@ def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expe
                 f"{source}: its one column is headed '0', which is the first class, and what pandas calls a column "
                 "without a name: head it p_0 or p_1, the class that it is of, or give a column for each class."
             )
-        within = None if order is not None or classes != 2 else class_within(titles[0], expected)
+        within = None if order or classes != 2 else class_within(titles[0], expected)
         if within is not None:
             raise InputError(
                 f"{source}: its one column is headed {titles[0][:40]!r}, which has the name of the class "
                 f"{expected.title(within)} in it: it is of that class, or of {expected.title(1 - within)} as a column "
                 "without the name of a class. Head it with the name of its class, or give a column for each class."
             )
-        return Chosen(columns, notes, only=None if order is None or classes != 2 else order[0])
-    if order is not None and len(set(order)) == len(order) and len(order) <= classes:
+        return Chosen(columns, notes, only=order[0] if order and classes == 2 else None)
+    if order and len(set(order)) == len(order) and len(order) <= classes:
         absent = tuple(index for index in range(classes) if index not in order)
         if absent:
             notes = (*notes, f"no column for {', '.join(map(expected.title, absent[:5]))}: read as never predicted")
@@ -128,7 +129,7 @@ def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expe
         )
     class_indices = [classes_named([title], expected) for title in titles]
     if any(class_indices):
-        places = [place for place, class_index in enumerate(class_indices) if class_index is None]
+        places = [place for place, class_index in enumerate(class_indices) if not class_index]
         wrong = titles[places[0] if places else 0]
         raise InputError(
             f"{source}: some columns are named after classes, but {wrong[:40]!r} "
@@ -139,7 +140,7 @@ def _by_name(columns: list[int], titles: list[str], notes: tuple[str, ...], expe
 
 
 def _spare(
-    header: Sequence[str] | None,
+    header: Sequence[str],
     texts: Collection[int],
     indices: Collection[int],
     numbers: Sequence[np.ndarray | None],
@@ -149,7 +150,7 @@ def _spare(
     """The one column that names or numbers the rows."""
     if len(texts) == 1 or (not texts and len(indices) == 1):
         return next(iter(texts or indices))
-    if texts or (header is not None and len(header) == expected.classes and classes_named(header, expected)):
+    if texts or (len(header) == expected.classes and classes_named(header, expected)):
         return None if numbers[0] is None or texts or not counts_records(numbers[0]) else 0
     titled_columns = [column for column in range(len(numbers)) if _named_index(header, column)]
     column = titled_columns[0] if len(titled_columns) == 1 else 0
@@ -168,15 +169,15 @@ def _spare(
     return column if titled_columns or (distinct and not any(map(_whole, other_columns))) else None
 
 
-def _named_index(header: Sequence[str] | None, column: int) -> bool:
+def _named_index(header: Sequence[str], column: int) -> bool:
     """Whether a column is called an index; without a name it is one only if it is the first."""
-    if header is None:
+    if not header:
         return False
     name = header[column].lower()
     return name == PANDAS_INDEX or (name in INDEX_NAMES and (column == 0 or name != ""))
 
 
-def _refuse_whole(header: Sequence[str] | None, columns: Mapping[int, np.ndarray | None], source: str) -> None:
+def _refuse_whole(header: Sequence[str], columns: Mapping[int, np.ndarray | None], source: str) -> None:
     """Refuses the only column of whole numbers beside others that are not whole: no outputs are so.
 
     Saturated probabilities and their logarithms are, and so is a constant first column, such as zeros, beside logits.

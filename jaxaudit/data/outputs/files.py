@@ -116,7 +116,7 @@ def read_outputs(path: Path, expected: Expected) -> OutputColumns:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.outputs.columns import choose_columns
 
-        chosen = choose_columns(None, (), (), list(array.T), expected, path.name)
+        chosen = choose_columns((), (), (), list(array.T), expected, path.name)
         notes = (*chosen.notes, *notes)
         array = array if len(chosen.columns) == array.shape[1] else array[:, chosen.columns]
     return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)

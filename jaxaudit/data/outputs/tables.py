@@ -95,20 +95,20 @@ def _split(line: str) -> list[str] | None:
 
 def _numbers_at_once(path: Path, first: list[str], expected: Expected) -> OutputColumns | None:
     """The numbers of a clean table, parsed as numbers; None if cells must be checked one by one."""
-    header = first if is_header(first, False, expected) else None
+    header = first if is_header(first, False, expected) else []
     titles = [str(column) for column in range(len(first))]
     try:
         with open_data(path) as stream:
             cells = arrow_csv.read_csv(
                 stream,
-                arrow_csv.ReadOptions(column_names=titles, skip_rows=0 if header is None else 1, use_threads=False),
+                arrow_csv.ReadOptions(column_names=titles, skip_rows=1 if header else 0, use_threads=False),
                 arrow_csv.ParseOptions(newlines_in_values=True),
                 arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.float64()), null_values=[]),
             )
     except (pa.ArrowException, OSError, ValueError):
         return None
     columns = [column.to_numpy() for column in cells.columns]
-    if header is None and is_header(first, len(columns[0]) == expected.rows + 1, expected):
+    if not header and is_header(first, len(columns[0]) == expected.rows + 1, expected):
         header, columns = first, [column[1:] for column in columns]
     expected.check_rows(len(columns[0]), path.name)
     chosen = choose_columns(header, (), (), columns, expected, path.name)
@@ -128,9 +128,7 @@ def _from_cells(table: TextTable, expected: Expected) -> OutputColumns:
     if len(table.columns) == 1 and texts:
         raise InputError(f"{table.source}: {HARD_LABELS}.")
     # Text in a column that is named after a class is refused where the column is read.
-    name_columns = [
-        place for place in texts if table.header is None or not classes_named([table.header[place]], expected)
-    ]
+    name_columns = [place for place in texts if not table.header or not classes_named([table.header[place]], expected)]
     numbers = [None if place in texts else _whole_column(table, place) for place in range(len(cells))]
     chosen = choose_columns(table.header, name_columns, (), numbers, expected, table.source)
     names = None
@@ -201,7 +199,7 @@ def read_parquet_outputs(path: Path, expected: Expected) -> OutputColumns:
         )
     if len(held) == len(of_lists) == 1:
         columns = list(_from_lists(table.column(0), path.name).T)
-        chosen = choose_columns(None, (), (), columns, expected, path.name)
+        chosen = choose_columns((), (), (), columns, expected, path.name)
         return _made(chosen, [columns[column] for column in chosen.columns], cells, expected, path.name)
     if table.num_columns != len(held):
         raise InputError(f"{path.name}: has several columns of the same name; give each its own.")

@@ -11,9 +11,9 @@ _BEFORE = re.compile(rf"\.?{_KIND}(?:[\s_.:(\[-]+(?:of[\s_]+)?(.+?)[)\]]?|(\d+))
 _AFTER = re.compile(rf"(.+?)[\s_.-]+{_KIND}")
 
 
-def classes_named(titles: Sequence[str], expected: Expected) -> list[int] | None:
+def classes_named(titles: Sequence[str], expected: Expected) -> list[int]:
     """The class that each of these titles names, in whatever case, as `2.0`, `P(cat)` or `cat_prob`, or by its number
-    (`p0`, or all from `p1`) if no class is named by a number; None if one names none.
+    (`p0`, or all from `p1`) if no class is named by a number; empty if one names none.
     """
     names = _names(expected)
     for written in (str, str.casefold, _plain):
@@ -21,11 +21,11 @@ def classes_named(titles: Sequence[str], expected: Expected) -> list[int] | None
         if len(index_of_name) == len(names) and all(written(title) in index_of_name for title in titles):
             return [index_of_name[written(title)] for title in titles]
     if any(map(_number, names)) or any(title[:1].isdigit() for title in titles):
-        return None
+        return []
     numbers = [int(number) for number in map(_number, titles) if number]
     if numbers and sorted(numbers) == list(range(1, len(names) + 1)):
         return [number - 1 for number in numbers]
-    return numbers if len(numbers) == len(titles) and max(numbers, default=0) < len(names) else None
+    return numbers if len(numbers) == len(titles) and max(numbers, default=0) < len(names) else []
 
 
 def class_within(title: str, expected: Expected) -> int | None:

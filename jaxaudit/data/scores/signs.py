@@ -1,7 +1,6 @@
 """Scores whose numbers contradict their names: a loss that is a log-likelihood, and the like."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,29 +8,22 @@ from jaxtyping import Float
 from jaxaudit.data.scores.names import known_as
 from jaxaudit.errors import InputError
 
-
-class _Sign(NamedTuple):
-    """The sign that numbers with a name have, the way that the name says, and what numbers of the other sign are."""
-
-    sign: int
-    way: str
-    likely: str
-
-
-_ERRORS = _Sign(1, "lower", "log-likelihoods or means of them, which are higher for records that were used")
-_DENSITIES = _Sign(1, "higher", "logarithms, or have the other sign")
+_ERRORS = 1, "lower", "log-likelihoods or means of them, which are higher for records that were used"
+_DENSITIES = 1, "higher", "logarithms, or have the other sign"
 SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
 """Numbers from 0 to 1, or percentages."""
 PERCENT, EXCESS = 50, 1e-6
 """Percentages have a number above the first; shares may be out of their range by the second."""
-_LIKELIHOODS = _Sign(-1, "higher", "losses (negative log-likelihoods), which are lower for records that were used")
+_LIKELIHOODS = -1, "higher", "losses (negative log-likelihoods), which are lower for records that were used"
 SIGNS = {
     **dict.fromkeys(("loss", "error", "squared_error", "absolute_error", "perplexity", "truth_ratio"), _ERRORS),
     **dict.fromkeys(("nll", "min_k", "min_k_plus_plus", "zlib", "gradnorm"), _ERRORS),
     "likelihood": _DENSITIES,
     "log_likelihood": _LIKELIHOODS,
 }
-"""`log_odds` have either sign. So has the `nll` of a density, which must be said."""
+"""By the name of a score: the sign of its numbers, the way that it points, and what numbers of the other sign are.
+
+`log_odds` have either sign. So has the `nll` of a density, which must be said."""
 
 
 def refuse_contrary(columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], name: str) -> None:
@@ -65,5 +57,5 @@ def _is_contrary(score: str, values: Float[np.ndarray, " n"]) -> bool:
     least, most = float(present.min()), float(present.max())
     if score in SHARES:
         return least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
-    sign = SIGNS[score].sign if score in SIGNS else 0
+    sign = SIGNS[score][0] if score in SIGNS else 0
     return (sign > 0 and most <= 0 and least < 0) or (sign < 0 and least >= 0 and most > 0)

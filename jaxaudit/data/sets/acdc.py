@@ -68,7 +68,7 @@ def _patient_number(text: str) -> int | None:
 
 def _read_strengths(path: Path) -> dict[int, float]:
     table = read_csv(path)
-    header = [name.lower() for name in table.header or []]
+    header = [name.lower() for name in table.header]
     if not {"patient", "field_strength"} <= set(header):
         raise InputError(f"{path}: the table needs columns patient and field_strength (1.5 or 3.0).")
     strengths: dict[int, float] = {}

@@ -9,14 +9,14 @@ from jaxaudit.data.formats.parsing import open_bounded, parsing
 from jaxaudit.data.tables.table import MISSING, Column, Table
 from jaxaudit.errors import InputError
 
-# The attributes in the files' order with their categories as adult.names lists them; None is a number.
-ATTRIBUTES: dict[str, str | None] = {
-    "age": None,
+# The attributes in the files' order with their categories as adult.names lists them; a number has none.
+ATTRIBUTES: dict[str, str] = {
+    "age": "",
     "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked ?",
-    "fnlwgt": None,
+    "fnlwgt": "",
     "education": "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
     "1st-4th 10th Doctorate 5th-6th Preschool",
-    "education-num": None,
+    "education-num": "",
     "marital-status": "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
     "Married-AF-spouse",
     "occupation": "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
@@ -24,9 +24,9 @@ ATTRIBUTES: dict[str, str | None] = {
     "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
     "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
     "sex": "Female Male",
-    "capital-gain": None,
-    "capital-loss": None,
-    "hours-per-week": None,
+    "capital-gain": "",
+    "capital-loss": "",
+    "hours-per-week": "",
     "native-country": "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India "
     "Japan Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland "
     "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
@@ -58,8 +58,8 @@ def adult(path: Path) -> Table:
     for name, categories in ATTRIBUTES.items():
         if name == _WEIGHT:
             continue
-        if categories is None:
-            columns.append(Column(name, None))
+        if not categories:
+            columns.append(Column(name))
             with parsing(f"{path}: {name} has a value that is not a whole number", "was the file changed?"):
                 arrays.append(np.array(cells[name]).astype(np.int32))
         else:

@@ -91,7 +91,7 @@ def census(paths: Sequence[Path], name: str) -> Table:
         notes.append(f"{young} persons with an income are left out: they are younger than {MINIMUM_AGE}")
     if len(values) == 0:
         raise InputError(f"{name}: no person is left ({'; '.join(notes) or 'the files have no records'}).")
-    kinds = {"age": None, "marital-status": MARITAL[marital], "race": RACES, "sex": SEXES}
+    kinds = {"age": (), "marital-status": MARITAL[marital], "race": RACES, "sex": SEXES}
     columns = tuple(Column(*name_and_kind) for name_and_kind in kinds.items())
     return Table(values, columns, np.concatenate(labels), CLASSES, name, tuple(notes))
 

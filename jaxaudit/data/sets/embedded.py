@@ -111,7 +111,7 @@ def printed_digits(records: int = 2000, size: int = 28, seed: int = SEED) -> Exa
 
 
 def _table(bunch: Any, name: str) -> Table:
-    columns = tuple(Column(str(feature), None) for feature in bunch.feature_names)
+    columns = tuple(Column(str(feature)) for feature in bunch.feature_names)
     return Table(bunch.data, columns, bunch.target.astype(np.int32), tuple(map(str, bunch.target_names)), name)
 
 

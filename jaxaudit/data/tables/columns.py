@@ -57,25 +57,25 @@ def recode(
     kept = [index for index, column in enumerate(table.columns) if column.name not in drop]
     values, columns = table.values[:, kept], [table.columns[index] for index in kept]
     for index, column in enumerate(columns):
-        if column.name in categorical and column.categories is None:
+        if column.name in categorical and not column.categories:
             distinct, codes = np.unique(values[:, index], return_inverse=True)
             values[:, index] = codes
             columns[index] = Column(column.name, tuple(f"{number:.17g}" for number in distinct))
-        elif column.name in numeric and column.categories is not None:
+        elif column.name in numeric and column.categories:
             numbers = _as_numbers(column, table.name)
             codes = values[:, index].astype(np.intp)
             values = values.astype(np.float64)
             values[:, index] = numbers[codes]
-            columns[index] = Column(column.name, None)
+            columns[index] = Column(column.name)
     return replace(table, values=values, columns=tuple(columns))
 
 
 def _as_numbers(column: Column, source: str) -> np.ndarray:
-    numbers = np.full(len(column.categories or ()), np.nan)
+    numbers = np.full(len(column.categories), np.nan)
     with suppress(ValueError):
-        numbers = np.array([float(category) for category in column.categories or ()])
+        numbers = np.array([float(category) for category in column.categories])
     if not np.isfinite(numbers).all():
-        trouble = "has missing values" if MISSING in (column.categories or ()) else "holds text"
+        trouble = "has missing values" if MISSING in column.categories else "holds text"
         raise InputError(f"{source}: column {column.name!r} {trouble}, so it cannot be numeric; leave it categorical.")
     return numbers
 
@@ -119,7 +119,7 @@ def describe_table(table: Table) -> tuple[ColumnSummary, ...]:
     >>> from jaxaudit.data.tables.table import Column
     >>> values = np.array([[1, 39], [0, 50], [1, 28.5]])
     >>> for summary in describe_table(
-    ...     Table(values, (Column("sex", ("F", "M")), Column("age", None)), np.array([0, 1, 1]), ("no", "yes"), "tiny")
+    ...     Table(values, (Column("sex", ("F", "M")), Column("age")), np.array([0, 1, 1]), ("no", "yes"), "tiny")
     ... ):
     ...     print(summary)
     sex: 2 categories (M, F)
@@ -131,7 +131,7 @@ def describe_table(table: Table) -> tuple[ColumnSummary, ...]:
 def _summary(table: Table, index: int) -> ColumnSummary:
     column, values = table.columns[index], table.values[:, index]
     low, high = float(values.min()), float(values.max())
-    if column.categories is None:
+    if not column.categories:
         return ColumnSummary(column.name, 0, low, high, (), 0, low == high)
     counts = np.bincount(values.astype(np.intp), minlength=len(column.categories))
     order = np.argsort(-counts, kind="stable").tolist()
@@ -145,12 +145,12 @@ def describe_record(table: Table, index: int, most: int = 20) -> str:
     """The values of one record, up to `most` columns, and its label. As private as the record itself.
 
     >>> from jaxaudit.data.tables.table import Column
-    >>> columns = Column("sex", ("F", "M")), Column("age", None)
+    >>> columns = Column("sex", ("F", "M")), Column("age")
     >>> describe_record(Table(np.array([[1, 39.5]]), columns, np.array([1]), ("no", "yes"), "tiny"), 0)
     'sex M, age 39.5, labelled yes'
     """
     shown = [
-        f"{column.name} {f'{value:g}' if column.categories is None else column.categories[int(value)]}"
+        f"{column.name} {column.categories[int(value)] if column.categories else f'{value:g}'}"
         for column, value in zip(table.columns[:most], table.values[index].tolist(), strict=False)
     ]
     rest = [f"{len(table.columns) - most} more columns"] if len(table.columns) > most else []

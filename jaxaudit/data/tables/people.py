@@ -82,12 +82,12 @@ def load_columns(
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
     if label in left_out:
         raise InputError(f"{path.name}: column {label!r} cannot be the label (`label`) and be left out (`drop`).")
-    whole = table.header or []
+    whole = table.header
     check_choice(whole, path.name, drop=drop)
     table = table.without(left_out)
     if not table.columns:
         raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
-    header = table.header or []
+    header = table.header
     label_column = text_table.label_place(header, table.source, label)
     lost = [name for name in left_out if name in whole and name.lower() in text_table.LABEL_NAMES]
     if lost and label_column is None:
@@ -197,7 +197,7 @@ def read_people(
         raise InputError(f"`missing` must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     needed_columns = {name for name in (label, *categorical, *numeric) if name is not None}
     text, notes = read_text_table(path, keep=needed_columns, drop=drop, options=options)
-    names, source = [name or f"column {index}" for index, name in enumerate(text.header or [], 1)], path.name
+    names, source = [name or f"column {index}" for index, name in enumerate(text.header, 1)], path.name
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")
@@ -236,7 +236,7 @@ def read_people(
             arrays += values
             notes += (note,)
             continue
-        categories, values = (None, converted) if isinstance(converted, np.ndarray) else converted
+        categories, values = ((), converted) if isinstance(converted, np.ndarray) else converted
         columns.append(Column(name, categories))
         arrays.append(values)
         if name not in {*categorical, *numeric}:
@@ -248,7 +248,7 @@ def read_people(
             f"{source}: numbers are missing in {listed}{more}; choose what to do (`missing` drop, mean or "
             "category), make the column categorical (`categorical`) or leave it out (`drop`)."
         )
-    kind = np.float64 if any(column.categories is None for column in columns) else np.float32
+    kind = np.float64 if not all(column.categories for column in columns) else np.float32
     side_by_side = np.stack(arrays, axis=1, dtype=kind, casting="unsafe") if arrays else np.empty((len(labels), 0))
     return Table(side_by_side, tuple(columns), labels, class_names, source, notes + guess, indices)
 
@@ -297,20 +297,20 @@ def _filled(
     values = np.where(gaps, (present_numbers / largest).mean() * largest if len(present_numbers) else 0.0, numbers)
     note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and set to the mean of the others"
     if missing == "mean":
-        return [Column(name, None)], [values], note
+        return [Column(name)], [values], note
     indicator = f"{name} is missing"
     while indicator in taken:
         indicator += "'"
-    columns = [Column(name, None), Column(indicator, ("no", "yes"))]
+    columns = [Column(name), Column(indicator, ("no", "yes"))]
     return columns, [values, gaps.astype(np.float64)], f"{note}, and column {indicator!r} marks them"
 
 
-def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray) -> tuple[str, ...]:
+def _suspicion(name: str, categories: tuple[str, ...], values: np.ndarray) -> tuple[str, ...]:
     """A note on a column in which all or nearly all records differ, so that it may identify them."""
     rows = len(values)
-    if _all_different_whole(values) if categories is None else len(categories) == rows > FEW:
+    if len(categories) == rows > FEW if categories else _all_different_whole(values):
         return (f"column {name!r} has a different value in every record: is it an identifier? Then leave it out",)
-    if categories is None or len(categories) <= max(FEW, rows / 2):
+    if len(categories) <= max(FEW, rows / 2):
         return ()
     return (
         f"column {name!r} has {len(categories)} categories in {rows} records: is it an identifier (leave it out), or "

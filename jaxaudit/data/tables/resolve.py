@@ -65,7 +65,7 @@ def load_table(
     """
     # A path may itself contain an '@'.
     whole = name_or_path not in _NAMES and exists(Path(name_or_path))
-    source, split = (name_or_path, None) if whole else split_name(name_or_path)
+    source, split = (name_or_path, "") if whole else split_name(name_or_path)
     how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
@@ -99,8 +99,8 @@ def what_is_missing(name: str, data_dir: Path | None) -> str:
     return ""
 
 
-def _select(splits: Splits, split: str | None, name: str) -> Table:
-    parts = choose_parts(_ALL if split is None and _ALL in splits else split, tuple(splits), name)
+def _select(splits: Splits, split: str, name: str) -> Table:
+    parts = choose_parts(_ALL if not split and _ALL in splits else split, tuple(splits), name)
     parts_and_rows = read_slices(parts, lambda split_name: splits[split_name](), name)
     pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in parts_and_rows]
     return join_tables(pieces, name)

@@ -23,19 +23,19 @@ class Column:
 
     Attributes:
         name: the column's name.
-        categories: names of the categories, in the order of their numbers; None for a column of numbers. The category
+        categories: names of the categories, in the order of their numbers; empty for a column of numbers. The category
             `MISSING` stands for missing values.
 
     Raises:
-        InputError: there is no category, or one occurs twice.
+        InputError: a category occurs twice.
     """
 
     name: str
-    categories: tuple[str, ...] | None
+    categories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.categories is not None and not 0 < len(set(self.categories)) == len(self.categories):
-            raise InputError(f"column {self.name!r}: give at least one category, each once.")
+        if len(set(self.categories)) < len(self.categories):
+            raise InputError(f"column {self.name!r}: give each category once.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Table:
     Raises:
         InputError: one of the guarantees would not hold.
 
-    >>> Table(np.array([[1, 39.0], [0, 50.0]]), (Column("sex", ("Female", "Male")), Column("age", None)),
+    >>> Table(np.array([[1, 39.0], [0, 50.0]]), (Column("sex", ("Female", "Male")), Column("age")),
     ...       np.array([0, 1]), ("<=50K", ">50K"), "tiny")
     Table(tiny: 2 records of 2 columns, 1 of them numeric, 2 classes)
     """
@@ -118,7 +118,7 @@ class Table:
         The same data give the same hash. About a second per gigabyte.
         """
         values = self.values.astype(self.values.dtype.newbyteorder("<"), copy=False)
-        columns = [[column.name, column.categories] for column in self.columns]
+        columns = [[column.name, column.categories or None] for column in self.columns]
         head = [values.dtype.str, values.shape, columns, self.class_names]
         digest = hashlib.blake2b(json.dumps(head).encode() + b"\0", digest_size=16)
         for _, rows in _blocks(values):
@@ -131,7 +131,7 @@ class Table:
 
 def category_counts(table: Table) -> tuple[int, ...]:
     """The number of categories of each column; 0 for a column of numbers."""
-    return tuple(0 if column.categories is None else len(column.categories) for column in table.columns)
+    return tuple(len(column.categories) for column in table.columns)
 
 
 def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES) -> Examples:
@@ -240,8 +240,8 @@ def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
 
 
 def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
-    indices = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
-    sizes = np.array([len(columns[i].categories or ()) for i in indices])
+    indices = np.array([i for i, column in enumerate(columns) if column.categories], int)
+    sizes = np.array([len(columns[i].categories) for i in indices])
     for start, rows in _blocks(values):
         codes = rows[:, indices]
         bad = ~((codes >= 0) & (codes < sizes))
@@ -260,7 +260,7 @@ def _scaled(table: Table, indices: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         out = table.values[:, indices].astype(np.float32)
     for target, index in enumerate(indices):
-        if table.columns[index].categories is None:
+        if not table.columns[index].categories:
             out[:, target] = _unit_interval(table.values[:, index])
     return out
 

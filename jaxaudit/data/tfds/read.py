@@ -59,14 +59,14 @@ class StoredImages(NamedTuple):
 
 
 def read_prepared(
-    folder: Path, split: str | None, name: str, size: tuple[int, int] | None = None, gray: bool = True
+    folder: Path, split: str, name: str, size: tuple[int, int] | None = None, gray: bool = True
 ) -> Examples:
     """The records of a prepared set in `folder`, without TensorFlow: images as `stack_images` gives them, in the order
     of the record files, with the set's names of classes.
 
     Every part is decoded once for each `size` and then cached. Memory: the result and 1,000 encoded images. `folder` is
     one version of a set: its metadata and record files (array_record, parquet or tfrecord); `split` is in the syntax of
-    `selection.parse_split`, or None for the only split, else `train`.
+    `selection.parse_split`, or empty for the only split, else `train`.
     """
     complaint, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
     fingerprint = _fingerprint(folder)

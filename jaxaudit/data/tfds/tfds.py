@@ -18,8 +18,8 @@ class SetName(NamedTuple):
     """A TFDS name: `base[/config][:version]`."""
 
     base: str
-    config: str | None
-    version: str | None
+    config: str = ""
+    version: str = ""
 
 
 def parse_set_name(name: str) -> SetName | None:
@@ -29,7 +29,7 @@ def parse_set_name(name: str) -> SetName | None:
     SetName(base='emnist', config='letters', version='3.1.0')
     """
     match = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
-    return SetName(**match.groupdict()) if match else None
+    return SetName(**match.groupdict("")) if match else None
 
 
 def data_folder(data_dir: Path | None) -> Path | None:
@@ -45,10 +45,10 @@ def on_disk(source: str, data_dir: Path | None) -> Path | None:
     return path if exists(path) else None
 
 
-def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str | None]:
+def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
     """The path of the set `NAME[@SPLIT]`, if it is a file or folder, and its split."""
     # A path may itself contain an '@'.
-    source, split = (name, None) if exists(expanded(name)) else split_name(name)
+    source, split = (name, "") if exists(expanded(name)) else split_name(name)
     return on_disk(source, data_dir), split
 
 
@@ -70,7 +70,7 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
     """
     for folder in folders:
         root = folder / name.base
-        if name.config is not None:
+        if name.config:
             root = root / name.config
         elif not _versions(root):
             configs = sorted(path.name for path in _subfolders(root) if _versions(path))
@@ -84,7 +84,7 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
             if configs:
                 root = root / configs[0]
         versions = _versions(root)
-        if name.version is not None:
+        if name.version:
             versions = [version for version in versions if version.name == name.version]
         if versions:
             return versions[-1]

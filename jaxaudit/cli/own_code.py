@@ -111,15 +111,18 @@ def load_named(
 
 def load_value(flag: str, text: str, code: OwnCode) -> Any:
     """The value with this name, after importing its module or running its file."""
-    source = code.module if code.file is None else code.file.name
+    if code.file is None:
+        kind, source, folder, where = "module", code.module, Path.cwd(), "is it in the current folder"
+    else:
+        kind, source, folder = "file", code.file.name, code.file.resolve().parent
+        where = f"is it in the folder of {source}"
     # Keras chooses its backend on import; only a model that computes in JAX can be measured.
     if flag == "--model":
         os.environ.setdefault("KERAS_BACKEND", "jax")
     try:
-        with _looked_into(Path.cwd() if code.file is None else code.file.resolve().parent):
-            module = importlib.import_module(code.module) if code.file is None else _run(code.file, code.module)
+        with _looked_into(folder):
+            module = _run(code.file, code.module) if code.file else importlib.import_module(code.module)
     except ModuleNotFoundError as error:
-        where = "is it in the current folder" if code.file is None else f"is it in the folder of {source}"
         install = " pip install 'jaxaudit[keras]'." if error.name == "keras" else ""
         if error.name == "torch":
             from jaxaudit.models.torch_module import INSTALL
@@ -133,7 +136,6 @@ def load_value(flag: str, text: str, code: OwnCode) -> Any:
     try:
         return getattr(module, code.name)
     except AttributeError as error:
-        kind = "module" if code.file is None else "file"
         raise InputError(f"{flag} {text}: {kind} {source} has no {code.name!r}.") from error
 
 

@@ -1,7 +1,6 @@
 """BaVarIA-t: LiRA with each record's variance shrunk towards that of all records. Brännvall (2026)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,18 +12,6 @@ from jaxaudit.attacks.records.in_out_statistics import SideStatistics, in_out_st
 MOST_FREEDOM = 1e6
 """The prior's degrees of freedom if all records have the same variance."""
 LEAST_VARIANCE = 1e-12
-
-
-class Prior(NamedTuple):
-    """The normal-inverse-gamma prior of models with a record, or without it; one per target, or one for all targets.
-
-    The mean (mu0) and its weight, as a number of models (k0); the shape (a0) and scale (b0) of the variance.
-    """
-
-    mean: Float[np.ndarray, " targets"]
-    models: Float[np.ndarray, " targets"]
-    shape: Float[np.ndarray, " targets"]
-    scale: Float[np.ndarray, " targets"]
 
 
 @dataclass(frozen=True)
@@ -59,10 +46,10 @@ class BaVarIAt:
 
 
 def predictive(
-    x: Float[np.ndarray, "targets views n"], side: SideStatistics, prior: Prior
+    x: Float[np.ndarray, "targets views n"], side: SideStatistics, prior: Float[np.ndarray, "4 priors"]
 ) -> Float[np.ndarray, "targets views n"]:
     """The predictive log-density of one more model of a side, without the constant that both sides share."""
-    mean, models, shape, scale = (parameter[:, None, None] for parameter in prior)
+    mean, models, shape, scale = prior[:, :, None, None]
     k = side.count[:, None].astype(float)
     m, squares = np.where(k > 0, side.mean, mean), np.where(k > 0, k * side.variance, 0.0)
     kappa = models + k
@@ -75,13 +62,15 @@ def predictive(
     return constant - np.log(width) / 2 - tail
 
 
-def prior_of(blocks: list[SideStatistics]) -> Prior:
-    """The prior of one side from all of its records, by target."""
+def prior_of(blocks: list[SideStatistics]) -> Float[np.ndarray, "4 priors"]:
+    """The normal-inverse-gamma prior of one side from all of its records: one per target, or one for all targets.
+
+    The mean (mu0) and its weight, as a number of models (k0); the shape (a0) and scale (b0) of the variance.
+    """
     count = np.concatenate([side.count for side in blocks], axis=1)
     mean = np.concatenate([side.mean for side in blocks], axis=2)
     variance = np.concatenate([side.variance for side in blocks], axis=2)
-    priors = [_prior(*moments) for moments in zip(count, mean, variance, strict=True)]
-    return Prior(*(np.array(column) for column in zip(*priors, strict=True)))
+    return np.array([_prior(*moments) for moments in zip(count, mean, variance, strict=True)]).T
 
 
 def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[float, float, float, float]:

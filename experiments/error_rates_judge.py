@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 from scipy import special
 
@@ -77,7 +78,7 @@ def judge_world(world: dict[str, np.ndarray], seed: list[int]) -> list[dict[str,
         )
         by_reference = referred.usage
         if not reference_like_target(referred.accuracy, referred.accuracies).passed:
-            by_reference = by_reference._replace(verdict="inconclusive")
+            by_reference = msgspec.structs.replace(by_reference, verdict="inconclusive")
         by_shadow = shadow_test(
             target[:size], shadows[alone][:, :size], world["membership"][alone][:, :size], designs[alone]
         )
@@ -117,7 +118,7 @@ def plain(usage: Usage) -> dict[str, Any]:
     """For JSON: NaN becomes nothing, numbers are rounded."""
     return {
         name: (None if np.isnan(value) else round(value, 6)) if isinstance(value, float) else value
-        for name, value in usage._asdict().items()
+        for name, value in msgspec.structs.asdict(usage).items()
         if name != "method"
     }
 

@@ -37,7 +37,7 @@ LEFT_OUT = {"started", "seconds", "versions", "command", "options", "machine", "
 """Of a result's provenance."""
 SHOWN = 8
 SMALL = "--hidden 8 --epochs 2 --batch-size 50 --models-per-batch 20"
-ENOUGH = "--replicates 3 --shadow-models 20 --holdout-shadow-models 20 --budget none"
+ENOUGH = "--replicates 3 --shadow-models 20 --holdout-shadow-models 20 --effort full"
 QUERY = "--query deal/query.npz --holdout deal/holdout.npz"
 SETS = f"{QUERY} --calibration leakfile_other.npz"
 PAIR = "--query deal/query.npz --calibration leakfile_other.npz"
@@ -60,7 +60,7 @@ RUNS = {
     "--designs guess --same-recipe --out RUN",
     "ks by a bank": f"ks --shadows ks {TARGET} --leave-one-out --out RUN",
     "ks by a bank and members": f"ks --shadows ks {TARGET} {MEMBERS} --same-recipe --out RUN",
-    "power": f"power {PAIR} {SMALL} --holdout-shadow-models 20 --budget none --out RUN",
+    "power": f"power {PAIR} {SMALL} --holdout-shadow-models 20 --effort full --out RUN",
     "power by a bank": "power --shadows ks --out RUN",
     "attack by a bank": "attack --shadows ks --target query.csv --out RUN",
     "shadows train": f"shadows train {SETS} {GROUPS} {SMALL} --models 4 --out RUN",

@@ -28,7 +28,7 @@ COMMANDS = {
     "ks mlp": ("ks", *SETS, "--hidden", "256,128", "--epochs", "800", "--replicates", "2", "--tests", "rho"),
     "ks liu-cnn": ("ks", *IMAGES, "--model", "liu-cnn", "--epochs", "40", "--replicates", "1", "--tests", "rho"),
     "power": (
-        *("power", *SETS, "--hidden", "64", "--budget", "none", "--epochs", "2000", "--holdout-shadow-models", "19"),
+        *("power", *SETS, "--hidden", "64", "--effort", "full", "--epochs", "2000", "--holdout-shadow-models", "19"),
         *("--models-per-batch", "5"),
     ),
     "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", "--models-per-batch", "6"),

@@ -32,7 +32,7 @@ MAY_BE = {
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""
 SMALL = ("--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20", "--designs", "guess")
-ENOUGH = ("--replicates", "3", "--shadow-models", "20", "--holdout-shadow-models", "20", "--budget", "none")
+ENOUGH = ("--replicates", "3", "--shadow-models", "20", "--holdout-shadow-models", "20", "--effort", "full")
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
 
 

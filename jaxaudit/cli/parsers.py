@@ -16,9 +16,6 @@ TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 """How names of files of texts end."""
 LARGEST_SIDE = 4096
 WIDEST = 65_536
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-SHORTEST = 60.0
-"""The shortest time budget, in seconds."""
 SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
     "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
@@ -127,25 +124,6 @@ def parse_acdc(name: str) -> tuple[str, float]:
     if not folder or not tesla > 0:
         raise InputError(f"{name} must be acdc:FOLDER@STRENGTH, the strength in tesla, such as acdc:ACDC@3.0.")
     return folder, tesla
-
-
-def parse_time(text: str) -> float | None:
-    """Seconds, from the length of time that `--budget` gives; None for `none`.
-
-    >>> parse_time("90s"), parse_time("1.5h"), parse_time("none")
-    (90.0, 5400.0, None)
-    """
-    if text == "none":
-        return None
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhd])", text.strip().lower())
-    if match is None:
-        raise InputError(
-            f"--budget {text} is not a length of time: write a number and s, m, h or d, such as 10m, or none."
-        )
-    seconds = float(match[1]) * UNITS[match[2]]
-    if seconds < SHORTEST:
-        raise InputError(f"--budget {text} is too short for any audit: give at least {SHORTEST:.0f}s.")
-    return seconds
 
 
 def share_check(name: str) -> Callable[[float], None]:

@@ -123,7 +123,7 @@ def make_optimizer(recipe: RecipeFlags) -> Any:
     if recipe.schedule == "constant" and not recipe.warmup:
         optimizer = rule(rate)
     else:
-        # A budget or a design may have fewer epochs than requested.
+        # An effort or a design may have fewer epochs than requested.
         warmup = min(recipe.warmup or 0, epochs - 1)
         optimizer = by_epoch(rule, schedule(recipe.schedule, rate, epochs, warmup))
     return (

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from jaxaudit.cli.groups import GIVEN, MOST, Images, Network, RecipeFlags, TextNetwork, dealt_groups
 from jaxaudit.cli.options import ModelSource, bank_option, option, training_option
@@ -15,6 +15,7 @@ FIVE = (GUESS, "shorter", "longer", "momentum", "wider")
 """The smallest set of designs that kept the holdout test's error rates: see experiments/."""
 DESIGNS = (*FIVE, "narrower", "adam", "augmented", "plain")
 """All designs, in the order in which models take turns among them."""
+Effort = Literal["quick", "standard", "full"]
 USUAL, ALL = "usual", "all"
 MEANING = (
     f"{', '.join(FIVE)} (together: {USUAL}, the default), {', '.join(DESIGNS[len(FIVE) :])} (without --augment). The "
@@ -115,6 +116,18 @@ class ShadowRecipe(RecipeFlags):
 def shadow_count(default: int, help: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
     return training_option(f"{help} [default: {default}]", minimum=19, maximum=MOST)
+
+
+def effort_of_plan(reduced: str) -> Any:
+    """`--effort`, as a field; `reduced` are the words for what a plan leaves out, in that order."""
+    return training_option(
+        "How much is trained: quick takes about ten minutes on two cores of a CPU, standard about an hour, full all "
+        f"that the other options ask for. {reduced} are reduced to fit, unless given. The plan depends on the shapes "
+        "of the data and on the options alone: every machine trains the same.",
+        default="quick",
+        choices=get_args(Effort),
+        usual="How much is trained: quick, standard or full.",
+    )
 
 
 def designs_of_shadows(help: str) -> Any:

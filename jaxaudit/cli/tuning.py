@@ -1,8 +1,8 @@
-"""A cache of models per batch, forms of convolutions and speeds of this machine, so that a command repeats its numbers.
+"""A cache of models per batch and of forms of convolutions on this machine, so that a command repeats its numbers.
 
-All are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
-and a budget's plan depends on speeds. So the first measurement is stored beside the cached data sets, under a hash of
-the model and of everything else that affects it. The hash excludes the number of models, which must not change the
+Both are measurements. Two runs may measure differently, and models trained in batches of another size differ by
+rounding. So the first measurement is stored beside the cached data sets, under a hash of the model and of everything
+else that affects it. The hash excludes the number of models, which must not change the
 measurement. Of the records it includes only shape and number of classes, since nothing else affects the speed.
 
 How many models are trained side by side is measured, and remembered. Models trained in chunks of different sizes differ
@@ -15,15 +15,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxaudit.cli.options import json_options
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.paths import whole_file
 from jaxaudit.runs.unfinished import machine_facts
-
-if TYPE_CHECKING:
-    from jaxaudit.ensemble import Speed
 
 DECIDING = (
     *("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record"),
@@ -50,22 +47,6 @@ def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:
 def remember_models_per_batch(work: Mapping[str, Any], number: int) -> None:
     """Caches a number; a cache that cannot be written is not an error."""
     _write(_name(work), number)
-
-
-def recall_speed(work: Mapping[str, Any]) -> "Speed | None":
-    """The cached speed for this work on this machine, if any."""
-    from jaxaudit.ensemble import Speed
-
-    numbers_kept = _read().get(_name({**work, "command": "speed"}))
-    numbers = numbers_kept if isinstance(numbers_kept, list) and len(numbers_kept) == len(Speed._fields) else None
-    if numbers is None or not all(type(number) in (int, float) and 0 < number < float("inf") for number in numbers):
-        return None
-    return Speed(int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]))
-
-
-def remember_speed(work: Mapping[str, Any], speed: "Speed") -> None:
-    """Caches a speed; a cache that cannot be written is not an error."""
-    _write(_name({**work, "command": "speed"}), list(speed))
 
 
 def in_known_form(learner: Any) -> Any:

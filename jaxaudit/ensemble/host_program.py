@@ -21,7 +21,6 @@ from jaxaudit.ensemble.batches import blocks_after
 from jaxaudit.ensemble.concurrency import NeighbourFailed
 from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import DISPATCH, When, init_chunk
-from jaxaudit.ensemble.step_memory import bytes_of_state
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd
 from jaxaudit.learners.learner import SteppedLearner, TrainState
@@ -31,20 +30,6 @@ from jaxaudit.learners.stepped import moment_of
 def steps_from_host(learner: SteppedLearner) -> bool:
     """Whether this process trains the learner with one call per step."""
     return learner.convolves and jax.default_backend() == "cpu" and len(jax.local_devices()) == 1
-
-
-def host_step_bytes(learner: SteppedLearner, key: Key[Array, ""], pool: tuple[Array, Array], times: float) -> int:
-    """The bytes that one model's step takes whose activations are so many `times` those of this learner's minibatch.
-
-    The state, the gradient and their successors, and what the gradient's program keeps, as the compiler counts it.
-    """
-    state = jax.eval_shape(lambda key: learner.init(key), key)
-    chosen = jax.ShapeDtypeStruct((learner.batch_size,), jnp.int32)
-    weight = jax.ShapeDtypeStruct((learner.batch_size,), jnp.float32)
-    lowered = _gradient.lower(learner, state, state.params, *pool, chosen, weight, (key, 0, 0))
-    stats = lowered.compile().memory_analysis()
-    kept = 0 if stats is None else int(times * stats.temp_size_in_bytes)
-    return 2 * bytes_of_state(learner, key) + kept
 
 
 def train_from_host(

@@ -23,7 +23,7 @@ from jaxaudit.ensemble.batches import Tables, place_block
 from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
 from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
-from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room, program_bytes
+from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
@@ -80,7 +80,6 @@ def choose_models_per_batch(
     membership: Membership | AllBut,
     pool: tuple[Array, Array],
     groups: list[ChunkGroup],
-    near: int | None = None,
 ) -> BatchChoice:
     """The models per batch with the least time per model-step, measured over some steps each.
 
@@ -88,10 +87,8 @@ def choose_models_per_batch(
     the same time as in training. Numbers are doubled while that pays, then halved if the first was the fastest. A
     number whose compiled step takes more than its part of the free memory is not tried. The search ends when it has
     taken a tenth of the expected training time; on an accelerator, where compiling takes long, without compiling.
-    Nothing is measured if there is only one choice or no step. Nor if `near` is given, the number that was chosen for
-    the same network on records of another shape: it is used, or the largest smaller number that fits into memory. Two
-    runs may choose differently, and models trained in chunks of another size differ by rounding: pass the reported
-    number to repeat a run exactly.
+    Nothing is measured if there is only one choice or no step. Two runs may choose differently, and models trained in
+    chunks of another size differ by rounding: pass the reported number to repeat a run exactly.
 
     Raises:
         NoRoom: not even one model fits into memory.
@@ -105,9 +102,9 @@ def choose_models_per_batch(
     form = getattr(learner, "form", None)
     if not work:
         return BatchChoice(candidates[0], {}, form)
-    if near is not None or len(candidates) == 1:
-        numbers = [number for number in candidates if near is None or number <= near] or candidates[:1]
-        return BatchChoice(_largest_that_fits(timed, numbers), {}, form)
+    if len(candidates) == 1:
+        demand_room(_compiled(timed, candidates[0]).program, _at_once(group, candidates[0]), pool)
+        return BatchChoice(candidates[0], {}, form)
     first = _first(candidates, timed)
     search = _Search(timed, work)
     search.along(candidates[first:])
@@ -205,27 +202,6 @@ def _compiled(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
     with DISPATCH:
         program = run_block.lower(learner, states, *arguments, 0, 1, *kind).compile()
     return _CompiledBlock(program, own_keys, group.rows, block, arguments, kind)
-
-
-def bytes_of_batches(timed: TimedModels, models_per_batch: int) -> int:
-    """The bytes that this many models per batch take, of all batches that train at the same time, but for the pool."""
-    program = _compiled(timed, models_per_batch).program
-    of_pool = sum(array.nbytes for array in timed.pool)
-    return program_bytes(program, _at_once(timed.group, models_per_batch), timed.pool) - of_pool
-
-
-def _largest_that_fits(timed: TimedModels, numbers: Sequence[int]) -> int:
-    """The last of the numbers for which there is room."""
-
-    def demand(number: int) -> None:
-        demand_room(_compiled(timed, number).program, _at_once(timed.group, number), timed.pool)
-
-    for number in numbers[:0:-1]:
-        with suppress(NoRoom):
-            demand(number)
-            return number
-    demand(numbers[0])
-    return numbers[0]
 
 
 def probe_models_per_batch(timed: TimedModels, models_per_batch: int) -> float:

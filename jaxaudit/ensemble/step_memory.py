@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.data.memory import free_memory_bytes
@@ -13,6 +14,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.learners.stepped import moment_of
 
+Records = Array | np.ndarray
 FREE_SHARE = 0.5
 """The part of the memory that is free on a CPU's machine that the steps under way may take."""
 DEVICE_FREE_SHARE = 0.8
@@ -26,13 +28,13 @@ def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
     return sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in leaves)
 
 
-def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> int:
+def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> int:
     """The bytes of all arrays that one model's step computes, however the compiler fuses them; at least 1."""
     traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
     return max(1, _written(traced(*_step_arguments(learner, key, inputs, labels)).jaxpr))
 
 
-def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> float:
+def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> float:
     """The floating-point operations of the gradient of one model's step, counted without compiling."""
     gradient = jax.jit(lambda state, *batch: learner.gradient(state, *batch))
     return operations_of(gradient.lower(*_step_arguments(learner, key, inputs, labels)))
@@ -44,7 +46,7 @@ def operations_of(lowered: Any) -> float:
     return float((counted or {}).get("flops", 0.0))
 
 
-def _step_arguments(learner: SteppedLearner, key: Key[Array, ""], inputs: Array, labels: Array) -> tuple[Any, ...]:
+def _step_arguments(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> tuple[Any, ...]:
     """Shapes and types of the arguments of a training step: a state at a moment, and a minibatch of the data."""
     state = jax.eval_shape(lambda key: learner.init(key), key)
     moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)

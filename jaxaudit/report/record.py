@@ -28,7 +28,7 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
         targets, holdout_targets: files of outputs. `calibration_targets`, `reference_targets`: files of outputs on the
             reference (the calibration set or a separate set). `before`, `holdout_before`: of outputs before a deletion.
         challenge: the commitment of the blind challenge that the targets' outputs answer.
-        plan: the plan for a time budget.
+        plan: the plan for the effort; None: everything as the options ask.
         form: how convolutions were computed in training (`kernels.convolutions`); None: as JAX has them, or none were.
         mixed_devices: machines that round differently and trained some of the models, in words.
         started: date and time, UTC. `seconds`: how long it took.

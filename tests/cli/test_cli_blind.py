@@ -211,7 +211,7 @@ def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
     words = ("ks", "--challenge", "two/key.json", "--target", "two.npy")
     refused(words, ("has no members", "--calibration"))
     few = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--designs", "guess")
-    few += ("--holdout-shadow-models", "19", "--replicates", "0", "--models-per-batch", "19", "--budget", "none")
+    few += ("--holdout-shadow-models", "19", "--replicates", "0", "--models-per-batch", "19", "--effort", "full")
     sets = ("--query", "two/query.npz", "--holdout", "two/holdout.npz")
     outputs = ("--target", "two_query/two.npy", "--holdout-target", "two_holdout/two.npy")
     one, whole = result(*words, *few), result("ks", *sets, *outputs, *few)

@@ -1,6 +1,7 @@
 """`jaxaudit ks` from its options to its result."""
 
 import json
+import time
 from pathlib import Path
 
 import jax
@@ -20,6 +21,7 @@ from support.cli_runs import (
     write_sets,
 )
 
+from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.audits.ks.tests import RhoTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.cli.ks.run import described_files
@@ -90,37 +92,57 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
 
 
 @pytest.mark.outer
-def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
-    """An eighth of the time that everything would take, however quick or busy the machine is."""
+def test_every_effort_is_planned_and_nothing_is_refused(sets: Path):
     for name, seed in (("query", 2), ("calibration", 3)):
         inputs, labels = records(seed, 0.7 * (seed - 2), 3000)
         np.savez(f"{name}.npz", x=inputs, y=labels)
     network = ("--hidden", "512,512", "--epochs", "4000", "--models-per-batch", "1")
     words = ("ks", *SETS, *network, "--replicates", "3", "--tests", "rho", "--dry-run", "--json")
-    whole = jaxaudit(*words, "--budget", "100000h")
-    assert whole.code == 0, whole.err
-    assert json.loads(whole.out)["reduced"] == []
-    seconds = round(json.loads(whole.out)["full_seconds"] / 8)
-    budget = ("--budget", f"{seconds}s")
-    planned = jaxaudit(*words, *budget)
-    assert planned.code == 0, planned.err
-    plan = json.loads(planned.out)
-    assert plan["seconds"] <= seconds < plan["full_seconds"]
-    # The speed is remembered, so that the plan is the same again; what was given stands, only records may go.
-    assert "measuring" not in planned.err
-    assert json.loads(jaxaudit(*words, *budget).out) == plan
-    assert plan["models"] == 10
-    assert [text.split()[1] for text in plan["reduced"]] == ["records", "records"]
-    assert plan["unlike"] == plan["reduced"]
-    none = jaxaudit(*words, "--sample", "3000", *budget)
-    assert none.code == 2
-    assert "--budget none" in none.err
-    assert "--sample" in none.err
+    quick, standard, full = (
+        json.loads(jaxaudit(*words, "--effort", effort).out) for effort in ("quick", "standard", "full")
+    )
+    assert (full["reduced"], full["larger"], full["models"]) == ([], {}, 10)
+    assert quick["operations"] < full["operations"] <= standard["operations"] * 1.001
+    assert list(quick["larger"]) == ["standard"]
+    assert quick["larger"]["standard"]["reduced"] == standard["reduced"] == []
+    # What was given stands, only records may go.
+    assert [text.split()[1] for text in quick["reduced"]] == ["records", "records"]
+    assert quick["unlike"] == quick["reduced"]
+    asked = json.loads(jaxaudit(*words, "--sample", "3000").out)
+    assert (asked["reduced"], asked["operations"]) == ([], full["operations"])
+    text = jaxaudit(*words[:-1])
+    assert "  --effort standard: about " in text.out
+    assert "nothing reduced" in text.out
 
 
 @pytest.mark.outer
-def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """Records are drawn, models per batch are measured, and options that are falsy are options all the same."""
+def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    """And the recorded command repeats what was planned: the records, the epochs, and the models of each test."""
+    monkeypatch.setitem(EFFORTS, "quick", 1e9)
+    words = ("ks", *SETS, "--hidden", "16", "--batch-size", "50", "--tests", "shadow", "--designs", "guess", "--json")
+    results = []
+    for slower in (1, 50):
+        clock = time.perf_counter
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "perf_counter", lambda: slower * clock())  # noqa: B023
+            patch.setenv("JAXAUDIT_CACHE", str(sets / f"cache-{slower}"))
+            results.append(jaxaudit(*words).result)
+    first, second = results
+    assert second["targets"] == first["targets"]
+    assert second["provenance"]["plan"] == first["provenance"]["plan"]
+    assert second["provenance"]["options"] == first["provenance"]["options"]
+    assert {text.split(" ")[0] for text in first["provenance"]["plan"]["reduced"]} == {
+        *("query", "calibration", "models", "epochs")
+    }
+    assert {"--effort", "full", "rho.replicates=2", "shadow.never=59"} <= set(first["provenance"]["command"])
+    again = jaxaudit(*first["provenance"]["command"][1:], "--json").result
+    assert again["targets"] == first["targets"]
+    assert again["provenance"]["command"] == first["provenance"]["command"]
+
+
+@pytest.mark.outer
+def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    """Records are drawn, models per batch are chosen, and options that are falsy are options all the same."""
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
     words = ["ks", *SETS, "--hidden", "32", "--epochs", "2", "--batch-size", "50", "--replicates", "2"]
     words += ["--tests", "rho,ema", "--sample", "120", "--controls", "0", "--color", "--json"]
@@ -154,7 +176,7 @@ def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
 ):
     for place in (AUDIT, "jaxaudit.cli.power.run.measure_power", "jaxaudit.cli.shadows.train.bank_there"):
         intercept(monkeypatch, place)
-    words = (*SETS, "--budget", "none")
+    words = (*SETS, "--effort", "full")
     assert "scale each" not in jaxaudit("ks", *words).err
     inputs, labels = records(3, 0.7)
     np.savez("calibration.npz", x=1234.0 * inputs, y=labels)
@@ -168,7 +190,7 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
     given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "models_per_batch": 6}
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13", "--budget", "none")
+    recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13", "--effort", "full")
     target = ("--target", "t.npy", "--target-data", "far.npz", "--allow-unrelated-target")
     command = ("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
     assert jaxaudit(*command).err.endswith("Error: enough\n")
@@ -213,6 +235,6 @@ def test_a_minibatch_is_no_larger_than_all_records(
     monkeypatch.syspath_prepend(str(sets))
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     Path("norm.py").write_text("from support.tiny_learners import Normed\n")
-    known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000", "--budget", "none")
+    known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000", "--effort", "full")
     assert jaxaudit("ks", *SETS, *known).err.endswith("Error: enough\n")
     assert seen["learner"].batch_size == batch_size

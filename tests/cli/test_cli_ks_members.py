@@ -22,7 +22,7 @@ ROLES = ("query", "holdout", "members")
 SETS = ("--query", "deal/query.npz", "--holdout", "deal/holdout.npz", "--members", "deal/members.npz")
 GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
 FEW = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--batch-size", "100")
-FEW += ("--holdout-shadow-models", "19", "--replicates", "0", "--models-per-batch", "19", "--budget", "none")
+FEW += ("--holdout-shadow-models", "19", "--replicates", "0", "--models-per-batch", "19", "--effort", "full")
 FEW += ("--designs", "guess")
 
 

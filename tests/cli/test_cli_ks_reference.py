@@ -12,7 +12,7 @@ from support.details import details_of
 from support.html_pages import Parsed
 
 FEW = ("--hidden", "16", "--epochs", "4", "--learning-rate", "0.02", "--shadow-models", "19", "--replicates", "2")
-PLAIN = ("--budget", "none", "--models-per-batch", "16")
+PLAIN = ("--effort", "full", "--models-per-batch", "16")
 GIVEN = ("--target", "out.npy", "--calibration-target", "out_c.npy", *PLAIN)
 KEPT = ("--reference", "kept.npz", "--reference-target", "out_r.npy")
 OTHER = ("--target", "out.npy", *KEPT, *PLAIN)

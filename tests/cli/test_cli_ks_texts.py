@@ -123,10 +123,9 @@ def test_members_show_what_a_model_remembers():
 
 
 def test_a_plan_comes_before_the_work():
-    done = jaxaudit("ks", *SETS, *GROUPS, *MODELS, *FEWER, *TARGET, "--dry-run", "--budget", "10m")
+    done = jaxaudit("ks", *SETS, *GROUPS, *MODELS, *FEWER, *TARGET, "--dry-run")
     assert "20 models (20 for holdout test), gpt-1-16, 12 epochs" in done.out
-    assert "of a budget of 10 min" in done.out
-    refused(("ks", *SETS, *MODELS, "--epochs", "5000", *FEWER, *TARGET, "--budget", "60s"), ("--budget 60s",))
+    assert "on this machine" in done.out
 
 
 def test_targets_of_known_truth_and_the_power_of_texts():

@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.outer
 def test_all_methods_in_one_result(with_holdout: Path):
-    done = jaxaudit("ks", *FEW, "--tests", "all", "--replicates", "2", "--budget", "none", "--json")
+    done = jaxaudit("ks", *FEW, "--tests", "all", "--replicates", "2", "--effort", "full", "--json")
     jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
     assert [usage["method"] for usage in details_of(file)] == ["holdout", "shadow"]
@@ -64,7 +64,7 @@ def test_all_methods_in_one_result(with_holdout: Path):
 
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
-        done = jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", "--designs", "guess", *words)
+        done = jaxaudit("ks", *SETS, *RECIPE, "--effort", "full", "--designs", "guess", *words)
         assert done.err.endswith("Error: enough\n")
         models = re.search(r"(\d+) models$", done.err.splitlines()[-2])
         assert models
@@ -162,7 +162,7 @@ def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, as
     shutil.copy("t_h.npy", "other.npy")
 
     def identity(**more: str) -> Path:
-        words = {"holdout": "holdout.npz", "target": "t.npy", "holdout-target": "t_h.npy", "budget": "none"} | more
+        words = {"holdout": "holdout.npz", "target": "t.npy", "holdout-target": "t_h.npy", "effort": "full"} | more
         given = (word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", value))
         assert jaxaudit("ks", *SETS, *RECIPE, "--json", *given).err.endswith("Error: enough\n")
         return asked["execution"].checkpoints.parent
@@ -184,7 +184,7 @@ def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, as
 
 # Groups reach the test with their records, and nothing else.
 
-HELD = (*SETS, *RECIPE, "--hidden", "16", "--epochs", "2", "--budget", "none", "--designs", "guess")
+HELD = (*SETS, *RECIPE, "--hidden", "16", "--epochs", "2", "--effort", "full", "--designs", "guess")
 HELD += ("--holdout", "holdout.npz")
 GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
 MANY = 60

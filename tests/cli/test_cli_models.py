@@ -157,7 +157,7 @@ def test_acdc_by_field_strength(sets: Path, untrained: dict[str, Any]):
     rows = (f"patient{index:03},{7 if index == 3 else 3}" for index in range(1, 9))
     Path("elsewhere.csv").write_text("\n".join(["patient,field_strength", *rows]))
     data = ("--query", "acdc:a@b:c@3", "--calibration", "acdc:a@b:c@1.5", "--target-data", "acdc:a@b:c@3")
-    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--tests", "rho", "--budget", "none")
+    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--tests", "rho", "--effort", "full")
     assert done.err.startswith("acdc:a@b:c@3: 24 images of 256x256")
     assert untrained["learner"].convolves
     assert untrained["query"].inputs.shape == untrained["calibration"].inputs.shape == (4 * 6, 8, 6, 1)
@@ -170,7 +170,7 @@ def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict
     for name, seed in (("a", 1), ("b", 2)):
         images = np.random.default_rng(seed).integers(0, 255, (4, 9, 9), dtype=np.uint8)
         np.savez(name, images=images, labels=np.arange(4) % 2)
-    done = jaxaudit("ks", "--query", "a.npz", "--calibration", "b.npz", "--tests", "rho", "--budget", "none")
+    done = jaxaudit("ks", "--query", "a.npz", "--calibration", "b.npz", "--tests", "rho", "--effort", "full")
     assert untrained["query"].inputs.shape == (4, 28, 28, 1)
     assert {"14", "liu-cnn", "15"} <= set(done.err.split())
     assert untrained["learner"].batch_size == 64

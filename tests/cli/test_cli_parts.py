@@ -21,10 +21,8 @@ from jaxaudit.cli.parsers import (
 )
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.tuning import recall_models_per_batch as recall
-from jaxaudit.cli.tuning import recall_speed, remember_speed
 from jaxaudit.cli.tuning import remember_models_per_batch as remember
 from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.ensemble import Speed
 from jaxaudit.errors import InputError
 from jaxaudit.runs.provenance import describe_machine
 
@@ -121,25 +119,6 @@ def test_a_damaged_memory_is_no_memory(cache: Path):
     for damaged in (0, -1, "16", 1.5, None, True):
         (cache / "widths.json").write_text(json.dumps(dict.fromkeys(known, damaged)))
         assert recall(WORK) is None
-
-
-def test_a_speed_is_remembered_for_its_work_on_so_many_threads_and_cores(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    speed = Speed(4, 2e-4, 1e-6, 1_000_000)
-    remember_speed(WORK, speed)
-    assert recall_speed(WORK) == recall_speed({**WORK, "seed": 8}) == speed
-    assert recall_speed({**WORK, "batch_size": 3}) is None
-    # A speed is no number of models.
-    assert recall(WORK) is None
-    with monkeypatch.context() as patch:
-        patch.setenv("NPROC", "61")
-        assert recall_speed(WORK) is None
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.ensemble.concurrency.cores", lambda: list(range(62)))
-        assert recall_speed(WORK) is None
-    known = json.loads((cache / "widths.json").read_text())
-    for damaged in ([4, 2e-4, 1e-6], [4, 0, 1e-6, 1], [4, "a", 1e-6, 1], 4):
-        (cache / "widths.json").write_text(json.dumps(dict.fromkeys(known, damaged)))
-        assert recall_speed(WORK) is None
 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, monkeypatch: pytest.MonkeyPatch):

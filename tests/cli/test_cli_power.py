@@ -17,7 +17,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
 RECIPE = ("--hidden", "32", "--learning-rate", "0.01", "--batch-size", "50", "--epochs", "40")
-WORDS = (*SETS, *RECIPE, "--models-per-batch", "19", "--budget", "none", "--holdout-shadow-models", "19")
+WORDS = (*SETS, *RECIPE, "--models-per-batch", "19", "--effort", "full", "--holdout-shadow-models", "19")
 FEW = ("power", *WORDS, "--epochs", "2")
 
 
@@ -83,25 +83,19 @@ def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
 
 
 @pytest.mark.outer
-def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
-    """A part of the time that everything would take, however quick or busy the machine is."""
-    network = ("--hidden", "512,512", "--epochs", "4000", "--models-per-batch", "1")
+def test_every_effort_is_planned_and_nothing_is_refused(sets: Path):
+    network = ("--hidden", "512,512", "--epochs", "40000")
     words = ("power", *SETS, *network, "--dry-run", "--json")
-    whole = jaxaudit(*words, "--budget", "100000h")
-    assert whole.code == 0, whole.err
-    plan = json.loads(whole.out)
-    assert (plan["models"], plan["reduced"]) == (40, [])
-    # No time limit is a plan, too.
-    assert json.loads(jaxaudit(*words, "--budget", "none").out) == {**plan, "budget_seconds": None}
-    part = ("--budget", f"{round(plan['full_seconds'] * 0.8)}s")
-    planned = jaxaudit(*words, *part)
-    assert "measuring" not in planned.err
-    fewer = json.loads(planned.out)
-    assert 19 <= fewer["models"] < 40
-    assert [text.split()[0] for text in fewer["reduced"]] == ["models"]
-    assert fewer["seconds"] <= plan["full_seconds"]
-    assert json.loads(jaxaudit(*words, *part).out) == fewer
-    refused((*words, "--holdout-shadow-models", "40", "--sample", "300", *part), ("--budget none", "--sample"))
+    quick, standard, full = (
+        json.loads(jaxaudit(*words, "--effort", effort).out) for effort in ("quick", "standard", "full")
+    )
+    assert (full["models"], full["reduced"], full["larger"]) == (40, [], {})
+    assert quick["models"] == 19
+    assert [text.split()[0] for text in quick["reduced"]] == ["models", "query", "calibration"]
+    assert quick["operations"] < standard["operations"] <= full["operations"]
+    assert quick["larger"]["standard"]["reduced"] == standard["reduced"]
+    asked = json.loads(jaxaudit(*words, "--holdout-shadow-models", "40", "--sample", "300").out)
+    assert (asked["reduced"], asked["operations"]) == ([], full["operations"])
 
 
 def test_what_cannot_be_is_refused(sets: Path):

@@ -14,7 +14,7 @@ PEOPLE = ("--csv", "people.csv", "--label", "class", "--model", "nb")
 FEW = (*SETS, "--hidden", "8", "--epochs", "2", "--models-per-batch", "19")
 COMMANDS = {
     "ks": (*QUICK, "--target-data", "query.npz"),
-    "power": (*FEW, "--budget", "none", "--holdout-shadow-models", "19"),
+    "power": (*FEW, "--effort", "full", "--holdout-shadow-models", "19"),
     "pdtp": PEOPLE,
     "attack": (*PEOPLE, "--iterations", "2", "--targets", "4", "--shadow-pairs", "2", "--attacks", "distance"),
     "unlearn": (

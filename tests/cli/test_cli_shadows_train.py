@@ -32,7 +32,7 @@ TWO = ("--designs", "guess,momentum")
 TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
 REFERRED = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
 AS_SAID = ("--same-recipe", "--json")
-IN_KS = ("--replicates", "0", "--budget", "none", "--image-size", "none", *AS_SAID)
+IN_KS = ("--replicates", "0", "--effort", "full", "--image-size", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
 
 

@@ -10,9 +10,7 @@ from jaxaudit.ensemble import (
     fit,
     forms,
     measure_models_per_batch,
-    measure_speed,
     models_per_batch,
-    speed,
     step_memory,
 )
 from jaxaudit.errors import InputError
@@ -132,34 +130,3 @@ def test_a_number_whose_compiled_step_does_not_fit_is_not_tried(monkeypatch):
     monkeypatch.setattr(step_memory, "free_bytes", lambda: 1)
     with pytest.raises(step_memory.NoRoom):
         measure_models_per_batch(keys, rows, inputs, labels, learner)
-
-
-@pytest.mark.parametrize("factory", [MLP, LiuCNN], ids=["MLP", "CNN"])
-def test_what_steps_take_counts_the_activations_of_a_minibatch(factory):
-    """One model a batch: twice as many records a step, at least so much more as their inputs and widest layer take."""
-    random = np.random.default_rng(1)
-    inputs, labels = random.random((128, 8, 8, 1), np.float32), np.arange(128, dtype=np.int32) % 2
-    sizes = [
-        measure_speed(
-            jax.random.key(1),
-            inputs,
-            labels,
-            network(factory, (8, 8, 1), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=size),
-            models_per_batch=1,
-        ).step_bytes
-        for size in (32, 64)
-    ]
-    assert sizes[1] - sizes[0] >= 32 * (8 * 8 + 512) * 4
-
-
-def test_a_step_that_is_too_large_to_be_timed_is_timed_in_smaller_minibatches(monkeypatch):
-    """And counts for as many operations more; so does the evaluation of records."""
-    learner = _cnn().in_batches_of(32)
-    inputs, labels = np.zeros((64, 4, 4, 1), np.float32), np.arange(64, dtype=np.int32) % 2
-    key = jax.random.key(1)
-    whole = step_memory.step_operations(learner, key, jnp.asarray(inputs), jnp.asarray(labels))
-    monkeypatch.setattr(speed, "MOST_OPERATIONS", whole / 4)
-    smaller, times = speed._in_smaller_steps(learner, key, jnp.asarray(inputs), jnp.asarray(labels))
-    assert smaller.batch_size == 8
-    assert 3 < times < 5
-    assert measure_speed(key, inputs, labels, learner).step > 0

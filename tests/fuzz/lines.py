@@ -50,8 +50,8 @@ SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 SETS += ("--hidden", "4", "--epochs", "2", "--models-per-batch", "3")
 PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--models-per-batch", "3")
 USUAL = {
-    "ks": (*SETS, "--replicates", "1", "--tests", "rho", "--budget", "none"),
-    "power": (*SETS, "--budget", "none", "--holdout-shadow-models", "19"),
+    "ks": (*SETS, "--replicates", "1", "--tests", "rho", "--effort", "full"),
+    "power": (*SETS, "--effort", "full", "--holdout-shadow-models", "19"),
     "pdtp": PEOPLE,
     "attack": (*PEOPLE, "--iterations", "2", "--targets", "5", "--shadow-pairs", "2"),
     "unlearn": ("--data", "query.npz", "--class", "1", "--per-class", "4", "--epochs", "2", "--seeds", "3"),

@@ -397,7 +397,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
     words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--replicates", "2")
-    first, again = (jaxaudit(*words, "--budget", "none", "--models-per-batch", "4", "--json").result for _ in range(2))
+    first, again = (jaxaudit(*words, "--effort", "full", "--models-per-batch", "4", "--json").result for _ in range(2))
     assert first["targets"] == again["targets"]
     assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
 

@@ -1,14 +1,14 @@
-"""The cost of a `ks` audit, and the largest one within a time budget. Numbers in, numbers out: no clock is read.
+"""The size of a `ks` audit: a function of its sets' shapes and of its options. Numbers in, numbers out.
 
-A budget is a plan made of measured speeds. `ks` on a CPU has ten minutes unless told otherwise. What it then does is a
-function of the speeds that this machine remembers, the sizes and the options (`audits/ks/plan.py` looks at no clock):
-replicates of rho go first, then shadow models, records, the design, epochs; what was given by hand stands. The plan is
+An effort is a number of counted operations (`ensemble/step_cost.py`), the same on every machine, whatever its speed. An
+audit that would take more is reduced: replicates of rho go first, then shadow models, records, the design, epochs; what
+was given by hand stands. No set is refused: where nothing is within the effort, the smallest audit is made. The plan is
 printed before the work with what was reduced and what that costs, it is in the result, and the command that repeats the
 run spells it out. Records that are left out are drawn at random by the seed alone, outputs in step.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +16,13 @@ from jaxtyping import Int
 from scipy import special
 
 from jaxaudit.audits.ks.tests import KSTest
-from jaxaudit.ensemble import Speed
-from jaxaudit.ensemble.plan import chunk_places
+from jaxaudit.ensemble import StepCost
 from jaxaudit.metrics.effect import POWER
 from jaxaudit.metrics.shadow import SHARE
 
+EFFORTS = {"quick": 6e13, "standard": 4e14, "full": math.inf}
+"""Counted operations of each effort: on two cores of a CPU, `quick` takes about ten minutes with reading, compiling and
+judging, and `standard` about an hour."""
 FEWEST = 1_000
 """Query records below which a smaller model, and then fewer epochs, are preferred to fewer records."""
 LEAST_RECORDS = 200
@@ -30,11 +32,11 @@ LEAST_STEPS = 600
 fits its records badly remembers little of them."""
 LEAST_EPOCHS = 5
 ROUND = 100
-"""Records are rounded to hundreds, so that small changes of a measured speed rarely change a plan."""
+"""Records are rounded to hundreds."""
 
 
 class Work(NamedTuple):
-    """The models of an audit, as far as they affect its time.
+    """The models of an audit, as far as they affect its cost.
 
     Attributes:
         query, calibration, holdout, reference: records of each set; of a reference only if it is a set of its own.
@@ -42,6 +44,7 @@ class Work(NamedTuple):
         tests: the tests, including rho.
         epochs, batch_size: the recipe.
         design_cost: the time that a model of a test takes on average, in that of the guessed design.
+        lightest: each test with the fewest models that the options allow.
     """
 
     query: int
@@ -54,6 +57,7 @@ class Work(NamedTuple):
     batch_size: int
     design_cost: float = 1.0
     reference: int = 0
+    lightest: tuple[KSTest, ...] = ()
 
     @property
     def records(self) -> tuple[int, int, int, int]:
@@ -61,21 +65,19 @@ class Work(NamedTuple):
 
 
 class Free(NamedTuple):
-    """What a plan may reduce: options that were not given."""
+    """What a plan may reduce beside the models of tests: options that were not given."""
 
     records: bool
     epochs: bool
-    replicates: bool
-    shadows: bool
 
 
 class Plan(NamedTuple):
-    """An audit that fits the budget: the index of the model that it trains, and its estimated time at this speed."""
+    """An audit of some effort: the index of the model that it trains, that model's cost, and all counted operations."""
 
     design: int
     work: Work
-    seconds: float
-    speed: Speed
+    cost: StepCost
+    operations: float
 
 
 def members(work: Work) -> Int[np.ndarray, " models"]:
@@ -104,18 +106,17 @@ def sizes_of(
         sizes_before += [sizes] if test.shares_models else []
 
 
-def seconds_of(work: Work, speed: Speed) -> float:
-    """The time to train all models and to evaluate them on all records."""
-    steps = np.sort(-(-members(work) // work.batch_size))[::-1]
-    # As `fit_many` trains them: in chunks of one size, each as long as its longest model.
-    chunks = [int(steps[indices[0]]) * len(indices) for indices in chunk_places(len(steps), speed.models_per_batch)]
-    return work.epochs * sum(chunks) * speed.step + len(steps) * sum(work.records) * speed.record
+def plan_of(design: int, work: Work, cost: StepCost) -> Plan:
+    """The plan of a work: with the operations to train all models, and to evaluate them on all records."""
+    sizes = members(work)
+    steps = work.epochs * int((-(-sizes // work.batch_size)).sum())
+    return Plan(design, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
 
 
-def memory_of(work: Work, speed: Speed, record_bytes: int) -> int:
-    """Bytes of the pool (as read, joined, on the device), of models in training, and of outputs of finished ones."""
+def memory_of(work: Work, record_bytes: int) -> int:
+    """Bytes of the pool (as read, joined, on the device), and of outputs of finished models."""
     models, records = len(members(work)), sum(work.records)
-    return 3 * records * record_bytes + speed.step_bytes + models * records * 24
+    return 3 * records * record_bytes + models * records * 24
 
 
 def cost_of(full: Work, plan: Work) -> float:
@@ -131,59 +132,51 @@ def cost_of(full: Work, plan: Work) -> float:
     return math.sqrt(full.query / plan.query) * quantile(plan) / quantile(full)
 
 
-def choose(full: Work, designs: Iterable[Callable[[], Speed]], budget: float, free: Free) -> Plan | None:
-    """The plan within `budget` seconds that reduces least; None if nothing fits.
+def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Plan:
+    """The plan of an effort that reduces least; the smallest of all if none is within it.
 
     In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
-    records, down to `FEWEST`; the same with the next model, whose speed is only then measured; fewer epochs, and even
+    records, down to `FEWEST`; the same with the next model, whose cost is only then asked for; fewer epochs, and even
     fewer records.
     """
-    for index, measure in enumerate(designs):
-        speed = measure()
-        for work in _lighter(full, free):
-            if seconds_of(work, speed) <= budget:
-                return Plan(index, work, seconds_of(work, speed), speed)
-        fewer = _fewer_records(work, speed, budget, free, min(FEWEST, full.query))
-        if fewer is not None:
-            return Plan(index, fewer, seconds_of(fewer, speed), speed)
+    most = EFFORTS[effort]
+    for design, cost in enumerate(costs):
+        for work in _lighter(full):
+            plan = plan_of(design, work, cost)
+            if plan.operations <= most:
+                return plan
+        fewer = _fewer_records(plan, most, free, min(FEWEST, full.query))
+        if fewer.operations <= most:
+            return fewer
     epochs = min(work.epochs, LEAST_EPOCHS) if free.epochs else work.epochs
-    short = _fewer_records(work._replace(epochs=epochs), speed, budget, free._replace(epochs=False), LEAST_RECORDS)
-    return None if short is None else Plan(index, short, seconds_of(short, speed), speed)
+    short = plan._replace(work=work._replace(epochs=epochs))
+    return _fewer_records(short, most, free._replace(epochs=False), LEAST_RECORDS)
 
 
-def least(full: Work, speed: Speed, free: Free) -> Work:
-    """The smallest work that `choose` tries with the last model."""
-    *_, work = _lighter(full, free)
-    if free.epochs:
-        work = work._replace(epochs=min(work.epochs, LEAST_EPOCHS))
-    return _of_records(work, min(LEAST_RECORDS, work.query), False) if free.records else work
-
-
-def _lighter(full: Work, free: Free) -> Iterator[Work]:
+def _lighter(full: Work) -> Iterator[Work]:
     yield full
     work = full
-    for of_guess, may in ((True, free.replicates), (False, free.shadows)):
-        tests = tuple(test.lighter() if test.of_guess == of_guess else test for test in work.tests)
-        if may and tests != work.tests:
+    for of_guess in (True, False):
+        pairs = zip(work.tests, full.lightest, strict=True)
+        tests = tuple(light if test.of_guess == of_guess else test for test, light in pairs)
+        if tests != work.tests:
             work = work._replace(tests=tests)
             yield work
 
 
-def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: int) -> Work | None:
-    """The work with the most records that fits, at least `fewest` of them."""
-    if not free.records:
-        return work if seconds_of(work, speed) <= budget else None
-    sizes = sorted(
-        {fewest, *range(ROUND * -(-fewest // ROUND), max(work.query, work.calibration, work.reference) + 1, ROUND)}
-    )
+def _fewer_records(plan: Plan, most: float, free: Free, fewest: int) -> Plan:
+    """The plan with the most records that takes at most so many operations, or with the `fewest` records."""
+    largest = max(plan.work.records)
+    sizes = [fewest, *range(ROUND * (fewest // ROUND + 1), largest + 1, ROUND)] if free.records else [largest]
     low, high = 0, len(sizes)
+
+    def of_size(index: int) -> Plan:
+        return plan_of(plan.design, _of_records(plan.work, sizes[index], free.epochs), plan.cost)
+
     while low < high:
         middle = (low + high) // 2
-        if seconds_of(_of_records(work, sizes[middle], free.epochs), speed) <= budget:
-            low = middle + 1
-        else:
-            high = middle
-    return _of_records(work, sizes[low - 1], free.epochs) if low else None
+        low, high = (middle + 1, high) if of_size(middle).operations <= most else (low, middle)
+    return of_size(max(0, low - 1))
 
 
 def _of_records(work: Work, records: int, more_epochs: bool) -> Work:

@@ -78,7 +78,7 @@ def measure_power(
         holdout_size, members_size: numbers of holdout records and known members; by default `query_size`.
         fraction: the used fraction to detect.
         models: number of shadow models, here and in the planned audit.
-        reduced: what was reduced to fit a time budget, in words, which become part of the finding.
+        reduced: what was reduced to fit the effort, in words, which become part of the finding.
 
     Raises:
         InputError: the sets overlap, there are too few groups, or an option is out of range.

@@ -1,36 +1,27 @@
-"""The time of a `power` measurement, and the largest one within a budget. Numbers in, numbers out."""
+"""The size of a `power` measurement: a function of its sets' shapes and of its options. Numbers in, numbers out."""
 
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jaxaudit.audits.ks.plan import LEAST_EPOCHS, LEAST_RECORDS, ROUND
+from jaxaudit.audits.ks.plan import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
 from jaxaudit.audits.power.finding import ENOUGH_MODELS
-from jaxaudit.ensemble import Speed
+from jaxaudit.ensemble import StepCost
 from jaxaudit.metrics.shadow import SHARE
 
 
 class PowerWork(NamedTuple):
-    """The models to train, each on half of the query records and a share of the calibration records."""
+    """The models to train, each on half of the query records and a share of the calibration records.
+
+    `design_cost` is the mean cost of a model in that of the guessed design.
+    """
 
     query: int
     calibration: int
     models: int
     epochs: int
-
-
-class TrainingPace(NamedTuple):
-    """How long training takes.
-
-    Attributes:
-        designs: number of designs that take turns; models of each design are trained separately.
-        cost: the mean time of a model, relative to the guessed design, whose `speed` was measured.
-    """
-
-    speed: Speed
-    batch_size: int
-    designs: int = 1
-    cost: float = 1.0
+    batch_size: int = 64
+    design_cost: float = 1.0
 
 
 class PowerReducible(NamedTuple):
@@ -41,44 +32,33 @@ class PowerReducible(NamedTuple):
     epochs: bool
 
 
-def power_seconds(work: PowerWork, pace: TrainingPace) -> float:
-    """The time to train all models and to evaluate them on all records.
+def power_operations(work: PowerWork, cost: StepCost) -> float:
+    """The counted operations to train all models and to evaluate them on all records.
 
-    >>> power_seconds(PowerWork(100, 150, 20, 15), TrainingPace(Speed(8, 0.01, 0.0, 1), 50, designs=2))
-    14.4
+    >>> power_operations(PowerWork(100, 150, 20, 15, 50), StepCost(1e6, 10.0, 1))
+    1200050000.0
     """
     trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
-    steps = work.epochs * math.ceil(trained / pace.batch_size)
-    # A partly filled chunk takes as long as a full one.
-    size = pace.speed.models_per_batch
-    models = pace.designs * size * math.ceil(math.ceil(work.models / pace.designs) / size)
-    return (
-        models * steps * pace.cost * pace.speed.step + work.models * (work.query + work.calibration) * pace.speed.record
-    )
+    steps = work.epochs * math.ceil(trained / work.batch_size)
+    return work.models * (steps * work.design_cost * cost.step + (work.query + work.calibration) * cost.record)
 
 
-def choose_power_work(full: PowerWork, pace: TrainingPace, budget: float, free: PowerReducible) -> PowerWork | None:
-    """The work within `budget` seconds that reduces least; None if nothing fits.
+def choose_power_work(full: PowerWork, cost: StepCost, effort: str, free: PowerReducible) -> PowerWork:
+    """The work of an effort that reduces least; the smallest of all if none is within it.
 
     In this order: fewer models, down to 19; fewer records, down to 200 of each set; fewer epochs, down to 5. Models are
-    added back as long as the work still fits.
+    added back as long as the work is within the effort.
 
-    >>> full, pace = PowerWork(10_000, 8_000, 40, 15), TrainingPace(Speed(8, 0.01, 0.0, 1), 64)
-    >>> choose_power_work(full, pace, 2000.0, PowerReducible(True, True, True)) == full
+    >>> full, cost = PowerWork(10_000, 8_000, 40, 15), StepCost(1e9, 0.0, 1)
+    >>> choose_power_work(full, cost, "standard", PowerReducible(True, True, True)) == full
     True
-    >>> choose_power_work(full, pace, 300.0, PowerReducible(False, True, True))
-    PowerWork(query=2700, calibration=2700, models=40, epochs=15)
+    >>> choose_power_work(full, cost, "quick", PowerReducible(False, True, True))[:4]
+    (2100, 2100, 40, 15)
     """
-    fitting = next((work for work in _lighter(full, free) if power_seconds(work, pace) <= budget), None)
-    if fitting is None or not free.models:
-        return fitting
-    more = (fitting._replace(models=models) for models in range(full.models, fitting.models, -1))
-    return next((work for work in more if power_seconds(work, pace) <= budget), fitting)
-
-
-def least_power_work(full: PowerWork, free: PowerReducible) -> PowerWork:
-    """The smallest work that `choose_power_work` tries."""
-    return [*_lighter(full, free)][-1]
+    most, works = EFFORTS[effort], [*_lighter(full, free)]
+    within = next((work for work in works if power_operations(work, cost) <= most), works[-1])
+    more = (within._replace(models=models) for models in range(full.models if free.models else 0, within.models, -1))
+    return next((work for work in more if power_operations(work, cost) <= most), within)
 
 
 def reduced(full: PowerWork, work: PowerWork) -> tuple[str, ...]:

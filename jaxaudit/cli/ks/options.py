@@ -10,16 +10,18 @@ from jaxaudit.cli.groups import AUDIT, DATA, GIVEN, MODEL, MOST, OUTPUT, TRAININ
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.own_options import parse_field
-from jaxaudit.cli.parsers import parse_target_data, parse_time, share_check
+from jaxaudit.cli.parsers import parse_target_data, share_check
 from jaxaudit.cli.sets import (
     ALL,
     MEANING,
+    Effort,
     Held,
     Sets,
     ShadowNetwork,
     ShadowRecipe,
     bank_of_shadows,
     designs_of_shadows,
+    effort_of_plan,
     shadow_count,
 )
 from jaxaudit.errors import InputError
@@ -43,7 +45,7 @@ class Sampled:
     )
     sample: int | None = training_option(
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
-        "[default: all, if the budget allows]",
+        "[default: all, if the effort allows]",
         minimum=20,
         maximum=MOST * 1000,
     )
@@ -209,7 +211,7 @@ class KSFlags(Level):
     )
     test_option: tuple[str, ...] = option(
         "Set an option of a test, also of your own: its name, a field, and a value, such as rho.controls=3. "
-        "Repeatable. It counts more than other options and the budget.",
+        "Repeatable. It counts more than other options and the effort.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--test-option"),
@@ -257,12 +259,7 @@ class KSFlags(Level):
     subsample: float = training_option(
         "rho: share of the calibration set that each replicate draws.", default=0.9, check=share_check("subsample")
     )
-    budget: str | None = training_option(
-        "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "
-        "none: no limit. [default: 10m on a CPU, else none]",
-        metavar="TIME",
-        check=parse_time,
-    )
+    effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
-from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.command import as_given, opened
+from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.options import (
     HOLDOUT_MODELS,
@@ -70,7 +70,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         say("No --target was given: three targets of known truth are simulated instead.")
     given_options = options = of_texts(options)
     options = _filled(options)
-    seconds = parse_budget(options.audit.budget)
     whole = read_given(options)
     if given_options.audit.shadow_models is None:
         # As many as adjusted p-values need.
@@ -87,15 +86,17 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
     sets, plan = take_records(whole, options.data.sample, key), None
-    if seconds is not None or options.recipe.dry_run:
-        options, plan = plan_within(seconds, given_options, options, sets, tests, partial(learner_of, sets))
-        if given_options.recipe.dry_run and not given_options.recipe.spread:
-            return plan
-        for line in plan.lines:
+    in_full, trial = options.audit.effort == "full", options.recipe.dry_run
+    if not in_full or trial or options.recipe.models_per_batch is None:
+        options, summary = plan_audit(given_options, options, sets, tests, partial(learner_of, sets))
+        if trial and not options.recipe.spread:
+            return summary
+        plan = summary if trial or not in_full else None
+        for line in () if plan is None else plan.lines:
             say(line)
         sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own_tests)
     # The plan is now part of the options, so that the command that repeats the run plans nothing.
-    options = with_values(options, budget="none")
+    options = with_values(options, effort="full")
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, *sizes) for count, _ in trained)

@@ -5,15 +5,17 @@ from pathlib import Path
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, training_option
-from jaxaudit.cli.parsers import check_pair, parse_time, share_check
+from jaxaudit.cli.options import ModelSource, group, option
+from jaxaudit.cli.parsers import check_pair, share_check
 from jaxaudit.cli.sets import (
     MEANING,
+    Effort,
     Sets,
     ShadowNetwork,
     ShadowRecipe,
     bank_of_shadows,
     designs_of_shadows,
+    effort_of_plan,
     shadow_count,
 )
 from jaxaudit.errors import InputError
@@ -55,7 +57,7 @@ class PowerData(Sets):
 
     sample: int | None = option(
         "Train on at most this many records of each set, drawn at random (with --groups, whole groups of about as "
-        "many); the answer is about the whole query set. [default: all, if the budget allows]",
+        "many); the answer is about the whole query set. [default: all, if the effort allows]",
         minimum=20,
         maximum=MOST * 1000,
     )
@@ -89,12 +91,7 @@ class PowerFlags(Seeded):
     )
     holdout_shadow_models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
-    budget: str | None = training_option(
-        "Time limit, such as 10m or 2h. The number of models, then records, then epochs are reduced to fit, unless "
-        "given; none: no limit. [default: 10m on a CPU, else none]",
-        metavar="TIME",
-        check=parse_time,
-    )
+    effort: Effort = effort_of_plan("Models, then records, then epochs")
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,30 @@
-"""Runs `jaxaudit power`: from its options to its result, with a plan that fits a time limit on this machine."""
+"""Runs `jaxaudit power`: from its options to its result, with a plan of its size."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
-from jaxaudit.audits.power.plan import (
-    PowerReducible,
-    PowerWork,
-    TrainingPace,
-    choose_power_work,
-    least_power_work,
-    power_seconds,
-    reduced,
-)
+from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.audits.power.scores import power_of_scores
 from jaxaudit.cli.harness import Job, Outcome, Summary
-from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, parse_budget, speed_of, take_records
+from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.own_code import source_hashes
+from jaxaudit.cli.pace import PlannedSize, larger_efforts, lines_of_efforts, numbers_of_efforts, pace_of
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
-from jaxaudit.cli.progress import duration, say
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.score_table import read_scores
-from jaxaudit.cli.tuning import facts_of, recall_models_per_batch, remember_models_per_batch
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file
-from jaxaudit.ensemble import Execution
-from jaxaudit.errors import InputError
+from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
@@ -44,20 +33,22 @@ from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_
 
 def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     """The work for these options with training; for a dry run without workers, only the plan."""
-    given_options, seconds = options, parse_budget(options.audit.budget)
+    given_options = options
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
     sets, plan = take_records(whole, options.data.sample, key), None
     full_work = _work(options, whole)
-    if seconds is not None or options.recipe.dry_run:
-        options, plan = plan_power_within(seconds, given_options, options, sets)
-        if options.recipe.dry_run and not options.recipe.spread:
-            return plan
-        for line in plan.lines:
+    in_full, trial = options.audit.effort == "full", options.recipe.dry_run
+    if not in_full or trial or options.recipe.models_per_batch is None:
+        options, summary = plan_power(given_options, options, sets)
+        if trial and not options.recipe.spread:
+            return summary
+        plan = summary if trial or not in_full else None
+        for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
     # The plan is now part of the options, so that the command that repeats the run plans nothing.
-    options, work, calibration = with_values(options, budget="none"), _work(options, sets), sets.calibration
+    options, work, calibration = with_values(options, effort="full"), _work(options, sets), sets.calibration
     assert calibration is not None
 
     def audit(execution: Execution) -> PowerAudit:
@@ -159,66 +150,36 @@ def _designs(options: PowerOptions, sets: AuditInputs) -> tuple[Design, ...]:
 def _work(options: PowerOptions, sets: AuditInputs) -> PowerWork:
     """The training that these options require, on the whole sets."""
     models, epochs = options.audit.holdout_shadow_models or SHADOW_MODELS, options.recipe.epochs or 1
-    return PowerWork(len(sets.query), len(sets.calibration or ()), models, epochs)
+    cost = mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:])
+    return PowerWork(len(sets.query), len(sets.calibration or ()), models, epochs, options.recipe.batch_size, cost)
 
 
-def plan_power_within(
-    budget: float | None, given_options: PowerOptions, options: PowerOptions, sets: AuditInputs
-) -> tuple[PowerOptions, Summary]:
-    """The options for a measurement of at most `budget` seconds (None: no limit), and the plan, as for `ks`."""
-    work, pace = _work(options, sets), _pace(options, sets)
+def plan_power(given_options: PowerOptions, options: PowerOptions, sets: AuditInputs) -> tuple[PowerOptions, Summary]:
+    """The options for a measurement of this effort, and the plan, as for `ks`."""
+    full, learner = _work(options, sets), _learner(options, sets)
+    cost = count_step(learner, sets.query.inputs, sets.query.labels)
     free = PowerReducible(
         models=given_options.audit.holdout_shadow_models is None,
         records=given_options.data.sample is None,
         epochs=given_options.recipe.epochs is None,
     )
-    room = float("inf") if budget is None else TRAINING_SHARE * budget - FIXED_SECONDS
-    chosen = choose_power_work(work, pace, room, free)
-    if chosen is None:
-        needed = (power_seconds(least_power_work(work, free), pace) + FIXED_SECONDS) / TRAINING_SHARE
-        raise InputError(
-            f"--budget {given_options.audit.budget or USUAL} is too short for these options: the smallest measurement "
-            "takes "
-            f"about {duration(needed)}. Give --budget {int(needed // 60) + 1}m or more, or --budget none, or fewer of "
-            "--holdout-shadow-models, --sample and --epochs."
-        )
-    fewer = {"sample": max(chosen[:2])} if chosen[:2] != work[:2] else {}
-    planned = with_values(options, epochs=chosen.epochs, holdout_shadow_models=chosen.models, **fewer)
-    return planned, _told(work, chosen, pace, budget)
 
+    def size_of(effort: str) -> PlannedSize:
+        work = choose_power_work(full, cost, effort, free)
+        return PlannedSize(power_operations(work, cost), reduced(full, work))
 
-def _pace(options: PowerOptions, sets: AuditInputs) -> TrainingPace:
-    """The training speed on this machine, measured once as for `ks`."""
-    model, recipe, query, shape = options.model, options.recipe, sets.query, sets.query.inputs.shape[1:]
-    learners = 1 + len(_designs(options, sets))
-    speed = speed_of((model.model or "", model.hidden or ""), options, query, _learner(options, sets))
-    facts = facts_of("power", options, source_hashes(options), shape, len(query.class_names))
-    number = recipe.models_per_batch or recall_models_per_batch(facts)
-    if number is None:
-        # So that a run without a budget uses the same number of models per batch and gets the same results.
-        number = speed.models_per_batch
-        remember_models_per_batch(facts, number)
-    cost = mean_cost(options.audit.designs, model, recipe, shape)
-    return TrainingPace(speed._replace(models_per_batch=number), recipe.batch_size, learners, cost)
-
-
-def _told(full: PowerWork, work: PowerWork, pace: TrainingPace, budget: float | None) -> Summary:
-    seconds, whole = (power_seconds(part_of_plan, pace) + FIXED_SECONDS for part_of_plan in (work, full))
-    less = reduced(full, work)
-    within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
+    effort, number = options.audit.effort, options.recipe.models_per_batch or usual_models_per_batch(learner, cost)
+    work = choose_power_work(full, cost, effort, free)
+    fewer = {"sample": max(work[:2])} if work[:2] != full[:2] else {}
+    planned = with_values(
+        options, epochs=work.epochs, holdout_shadow_models=work.models, models_per_batch=number, **fewer
+    )
+    pace = pace_of(options.recipe, learner, sets.query, number)
+    reached, larger = size_of(effort), larger_efforts(effort, size_of)
     lines = [
         f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
         f"{work.epochs} epochs",
-        f"  time: about {duration(seconds)}, {within}",
+        f"  time: {pace.words(reached.operations)}",
+        *lines_of_efforts(reached, larger, pace),
     ]
-    if less:
-        lines += [f"  reduced: {'; '.join(less)}", f"  in full: --budget none, about {duration(whole)}"]
-    numbers: dict[str, Any] = {
-        "budget_seconds": budget,
-        "seconds": round(seconds, 1),
-        "full_seconds": round(whole, 1),
-        "models": work.models,
-        "reduced": list(less),
-        "seconds_a_model_step": pace.speed.step,
-    }
-    return Summary(tuple(lines), numbers)
+    return planned, Summary(tuple(lines), {**numbers_of_efforts(effort, reached, larger, pace), "models": work.models})

@@ -14,12 +14,12 @@ from jaxtyping import Int
 from jaxaudit.audits.ks.bank.train import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING
 from jaxaudit.cli.harness import Job, Summary
-from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
-from jaxaudit.cli.progress import duration, say
+from jaxaudit.cli.pace import Pace, pace_of
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
 from jaxaudit.cli.sets import GUESS
@@ -31,7 +31,7 @@ from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Execution, Speed, form_of
+from jaxaudit.ensemble import Execution, StepCost, bytes_under_way, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
@@ -41,8 +41,6 @@ COMMAND = "shadows train"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 PROGRAM_BYTES = 600 << 20
 """Memory of Python, JAX and compiled programs."""
-COMPILE_SECONDS = 3.0
-"""Seconds to compile a design; a deep network takes longer."""
 
 
 class Recipes(NamedTuple):
@@ -68,12 +66,11 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
-    learner, speed = recipes.learners[0], None
+    # That of models of the guess.
+    learner, cost, usual = recipes.learners[0], None, WHOLE_FITS_PER_BATCH
     if isinstance(learner, SteppedLearner):
-        # That of models of the guess.
-        name = (options.model.learner or options.model.model or "", options.model.hidden or "")
-        speed = speed_of(name, options, query, learner)
-    usual = WHOLE_FITS_PER_BATCH if speed is None else speed.models_per_batch
+        cost = count_step(learner, query.inputs, query.labels)
+        usual = usual_models_per_batch(learner, cost)
     number = _models_per_batch(options.recipe.models_per_batch, earlier, done) or usual
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
@@ -99,7 +96,10 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     arrays = bank_arrays(key, sets, description, options.data.coins)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
-    plan = Summary(_estimate(sets, description, members, recipes, speed, options.recipe.spread))
+    pace = Pace()
+    if isinstance(learner, SteppedLearner):
+        pace = pace_of(options.recipe, learner, query, number)
+    plan = Summary(_estimate(sets, description, members, recipes, cost, pace))
     if options.recipe.dry_run and not options.recipe.spread:
         return plan
     for line in plan.lines:
@@ -223,30 +223,28 @@ def _estimate(
     description: Description,
     members: Int[np.ndarray, " missing"],
     recipes: Recipes,
-    speed: Speed | None,
-    spread: bool,
+    cost: StepCost | None,
+    pace: Pace,
 ) -> tuple[str, ...]:
     models, number = len(members), description.models_per_batch or 1
     outputs = 4 * description.records * description.classes
     memory = PROGRAM_BYTES + 3 * sum(part.nbytes for part in sets.parts) + number * outputs
     learner, steps, time = recipes.learners[0], "", "as long as its learner takes"
-    if speed is not None and isinstance(learner, SteppedLearner) and models:
+    if cost is not None and isinstance(learner, SteppedLearner) and models:
         counts = learner.epochs * -(-members // learner.batch_size)
-        seconds = (counts.sum() * speed.step + models * description.records * speed.record) * np.mean(recipes.costs)
-        seconds += COMPILE_SECONDS * len(recipes.names)
-        memory += speed.step_bytes
+        operations = (counts.sum() * cost.step + models * description.records * cost.record) * np.mean(recipes.costs)
+        memory += bytes_under_way(cost, number)
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
             f": {most}{_numbers(counts)} steps of {learner.batch_size} records",
-            f"{most}about {duration(float(seconds))}",
+            f"{most}{pace.words(operations)}",
         )
     done = description.models - models
     have = f", {done} of them trained" if done else ""
     training_text = f" on {_numbers(members)} records each{steps} ({', '.join(recipes.names)})" if models else ""
     return (
         f"{description.models} shadow models{have}; {models} to train{training_text}",
-        f"{time} on {description.device}{', in one process' if spread else ''}, {memory / 2**30:.1f} GiB of memory, "
-        f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
+        f"{time}, {memory / 2**30:.1f} GiB of memory, {models * outputs / 2**20:,.0f} MiB of disk for outputs",
     )
 
 

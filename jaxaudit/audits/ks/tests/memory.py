@@ -40,7 +40,7 @@ WHAT_HELPS = (
 )
 
 IN_FULL = (
-    "Train shadow models by its own recipe and in full, without a budget. Or give its outputs on records that it did "
+    "Train shadow models by its own recipe and in full (`--effort full`). Or give its outputs on records that it did "
     "use"
 )
 
@@ -91,8 +91,8 @@ def limited(
 
 
 def reduced_words(evidence: Evidence) -> str:
-    """How the shadow models differ from those that were requested, to fit a time budget."""
-    return f"the shadow models are not those that were asked for, to fit the time: {'; '.join(evidence.reduced)}"
+    """How the shadow models differ from those that were requested, to fit the effort."""
+    return f"the shadow models are not those that were asked for, to fit the effort: {'; '.join(evidence.reduced)}"
 
 
 def helped(lacks: Sequence[Lack], more: str) -> str:

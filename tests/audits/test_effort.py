@@ -1,6 +1,4 @@
-"""A time budget makes the same plan from the same speeds, keeps what was given by hand, and fits."""
-
-from typing import Any
+"""An effort makes a plan from shapes and options alone, keeps what was given by hand, and refuses nothing."""
 
 import jax
 import numpy as np
@@ -8,32 +6,58 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.audits.ks.plan import FEWEST, LEAST_STEPS, Free, Work, choose, members, memory_of, seconds_of
+from jaxaudit.audits.ks.plan import (
+    EFFORTS,
+    FEWEST,
+    LEAST_RECORDS,
+    LEAST_STEPS,
+    Free,
+    Work,
+    choose,
+    members,
+    memory_of,
+    plan_of,
+)
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.budget import parse_budget, take_records
+from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.ensemble import Speed
-from jaxaudit.errors import InputError
+from jaxaudit.ensemble import StepCost
 
-ALL, NOTHING = Free(True, True, True, True), Free(False, False, False, False)
+ALL, NOTHING = Free(True, True), Free(False, False)
 TESTS: tuple[KSTest, ...] = (ShadowTest(), EMATest(), RhoTest())
-MNIST = Work(60_000, 10_000, 0, (6_700, 66_700, 36_700), 60_000, TESTS, 15, 64)
 REFERRED = ReferenceTest()
-SLOW, FAST = Speed(1, 0.04, 1e-3, 80_000_000), Speed(4, 2e-4, 1e-6, 1_000_000)
 
 
-def works(**more: Any) -> st.SearchStrategy[Work]:
+def work_of(
+    query: int,
+    calibration: int,
+    holdout: int = 0,
+    targets: tuple[int, ...] = (),
+    reference: int = 0,
+    tests: tuple[KSTest, ...] = TESTS,
+    counts: bool = True,
+) -> Work:
+    """A work of these sizes; with `counts`, the numbers of models were not given by hand."""
+    lightest = tuple(test.lighter() for test in tests) if counts else tests
+    return Work(query, calibration, holdout, targets, query, tests, 15, 64, reference=reference, lightest=lightest)
+
+
+MNIST = work_of(60_000, 10_000, 0, (6_700, 66_700, 36_700))
+LARGE, SMALL = StepCost(4e9, 1e7, 80_000_000), StepCost(2e7, 1e5, 1_000_000)
+
+
+def works() -> st.SearchStrategy[Work]:
     sizes = st.integers(50, 100_000)
     return st.builds(
-        lambda query, calibration, holdout, more, reference: Work(
-            *(query, calibration, holdout, (query,), query, (*more, *TESTS), 15, 64), reference=reference
+        lambda query, calibration, holdout, more, reference, counts: work_of(
+            query, calibration, holdout, (query,), reference, (*more, *TESTS), counts
         ),
         *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([(), (HoldoutTest(),), (HoldoutTest(), REFERRED)])),
-        st.sampled_from([0, 70, 50_000]),
+        *(st.sampled_from([0, 70, 50_000]), st.booleans()),
     )
 
 
@@ -54,8 +78,7 @@ def rho_of(work: Work) -> RhoTest:
     return next(test for test in work.tests if isinstance(test, RhoTest))
 
 
-def seconds_by_loop(work: Work, speed: Speed) -> float:
-    """Model by model, without chunks: for one model a batch."""
+def operations_by_loop(work: Work, cost: StepCost) -> float:
     rho = rho_of(work)
     sizes = [work.query, round(rho.subsample * work.calibration)] * rho.replicates
     sizes += [work.query + work.calibration] * rho.controls + list(work.targets)
@@ -67,90 +90,84 @@ def seconds_by_loop(work: Work, speed: Speed) -> float:
         sizes += [more + given_] * models
     steps = sum(-(-size // work.batch_size) for size in sizes)
     asked = work.query + work.calibration + work.holdout + work.reference
-    return work.epochs * steps * speed.step + len(sizes) * asked * speed.record
+    return work.epochs * steps * cost.step + len(sizes) * asked * cost.record
 
 
 @settings(max_examples=30)
 @given(works())
-def test_the_time_is_that_of_every_model(work):
-    speed = Speed(1, 0.01, 1e-5, 1)
-    np.testing.assert_allclose(seconds_of(work, speed), seconds_by_loop(work, speed), rtol=0.02)
+def test_the_operations_are_those_of_every_model(work):
+    operations = plan_of(0, work, LARGE).operations
+    np.testing.assert_allclose(operations, operations_by_loop(work, LARGE), rtol=1e-9)
     assert len(members(work)) == 2 * 5 + 1 + 1 + sum(shadows_of(work)) + sum(referring_of(work))
 
 
 @settings(max_examples=50)
-@given(works(), st.floats(20, 1e5), st.sampled_from([ALL, NOTHING, Free(False, True, True, True)]))
-def test_a_plan_fits_or_there_is_none(work, budget, free):
-    plan = choose(work, [lambda: SLOW, lambda: FAST], budget, free)
-    again = choose(work, [lambda: SLOW, lambda: FAST], budget, free)
-    assert plan == again
-    if plan is None:
-        assert seconds_of(work, FAST) > budget
-        return
-    assert seconds_of(plan.work, plan.speed) == plan.seconds <= budget
-    if not free.records:
-        assert plan.work.records == work.records
-    if free == NOTHING:
-        assert plan.work == work
+@given(works(), st.floats(1e-3, 1e6), st.sampled_from([ALL, NOTHING, Free(False, True)]))
+def test_every_effort_has_a_plan_within_it_or_the_smallest(work, times, free):
+    """Nothing else decides it: no clock is read, and what was given by hand stands."""
+    costs = [StepCost(times * step, times * record, size) for step, record, size in (LARGE, SMALL)]
+    plans = {effort: choose(work, costs, effort, free) for effort in EFFORTS}
+    assert plans == {effort: choose(work, iter(costs), effort, free) for effort in EFFORTS}
+    for effort, plan in plans.items():
+        assert plan == plan_of(plan.design, plan.work, costs[plan.design])
+        if plan.operations > EFFORTS[effort]:
+            assert plan.design == 1
+            assert plan.work.tests == work.lightest
+            assert not free.records or plan.work.records == tuple(min(LEAST_RECORDS, size) for size in work.records)
+        assert free.records or plan.work.records == work.records
+        assert free.epochs or plan.work.epochs == work.epochs
+        assert plan.work.lightest == work.tests or plan.work.tests in (
+            *(work.tests, work.lightest),
+            tuple(light if test.of_guess else test for test, light in zip(work.tests, work.lightest, strict=True)),
+        )
+    assert plans["full"] == plan_of(0, work, costs[0])
+    assert plans["quick"].design >= plans["standard"].design
+    if plans["quick"].design == plans["standard"].design and min(plans["quick"].work.query, work.query) >= FEWEST:
+        assert plans["quick"].operations <= plans["standard"].operations
 
 
-def test_what_fits_is_not_reduced_and_only_designs_that_are_looked_at_are_measured():
-    measured: list[Speed] = []
+def test_what_is_within_the_effort_is_not_reduced_and_only_designs_that_are_looked_at_are_counted():
+    counted: list[StepCost] = []
 
-    def measure(speed: Speed) -> Speed:
-        measured.append(speed)
-        return speed
+    def count(cost: StepCost) -> StepCost:
+        counted.append(cost)
+        return cost
 
-    found = choose(MNIST, [lambda: measure(FAST), lambda: measure(SLOW)], 1e9, ALL)
-    assert found == (0, MNIST, seconds_of(MNIST, FAST), FAST)
-    assert measured == [FAST]
+    small = work_of(300, 300)
+    assert choose(small, map(count, (SMALL, LARGE)), "quick", ALL) == plan_of(0, small, SMALL)
+    assert counted == [SMALL]
 
 
 def test_what_costs_least_goes_first():
     """Replicates of rho, then shadow models, then records, then the design."""
-    at_full = seconds_of(MNIST, FAST)
-    plans = [choose(MNIST, [lambda: FAST], share * at_full, ALL) for share in (0.99, 0.9, 0.3)]
-    works_ = [plan.work for plan in plans if plan is not None]
-    assert len(works_) == 3
+    once = plan_of(0, MNIST, StepCost(1.0, 0.0, 1)).operations
+    quick = EFFORTS["quick"] / once
+    works_ = [choose(MNIST, [StepCost(quick / share, 0.0, 1)], "quick", ALL).work for share in (0.99, 0.9, 0.3)]
     assert [rho_of(work).replicates for work in works_] == [2, 2, 2]
     assert [shadows_of(work)[0] for work in works_] == [39, 19, 19]
     assert works_[1].query == 60_000 > works_[2].query >= FEWEST
-    plan = choose(MNIST, [lambda: SLOW, lambda: FAST], 500.0, ALL)
-    assert plan is not None
+    plan = choose(MNIST, [StepCost(1e12, 0.0, 1), SMALL], "quick", ALL)
     assert plan.design == 1
     assert plan.work.query % 100 == 0
-    without_rho = MNIST._replace(tests=TESTS[:1])
-    plan = choose(without_rho, [lambda: FAST], 0.99 * seconds_of(without_rho, FAST), ALL)
-    assert plan is not None
-    assert [test.name for test in plan.work.tests] == ["shadow"]
-    assert shadows_of(plan.work) == (19, 19, 19, 0)
+    without_rho = work_of(60_000, 10_000, tests=TESTS[:1])
+    once = plan_of(0, without_rho, StepCost(1.0, 0.0, 1)).operations
+    work = choose(without_rho, [StepCost(EFFORTS["quick"] / once / 0.99, 0.0, 1)], "quick", ALL).work
+    assert [test.name for test in work.tests] == ["shadow"]
+    assert shadows_of(work) == (19, 19, 19, 0)
 
 
 def test_fewer_records_are_walked_more_often():
     """Too few steps would leave networks that fit nothing, and remember nothing."""
-    plan, fixed = (
-        choose(MNIST, [lambda: Speed(4, 5e-3, 1e-6, 1)], 400.0, ALL._replace(epochs=epochs)) for epochs in (True, False)
-    )
-    assert plan is not None
-    assert fixed is not None
-    smallest = min(plan.work.query, round(2 / 3 * plan.work.calibration))
-    assert plan.work.epochs * -(-smallest // plan.work.batch_size) >= LEAST_STEPS
-    assert fixed.work.epochs == 15
+    work, fixed = (choose(MNIST, [StepCost(9e8, 1e6, 1)], "quick", Free(True, epochs)).work for epochs in (True, False))
+    smallest = min(work.query, round(2 / 3 * work.calibration))
+    assert work.epochs * -(-smallest // work.batch_size) >= LEAST_STEPS
+    assert work.epochs > fixed.epochs == 15
 
 
-def test_memory_grows_with_records_and_with_what_steps_take():
-    small = memory_of(MNIST, FAST, 784 * 4)
-    assert small < memory_of(MNIST, SLOW, 784 * 4)
-    assert small > 70_000 * 784 * 4
-
-
-def test_a_budget_is_a_length_of_time():
-    """A CPU has one unless told otherwise."""
-    given = {"90s": 90, "10 m": 600, "1.5h": 5400, "2D": 172_800, None: 600, "none": None}
-    assert {text: parse_budget(text) for text in given} == given
-    for text in ("", "10", "m", "-5m", "1e9m", "nan", "inf", "10s", "9" * 400 + "m", "10m\n10m"):
-        with pytest.raises(InputError):
-            parse_budget(text)
+def test_memory_grows_with_records():
+    fewer = MNIST._replace(query=10_000)
+    assert memory_of(fewer, 784 * 4) < memory_of(MNIST, 784 * 4)
+    assert memory_of(MNIST, 784 * 4) > 70_000 * 784 * 4
 
 
 def sets(holdout: bool = True, reference: bool = False, members: bool = False) -> AuditInputs:

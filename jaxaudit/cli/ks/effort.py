@@ -1,0 +1,202 @@
+"""`--effort` of `ks`: plans an audit of a named size, and says what was left out and what a larger effort would bring.
+
+The plan is a function of shapes and options (`audits/ks/plan.py`). Seconds are estimates: operations divided by those a
+second of two cores of a CPU, or, for a dry run, of this machine.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, memory_of, sizes_of
+from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.audits.pool import Part
+from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.ks.inputs import AuditInputs
+from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.networks import mean_cost
+from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.own_options import with_fields
+from jaxaudit.cli.pace import PlannedSize, larger_efforts, lines_of_efforts, numbers_of_efforts, pace_of
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import StepCost, bytes_under_way, count_step, usual_models_per_batch
+from jaxaudit.learners import SteppedLearner
+from jaxaudit.metrics.deal import groups_in_sample
+from jaxaudit.randomness import generator_of, stream
+
+SETS = ("query", "calibration", "holdout", "reference")
+"""Roles of sets, in the order of `Work.records`."""
+BASE_BYTES = 600 << 20
+"""Memory of Python, JAX and compiled programs."""
+LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
+"""Replacements for a model that is too slow, the most similar first."""
+
+
+def plan_audit(
+    given_options: KSOptions,
+    options: KSOptions,
+    sets: AuditInputs,
+    tests: tuple[KSTest, ...],
+    learner_of: Callable[[str, str], SteppedLearner],
+) -> tuple[KSOptions, Summary]:
+    """The options for an audit of this effort, and the plan.
+
+    What is `given_options` on the command line is not changed; `options` are the same with defaults. `learner_of` is
+    the learner for a model name and mlp's hidden layers.
+    """
+    full = _work(given_options, options, sets, tests)
+    designs = [(options.model.model or "", options.model.hidden or "")]
+    if given_options.model.model is None and given_options.model.hidden is None:
+        designs = list(dict.fromkeys([*designs, *LIGHTER.get(designs[0][0], ())]))
+    free = Free(records=given_options.data.sample is None, epochs=given_options.recipe.epochs is None)
+
+    @cache
+    def cost_of_design(design: tuple[str, str]) -> StepCost:
+        return count_step(learner_of(*design), sets.query.inputs, sets.query.labels)
+
+    def plan_of_effort(effort: str) -> Plan:
+        return choose(full, map(cost_of_design, designs), effort, free)
+
+    def size_of(effort: str) -> PlannedSize:
+        plan = plan_of_effort(effort)
+        reduced = _reduced(full, plan.work, designs[0], designs[plan.design])
+        return PlannedSize(plan.operations, tuple(reduced), cost_of(full, plan.work))
+
+    effort = options.audit.effort
+    plan = plan_of_effort(effort)
+    design, work = designs[plan.design], plan.work
+    learner = learner_of(*design)
+    number = options.recipe.models_per_batch or usual_models_per_batch(learner, plan.cost)
+    planned = with_usual(_planned(options, plan, full, design), models_per_batch=number)
+    record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
+    # The sets as read stay in memory beside the sample: as stored, as prepared, and while they are hashed.
+    whole = 3 * record_bytes * sum(full.records)
+    memory = BASE_BYTES + whole + memory_of(work, record_bytes) + bytes_under_way(plan.cost, number)
+    kinds = {**_models_of(work), "targets": len(work.targets)}
+    models = sum(kinds.values())
+    counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
+    sizes = zip(SETS, work.records, full.records, strict=True)
+    of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
+    pace = pace_of(options.recipe, learner, sets.query, number)
+    reached, larger = size_of(effort), larger_efforts(effort, size_of)
+    lines = [
+        f"Plan: {models} models ({counts_text}), {_named(design)}, {work.epochs} epochs",
+        f"  data: {', '.join(of)}",
+        f"  time: {pace.words(plan.operations)}; memory: about {memory / 2**30:.1f} GiB",
+        *lines_of_efforts(reached, larger, pace),
+    ]
+    numbers = {
+        **numbers_of_efforts(effort, reached, larger, pace),
+        "models": models,
+        "memory_bytes": memory,
+        # Reductions that change what the shadow models are like; fewer models do not.
+        "unlike": [reduction for reduction in reached.reduced if not reduction.startswith("models of ")],
+        "smallest_share_factor": round(reached.effect, 3),
+    }
+    return planned, Summary(tuple(lines), numbers)
+
+
+def _planned(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
+    """The options with the values that the plan chose."""
+    work = plan.work
+    chosen: dict[str, Any] = {"model": design[0], "hidden": design[1], "epochs": work.epochs}
+    if max(work.records) < max(full.records):
+        chosen["sample"] = max(work.records)
+    changed = [
+        f"{test.name}.{field.name}={getattr(test, field.name)}"
+        for test, before in zip(work.tests, full.tests, strict=True)
+        if test != before
+        for field in fields(test)  # pyright: ignore[reportArgumentType]
+        if getattr(test, field.name) != getattr(before, field.name)
+    ]
+    return with_values(options, **chosen, test_option=(*options.audit.test_option, *changed))
+
+
+def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInputs:
+    """At most `records` records of each set, drawn at random, and the outputs on them.
+
+    A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
+    stay exchangeable if they were. With groups, whole groups are drawn (`groups_in_sample`).
+    """
+    if records is None:
+        return sets
+    groups = sets.groups
+
+    def drawn(role: str, examples: Examples, of_records: np.ndarray | None = None) -> np.ndarray:
+        generator = generator_of(stream(key, "records", role))
+        if groups is None or of_records is None:
+            return np.sort(generator.permutation(len(examples))[:records])
+        count = groups_in_sample(records, groups.dealt_sets)
+        return np.flatnonzero(np.isin(of_records, generator.permutation(np.unique(of_records))[:count]))
+
+    of_sets = {} if groups is None else groups._asdict()
+    rows = {role: drawn(role, examples, of_sets.get(role)) for role, examples in sets.sets_by_role.items()}
+    taken = {role: examples.take(rows[role]) for role, examples in sets.sets_by_role.items()}
+    kept_examples = {id(examples): taken[role] for role, examples in sets.sets_by_role.items()}
+
+    def part(one: Part) -> Part:
+        if id(one.examples) not in kept_examples:
+            kept_examples[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
+        return one._replace(examples=kept_examples[id(one.examples)])
+
+    none = np.zeros(0, int)
+    of_files = {"query set": rows["query"], "reference": rows.get("calibration", none)} | rows
+    return sets._replace(
+        **taken,
+        files=tuple(file.taken(of_files) for file in sets.files),
+        simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
+        groups=None if groups is None else groups.take(rows["query"], rows.get("holdout", none), rows.get("members")),
+    )
+
+
+def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests: tuple[KSTest, ...]) -> Work:
+    query, audit = len(sets.query), given_options.audit
+    targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
+    counts_are_free = audit.shadow_models is None and audit.holdout_shadow_models is None
+    # Only a dataclass can be spelled out by the command that repeats the run.
+    lightest = {
+        test.name: test.lighter()
+        if is_dataclass(test) and (audit.replicates is None if test.of_guess else counts_are_free)
+        else test
+        for test in tests
+    }
+    return Work(
+        query=query,
+        calibration=len(sets.calibration or ()),
+        holdout=0 if sets.holdout is None else len(sets.holdout),
+        targets=targets,
+        whole=query,
+        tests=tests,
+        epochs=options.recipe.epochs or 0,
+        batch_size=options.recipe.batch_size,
+        design_cost=mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:]),
+        reference=0 if sets.reference is None else len(sets.reference),
+        lightest=tuple(with_fields("--test-option", audit.test_option, lightest).values()),
+    )
+
+
+def _models_of(work: Work) -> dict[str, int]:
+    """The number of models of each test, by title."""
+    sizes = work.query, work.calibration, work.reference
+    return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, *sizes)}
+
+
+def _reduced(full: Work, work: Work, requested_design: tuple[str, str], design: tuple[str, str]) -> Iterator[str]:
+    if design != requested_design:
+        yield f"{_named(design)} instead of {_named(requested_design)} (--model prevents this)"
+    for name, before, after in zip(SETS, full.records, work.records, strict=True):
+        if after < before:
+            yield f"{name} records {before:,} to {after:,}"
+    before, after = _models_of(full), _models_of(work)
+    for name, count in after.items():
+        if count < before[name]:
+            yield f"models of {name if name == 'rho' else f'the {name}'} {before[name]} to {count}"
+    if work.epochs < full.epochs:
+        yield f"epochs {full.epochs} to {work.epochs}"
+
+
+def _named(design: tuple[str, str]) -> str:
+    return f"mlp ({design[1]})" if design[0] == "mlp" else design[0]

@@ -15,7 +15,7 @@ FIXED_SECONDS = 15.0
 """Seconds for reading, compiling and judging."""
 
 
-class Pace(NamedTuple):
+class OperationsPace(NamedTuple):
     """Counted operations a second, and where that is so."""
 
     operations: float = OPERATIONS_A_SECOND
@@ -27,18 +27,18 @@ class Pace(NamedTuple):
     def words(self, operations: float) -> str:
         """The time in words.
 
-        >>> Pace(1e9).words(6e11)
+        >>> OperationsPace(1e9).words(6e11)
         'about 10 min on two cores of a CPU'
         """
         return f"about {duration(self.seconds(operations))} {self.where}"
 
 
-def pace_of(recipe: RecipeFlags, learner: SteppedLearner, examples: Examples, models_per_batch: int) -> Pace:
+def pace_of(recipe: RecipeFlags, learner: SteppedLearner, examples: Examples, models_per_batch: int) -> OperationsPace:
     """The pace of this machine for a dry run, which may measure it; else that of two cores."""
     if not recipe.dry_run or recipe.spread:
-        return Pace()
+        return OperationsPace()
     say("timing a few steps")
-    return Pace(measure_rate(examples.inputs, examples.labels, learner, models_per_batch), "on this machine")
+    return OperationsPace(measure_rate(examples.inputs, examples.labels, learner, models_per_batch), "on this machine")
 
 
 class PlannedSize(NamedTuple):
@@ -60,7 +60,7 @@ def larger_efforts(effort: str, size_of: Callable[[str], PlannedSize]) -> dict[s
     return sizes
 
 
-def lines_of_efforts(reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: Pace) -> list[str]:
+def lines_of_efforts(reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: OperationsPace) -> list[str]:
     """What was left out, and what larger efforts take and bring."""
 
     def effect(factor: float) -> list[str]:
@@ -75,7 +75,7 @@ def lines_of_efforts(reached: PlannedSize, larger: Mapping[str, PlannedSize], pa
 
 
 def numbers_of_efforts(
-    effort: str, reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: Pace
+    effort: str, reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: OperationsPace
 ) -> dict[str, object]:
     """The same for `--json`."""
     return {

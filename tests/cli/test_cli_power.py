@@ -84,7 +84,7 @@ def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
 
 @pytest.mark.outer
 def test_every_effort_is_planned_and_nothing_is_refused(sets: Path):
-    network = ("--hidden", "512,512", "--epochs", "40000")
+    network = ("--hidden", "512,512", "--epochs", "8000")
     words = ("power", *SETS, *network, "--dry-run", "--json")
     quick, standard, full = (
         json.loads(jaxaudit(*words, "--effort", effort).out) for effort in ("quick", "standard", "full")

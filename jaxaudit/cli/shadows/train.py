@@ -18,7 +18,7 @@ from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, mak
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
-from jaxaudit.cli.pace import Pace, pace_of
+from jaxaudit.cli.pace import OperationsPace, pace_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
@@ -96,7 +96,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     arrays = bank_arrays(key, sets, description, options.data.coins)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
-    pace = Pace()
+    pace = OperationsPace()
     if isinstance(learner, SteppedLearner):
         pace = pace_of(options.recipe, learner, query, number)
     plan = Summary(_estimate(sets, description, members, recipes, cost, pace))
@@ -224,7 +224,7 @@ def _estimate(
     members: Int[np.ndarray, " missing"],
     recipes: Recipes,
     cost: StepCost | None,
-    pace: Pace,
+    pace: OperationsPace,
 ) -> tuple[str, ...]:
     models, number = len(members), description.models_per_batch or 1
     outputs = 4 * description.records * description.classes

@@ -9,6 +9,7 @@ run spells it out. Records that are left out are drawn at random by the seed alo
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import tee
 from typing import NamedTuple
 
 import numpy as np
@@ -136,16 +137,19 @@ def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Pl
     """The plan of an effort that reduces least; the smallest of all if none is within it.
 
     In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
-    records, down to `FEWEST`; the same with the next model, whose cost is only then asked for; fewer epochs, and even
-    fewer records.
+    records, down to `FEWEST`, or to those of `quick` for a larger effort; the same with the next model, whose cost is
+    only then asked for; fewer epochs, and even fewer records.
     """
-    most = EFFORTS[effort]
+    most, fewest = EFFORTS[effort], min(FEWEST, full.query)
+    if effort == "standard":
+        costs, costs_again = tee(costs)
+        fewest = choose(full, costs_again, "quick", free).work.query
     for design, cost in enumerate(costs):
         for work in _lighter(full):
             plan = plan_of(design, work, cost)
             if plan.operations <= most:
                 return plan
-        fewer = _fewer_records(plan, most, free, min(FEWEST, full.query))
+        fewer = _fewer_records(plan, most, free, fewest)
         if fewer.operations <= most:
             return fewer
     epochs = min(work.epochs, LEAST_EPOCHS) if free.epochs else work.epochs

@@ -212,7 +212,10 @@ class RecipeFlags(Machines):
         choices=("float32", "bfloat16"),
     )
     models_per_batch: int | None = option(
-        "Models per batch. [default: auto-tuned, cached per machine]", minimum=1, maximum=MOST, of=TRAINED
+        "Models per batch. [default: by shapes in ks, power and shadows; else measured once a machine]",
+        minimum=1,
+        maximum=MOST,
+        of=TRAINED,
     )
 
     def check(self) -> None:

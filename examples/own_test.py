@@ -43,7 +43,7 @@ class SurenessTest(ja.KSTest):
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * calibration)),)
 
-    def refuse(self, query: ja.Examples, holdout: ja.Examples | None) -> None:
+    def refuse(self, sets: ja.Sets[ja.Examples]) -> None:
         if self.models < 19:
             raise ja.InputError("the sureness test needs at least 19 models.")
 

@@ -42,7 +42,9 @@ def score(method: str, unlearned: ja.metrics.Answers, retrained: ja.metrics.Answ
     lira = ja.metrics.u_lira(KEY, unlearned.log_odds, retrained.log_odds).accuracy
     verdict = "distinguishable" if lira.low > 0.5 else "inconclusive"
     numbers = (
-        f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in (lira, challenge.quality, challenge.score)
+        f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})"
+        for each in (lira, challenge.quality, challenge.score)
+        if each
     )
     print(f"{len(unlearned.log_odds):2} {method:16}", *(f"{each:20}" for each in numbers), verdict)
 

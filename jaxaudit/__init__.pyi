@@ -62,6 +62,8 @@ from .data import prepare_images as prepare_images
 from .data.bank.bank import Bank as Bank
 from .data.bank.bank import load_bank as load_bank
 from .data.outputs.outputs import load_outputs as load_outputs
+from .data.roles import Role as Role
+from .data.roles import Sets as Sets
 from .data.scores.reading import load_scores as load_scores
 from .data.scores.table import ScoreTable as ScoreTable
 from .data.scores.table import score_table as score_table

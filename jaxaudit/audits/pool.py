@@ -10,6 +10,7 @@ from jaxtyping import Bool
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.overlap import MEMBERS, refuse_held, refuse_in_reference
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
 from jaxaudit.shadow_models import Pool
@@ -32,30 +33,24 @@ class Trainable(Protocol):
     def parts(self) -> tuple[Part, ...]: ...
 
 
-def make_pool(
-    query: Examples,
-    calibration: Examples | None,
-    targets: Sequence[Trainable],
-    holdout: Examples | None = None,
-    groups: Groups | None = None,
-    reference: Examples | None = None,
-    members: Examples | None = None,
-) -> Pool:
+def make_pool(sets: Sets[Examples], targets: Sequence[Trainable] = (), groups: Groups | None = None) -> Pool:
     """The pool of all sets; a record that several sets share is in it once, matched by its hash.
 
     The reference (known non-members) is the calibration set itself, or a separate set. Models can only be trained with
     a calibration set. Sets that must not share records, parts and groups that do not fit them are refused.
     """
-    sets = {"query set": query, "calibration set": calibration}
-    for role, other in sets.items():
-        if holdout is not None and other is not None:
-            refuse_held(other, holdout, role)
+    query, holdout, calibration = sets[Role.QUERY], sets.get(Role.HOLDOUT), sets.get(Role.CALIBRATION)
+    members, reference = sets.get(Role.MEMBERS), sets.get(Role.REFERENCE)
+    if holdout is not None:
+        for role, other in sets.only(Role.QUERY, Role.CALIBRATION).items():
+            refuse_held(other, holdout, role.words)
     apart = None if reference is calibration else reference
     if apart is not None:
         refuse_in_reference(apart, query, calibration or query, holdout)
-    for role, other in {**sets, "holdout": holdout, "reference": reference}.items():
-        if members is not None and other is not None:
-            refuse_held(other, members, role, of=MEMBERS)
+    if members is not None:
+        for role, other in sets.items():
+            if role != Role.MEMBERS:
+                refuse_held(other, members, role.words, of=MEMBERS)
     given_sets = (query, holdout, calibration, apart, members)
     ends = np.cumsum([0, *(0 if examples is None else len(examples) for examples in given_sets)]).tolist()
     query_at, holdout_at, calibration_at, apart_at, members_at = (slice(*span) for span in pairwise(ends))

@@ -13,7 +13,7 @@ from jaxtyping import Shaped
 from jaxaudit.cli.groups import Columns, Images, TextNetwork
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import Held, Sets
+from jaxaudit.cli.sets import Held, SetsFlags
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
@@ -36,7 +36,7 @@ DARK = 2**14
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-def read_examples(name: str, data: Sets, groups: Sequence[str] = ()) -> Examples:
+def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Examples:
     """The records of the set `name`, without the columns in `groups`: images scaled to [0, 1], tables as float32."""
     if is_texts(name):
         raise InputError(
@@ -117,12 +117,12 @@ def group_columns(data: Held) -> tuple[str, ...]:
     return tuple(dict.fromkeys(group for group in groups if group is not None and groups_file(group) is None))
 
 
-def reader(data: Sets, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
+def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
     """A function that reads a set by its name, with these options; see `read_examples`."""
     return partial(read_examples, data=data, groups=groups)
 
 
-def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
+def read_sets(data: SetsFlags, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
     """The query set, the calibration set matched to it, and the calibration set as it was read."""
     query, whole = read(data.query or ""), read(data.calibration or "")
     return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole

@@ -25,7 +25,7 @@ MEANING = (
 
 
 @dataclass(frozen=True)
-class Sets(Images):
+class SetsFlags(Images):
     """Options of query and calibration set, and of how they are prepared and matched."""
 
     query: str | None = option(

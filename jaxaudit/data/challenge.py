@@ -29,6 +29,7 @@ from jaxaudit.data.outputs.files import RECORD as RECORD
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import open_data, read_small
+from jaxaudit.data.roles import Role
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 
@@ -43,7 +44,6 @@ ABOUT = (
 )
 
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
-Role = Literal["query", "holdout", "members"]
 Rows = Annotated[list[Annotated[int, Meta(ge=0, lt=MOST_RECORDS)]], Meta(min_length=1)]
 
 

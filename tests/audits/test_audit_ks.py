@@ -20,6 +20,7 @@ from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import as_groups
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution, kept_models
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -154,7 +155,7 @@ def test_what_cannot_be_judged_is_refused_before_training(option, words, monkeyp
 def test_fractions_out_of_range(fraction):
     target = SimulatedTarget("t", (Part(QUERY, fraction),))
     with pytest.raises(InputError, match="give one above 0 and at most 1"):
-        make_pool(QUERY, CALIBRATION, (target,))
+        make_pool(Sets(query=QUERY, calibration=CALIBRATION), (target,))
 
 
 def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records():
@@ -163,7 +164,7 @@ def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records():
     names = tuple(NAMES[k] for k in order)
     part = Examples(QUERY.inputs[30:90].copy(), np.argsort(order)[QUERY.labels[30:90]], names, "elsewhere")
     target = SimulatedTarget("t", (Part(part, 1.0), Part(CALIBRATION, 1.0)))
-    pool = make_pool(QUERY, CALIBRATION, (target,))
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION), (target,))
     row = target_row(np.random.default_rng(1), pool, target.parts)[0]
     assert len(pool.examples) == 480
     assert np.flatnonzero(row[pool.query]).tolist() == list(range(30, 90))
@@ -177,8 +178,8 @@ def test_whole_groups_are_drawn_of_a_query_set_that_was_dealt_by_groups():
     groups = as_groups(sizes[:240], 100 + np.arange(60) // 3)
     for part, records in ((QUERY, np.arange(240)), (QUERY.take(slice(30, 90), "slice"), np.arange(30, 90))):
         target = SimulatedTarget("t", (Part(CALIBRATION, 0.5), Part(part, 0.25)))
-        plain = make_pool(QUERY, CALIBRATION, (target,), holdout)
-        whole = make_pool(QUERY, CALIBRATION, (target,), holdout, groups)
+        plain = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=holdout), (target,))
+        whole = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=holdout), (target,), groups)
         known = np.unique(groups.query[records])
         for seed in range(5):
             pools = plain, whole

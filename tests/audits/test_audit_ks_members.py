@@ -21,6 +21,7 @@ from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest
 from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS
@@ -28,7 +29,7 @@ from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS
 KEY = jax.random.key(5)
 MEMBERS = examples(7, 0.0, "members")
 HELD = HoldoutTest(mixed=20)
-POOL = make_pool(QUERY, CALIBRATION, (), HOLDOUT, members=MEMBERS)
+POOL = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, members=MEMBERS))
 SETS = (QUERY, HOLDOUT, MEMBERS)
 WORLD = provider(np.random.default_rng(1), len(POOL.compared), 5.0)
 """What models say that were never trained: they remember each record by up to 5 nats."""
@@ -102,7 +103,7 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
     rows = np.arange(len(MEMBERS)) if kept is None else np.flatnonzero(kept)
     members = MEMBERS.take(rows)
     members = replace(members, inputs=members.inputs + (strange == "shifted inputs"))
-    given = UNUSED.taken({"query set": QUERIES, "holdout": QUERIES, "members": rows})._replace(
+    given = UNUSED.taken(Sets(query=QUERIES, holdout=QUERIES, members=rows))._replace(
         allow_unrelated=strange != "one class"
     )
     (found,) = by_members(given, members=members)
@@ -120,7 +121,7 @@ REFERENCE = examples(8, 0.5, "reference")
 def test_a_member_in_another_set_is_refused(other: Examples) -> None:
     members = replace(MEMBERS, inputs=np.concatenate([other.inputs[5:6], MEMBERS.inputs[1:]]))
     with pytest.raises(InputError):
-        make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=REFERENCE, members=members)
+        make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, reference=REFERENCE, members=members))
     if other in (QUERY, HOLDOUT):
         with pytest.raises(InputError):
             by_members(UNUSED, members=members)
@@ -147,7 +148,11 @@ def test_what_members_alone_cannot_judge_is_refused(given: Any, options: dict[st
 def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers() -> None:
     """Trained here: with the members test and without, on the same members; and a target of known truth."""
     known = SimulatedTarget("known", (Part(CALIBRATION, 0.67), Part(MEMBERS, 1.0)))
-    assert [test.name for test in default_tests(HOLDOUT, [USED], None, MEMBERS)] == ["members", "holdout", "rho"]
+    assert [test.name for test in default_tests(Sets(holdout=HOLDOUT, members=MEMBERS), [USED])] == [
+        "members",
+        "holdout",
+        "rho",
+    ]
     learner = replace(LEARNER, epochs=2)
     beside, alone = (
         audit_ks(

@@ -22,6 +22,7 @@ from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, RhoTest
 from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -148,7 +149,7 @@ def test_the_calibration_set_is_the_reference_unless_another_is_given(by_calibra
     assert repr(by_calibration.targets[0].usage) == repr(named.targets[0].usage)
     assert repr(by_calibration.targets[0].checks) == repr(named.targets[0].checks)
     assert list(dict.fromkeys(shadows(by_calibration).kinds)) == [*TOGETHER]
-    pool = make_pool(QUERY, CALIBRATION, (), reference=CALIBRATION)
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION, reference=CALIBRATION))
     assert pool.reference == pool.calibration
     assert len(pool.examples) == 400
     referred, shadow = TEST.draw(KEY, pool), SHADOW.draw(KEY, pool)
@@ -178,7 +179,7 @@ def test_each_test_has_the_check_of_its_own_models_and_outputs_in_another_order_
 
 
 def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
-    pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=REFERENCE)
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, reference=REFERENCE))
     assert (pool.holdout, pool.calibration, pool.reference) == (slice(200, 400), slice(400, 600), slice(600, 750))
     np.testing.assert_array_equal(pool.examples.inputs[pool.reference], REFERENCE.inputs)
     assert pool.compared.tolist() == [*range(400), *range(600, 750)]
@@ -200,18 +201,22 @@ def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
 def test_a_target_that_is_trained_on_part_of_it_keeps_the_rest_as_its_reference() -> None:
     part = Part(REFERENCE.take(np.arange(20, 80)), 1.0)
     simulated = SimulatedTarget("some", (part, Part(CALIBRATION, 0.5)))
-    pool = make_pool(QUERY, CALIBRATION, (simulated,), reference=REFERENCE)
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION, reference=REFERENCE), (simulated,))
     assert len(pool.examples) == len(QUERY) + len(CALIBRATION) + len(REFERENCE)
     row = target_row(np.random.default_rng(1), pool, simulated.parts)[0]
     assert np.flatnonzero(row[pool.reference]).tolist() == list(range(20, 80))
 
 
 def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
-    assert default_tests(None, [FILE, SOME])[0] == ReferenceTest(targets=2)
-    assert type(default_tests(None, [SOME])[0]) is ShadowTest
-    assert type(default_tests(None, [FILE, FILE._replace(on_reference=None)])[0]) is ShadowTest
-    assert default_tests(None, [SOME], REFERENCE) == (ReferenceTest(), RhoTest())
-    assert default_tests(HOLDOUT, [FILE], REFERENCE) == (HoldoutTest(), ReferenceTest(), RhoTest())
+    assert default_tests(Sets(), [FILE, SOME])[0] == ReferenceTest(targets=2)
+    assert type(default_tests(Sets(), [SOME])[0]) is ShadowTest
+    assert type(default_tests(Sets(), [FILE, FILE._replace(on_reference=None)])[0]) is ShadowTest
+    assert default_tests(Sets(reference=REFERENCE), [SOME]) == (ReferenceTest(), RhoTest())
+    assert default_tests(Sets(holdout=HOLDOUT, reference=REFERENCE), [FILE]) == (
+        HoldoutTest(),
+        ReferenceTest(),
+        RhoTest(),
+    )
 
 
 @pytest.mark.parametrize(

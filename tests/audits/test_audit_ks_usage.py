@@ -18,6 +18,7 @@ from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
@@ -137,9 +138,9 @@ def test_what_does_not_go_together_is_refused_before_training(targets, options, 
 
 
 def test_the_holdout_stands_in_the_pool_once_and_no_target_is_trained_on_it():
-    pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT)
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT))
     assert (pool.query, pool.holdout, pool.calibration) == (slice(0, 300), slice(300, 600), slice(600, 900))
     np.testing.assert_array_equal(pool.examples.inputs[pool.holdout], HOLDOUT.inputs)
     target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
     with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):
-        make_pool(QUERY, CALIBRATION, (target,), HOLDOUT)
+        make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT), (target,))

@@ -9,6 +9,7 @@ from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import as_groups
+from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import refuse_unless_coins
 from jaxaudit.randomness import stream
@@ -30,7 +31,7 @@ GROUPS = as_groups(np.arange(QUERY) // 4, 100 + np.arange(HOLDOUT) // 3)
 def test_with_a_holdout_rows_are_those_that_ks_draws(groups):
     """audit_ks draws with the stream `draw` of its key."""
     query, calibration, holdout = SETS
-    pool = make_pool(query, calibration, (), holdout, groups)
+    pool = make_pool(Sets(query=query, calibration=calibration, holdout=holdout), groups=groups)
     rows = HoldoutTest(mixed=12).draw(stream(KEY, "draw"), pool)["mixed"]
     plan = plan_bank(KEY, 12, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=groups)
     np.testing.assert_array_equal(plan.membership, rows)
@@ -38,7 +39,7 @@ def test_with_a_holdout_rows_are_those_that_ks_draws(groups):
 
 def test_without_a_holdout_rows_are_those_that_ks_draws_in_turn():
     query, calibration, _ = SETS
-    pool = make_pool(query, calibration, ())
+    pool = make_pool(Sets(query=query, calibration=calibration))
     roles = ShadowTest(never=6, half=3, fully=3).draw(stream(KEY, "draw"), pool)
     plan = plan_bank(KEY, 12, QUERY, calibration=CALIBRATION)
     names = ["never", "fully", "never", "half"] * 3

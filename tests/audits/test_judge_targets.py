@@ -19,13 +19,14 @@ from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
+from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
 from jaxaudit.shadow_models import Pool, no_models
 
 KEY = jax.random.key(5)
 TESTS: tuple[KSTest, ...] = (HoldoutTest(), ReferenceTest(), ShadowTest())
-POOL = make_pool(QUERY, CALIBRATION, (), HOLDOUT)
+POOL = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT))
 POOL = POOL._replace(reference=POOL.calibration)
 RECORDS = len(POOL.compared)
 WORLD = provider(np.random.default_rng(1), RECORDS, 4.0)

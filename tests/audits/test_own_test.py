@@ -25,6 +25,7 @@ from jaxaudit.audits.ks.target import SimulatedTarget
 from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, Pool
 from jaxaudit.data import Examples
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
@@ -61,7 +62,7 @@ class LossTest(KSTest):
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * calibration)),)
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         if self.models < 2:
             raise InputError("the loss test takes at least 2 models.")
 

@@ -25,6 +25,7 @@ from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.audits.ks.tests import RhoTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.cli.ks.run import described_files
+from jaxaudit.data.roles import Sets
 from jaxaudit.report.kinds import schema_of
 from jaxaudit.shadow_models import no_models
 
@@ -199,7 +200,9 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     assert jaxaudit(*command).err.endswith("Error: enough\n")
     assert seen["tests"] == (RhoTest(replicates=4, controls=2, subsample=0.5),)
     assert seen["execution"].models_per_batch == 6
-    monkeypatch.setattr(AUDIT, lambda *_, **__: no_models(make_pool(seen["query"], seen["calibration"], ())))
+    monkeypatch.setattr(
+        AUDIT, lambda *_, **__: no_models(make_pool(Sets(query=seen["query"], calibration=seen["calibration"])))
+    )
     judged = intercept(monkeypatch, "jaxaudit.cli.ks.run.judge")
     assert jaxaudit(*command).err.endswith("Error: enough\n")
     assert (judged["tests"], judged["level"]) == (seen["tests"], 0.8)

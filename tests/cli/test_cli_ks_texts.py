@@ -16,6 +16,7 @@ from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.sets import ShadowNetwork, ShadowRecipe
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import log_probs_many
 
 COUNT = 50
@@ -103,7 +104,7 @@ def test_python_gives_the_same_numbers():
     how: dict[str, Any] = {"holdout": holdout, "tests": [ja.HoldoutTest(), ja.RhoTest()]}
     with pytest.raises(ja.InputError, match="rho: compare probabilities of classes"):
         ja.train_shadows(key, query, calibration, make_shadow_learner(network, recipe, query, 99), **how)
-    assert [test.name for test in default_tests(holdout)] == ["holdout"]
+    assert [test.name for test in default_tests(Sets(holdout=holdout))] == ["holdout"]
 
 
 def test_members_show_what_a_model_remembers():

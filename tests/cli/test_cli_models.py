@@ -14,7 +14,7 @@ from support.small_sets import write_patient
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.read_sets import read_examples
-from jaxaudit.cli.sets import Sets
+from jaxaudit.cli.sets import SetsFlags
 
 NET = """
 from flax import nnx
@@ -163,7 +163,7 @@ def test_acdc_by_field_strength(sets: Path, untrained: dict[str, Any]):
     assert untrained["query"].inputs.shape == untrained["calibration"].inputs.shape == (4 * 6, 8, 6, 1)
     (target,) = untrained["targets"]
     assert target.parts[0].examples is untrained["query"]
-    assert len(read_examples("acdc:a@b:c@7", Sets(field_strength=Path("elsewhere.csv")))) == 6
+    assert len(read_examples("acdc:a@b:c@7", SetsFlags(field_strength=Path("elsewhere.csv")))) == 6
 
 
 def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict[str, Any]):

@@ -12,7 +12,7 @@ from support.evaluation_logs import ATTACKS, SECRET, first_log, muse_log, summar
 
 from jaxaudit.data.scores import open_unlearning
 from jaxaudit.data.scores.joined_logs import Joined, model_names, table_of_logs
-from jaxaudit.data.scores.names import Role
+from jaxaudit.data.scores.names import ModelRole
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
@@ -20,12 +20,12 @@ from jaxaudit.errors import InputError
 Log = dict[str, Any]
 
 
-def table_of(folder: Path, logs: dict[Role, list[Log]], block: int | None = None) -> Joined:
-    paths: dict[Role, list[Path]] = {
+def table_of(folder: Path, logs: dict[ModelRole, list[Log]], block: int | None = None) -> Joined:
+    paths: dict[ModelRole, list[Path]] = {
         role: [write_log(folder / f"{role}{place}", log) for place, log in enumerate(those)]
         for role, those in logs.items()
     }
-    read: dict[Role, dict[str, EvaluationLog]] = {
+    read: dict[ModelRole, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()
     }
     made = table_of_logs(read, block)
@@ -154,7 +154,7 @@ def test_a_target_without_any_number_is_refused(tmp_path: Path):
 
 def test_logs_of_other_records_are_refused(tmp_path: Path):
     for role in ("target", "unused", "used", "before", "baseline"):
-        logs: dict[Role, list[Log]] = {"target": [tofu_log(1)]}
+        logs: dict[ModelRole, list[Log]] = {"target": [tofu_log(1)]}
         logs.setdefault(role, []).append(tofu_log(2, records=20))
         with pytest.raises(InputError, match=r"40 and 20 records, of which 20 meet by index \(query\)"):
             table_of(tmp_path, logs)

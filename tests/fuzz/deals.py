@@ -15,6 +15,7 @@ from fuzz.commands import Ran, command, swept
 from fuzz.readers import SECRET, Reader
 from jaxaudit.data import load
 from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
+from jaxaudit.data.roles import Role
 
 RECORDS, CLASSES, A_GROUP = 240, 3, 4
 ROLES = {"query": 80, "holdout": 80, "members": 80}
@@ -114,7 +115,7 @@ def judged(folder: Path, choose: random.Random) -> object:
 
 def blind(folder: Path) -> None:
     """The key of a challenge, and outputs on it that carry the names of its records."""
-    key = Key(salt="ab" * 32, seed=7, groups=False, files={}, rows={"query": [4, 0, 2], "holdout": [1, 3, 5]})
+    key = Key(salt="ab" * 32, seed=7, groups=False, files={}, rows={Role.QUERY: [4, 0, 2], Role.HOLDOUT: [1, 3, 5]})
     (folder / "key.json").write_bytes(key_as_json(key))
     values = np.random.default_rng(1).random((6, 1)) * [1, -1] + [0, 1]
     np.savez(folder / "outputs.npz", record=np.array(key.names), probabilities=values)

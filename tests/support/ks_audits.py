@@ -5,6 +5,7 @@ from typing import Any
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.train import default_tests, train_shadows
+from jaxaudit.data.roles import Sets
 
 OF_JUDGING = ("own_recipe", "reduced", "level", "min_accuracy")
 
@@ -17,6 +18,8 @@ def audit_ks(
     if tests is None:
         given = (options.get(name) for name in ("holdout", "reference", "members"))
         holdout, reference, members = given
-        tests = default_tests(holdout, targets, reference, members, trains=learner is not None)
+        tests = default_tests(
+            Sets(holdout=holdout, members=members, reference=reference), targets, trains=learner is not None
+        )
     shadows = train_shadows(key, query, calibration, learner, targets, tests=tests, **options)
     return judge(key, shadows, targets, tests=tests, **of_judging)

@@ -8,6 +8,7 @@ from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.target import FileTarget, Target
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.reference import LEAST_RECORDS
 from jaxaudit.metrics.usage import STATED_FRACTION
@@ -118,9 +119,9 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
             if test.finished[kind] < count
         )
         return f"there are {' and '.join(few)}"
-    if test.test == HoldoutTest.name and not all(file.on_holdout for file in files):
+    if test.test == HoldoutTest.name and not all(Role.HOLDOUT in file.on for file in files):
         return "it needs the target's outputs on the holdout (`on_holdout`)"
-    if test.test == ReferenceTest.name and not all(file.on_reference for file in files):
+    if test.test == ReferenceTest.name and not all(Role.REFERENCE in file.on for file in files):
         return "it needs the target's outputs on the calibration set (`on_reference`)"
     return ""
 
@@ -128,10 +129,7 @@ def lacks(test: Available, files: Sequence[FileTarget]) -> str:
 def refuse(
     targets: Sequence[Target],
     tests: Sequence[KSTest],
-    query: Examples,
-    holdout: Examples | None,
-    reference: Examples | None,
-    members: Examples | None,
+    sets: Sets[Examples],
 ) -> None:
     """Rejects tests that cannot be made with these sets, and outputs that do not fit them or that no test compares."""
     names = [test.name for test in tests]
@@ -140,9 +138,9 @@ def refuse(
     if len(set(names)) < len(names):
         raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
     for test in tests:
-        test.refuse(query, holdout)
+        test.refuse(sets)
     for target in targets:
-        target.refuse(query, holdout, reference, members)
-    paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
+        target.refuse(sets)
+    paired = any(isinstance(target, FileTarget) and target.earlier for target in targets)
     if paired and not any(test.compares_before for test in tests):
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")

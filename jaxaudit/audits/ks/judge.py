@@ -25,6 +25,7 @@ from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
 from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
@@ -117,7 +118,7 @@ def judge(
     ]
     for target_outputs in outputs:
         # Records that a simulated target was trained on are no known non-members of it.
-        if target_outputs.unseen is not None and any("reference" in test.roles for test in tests):
+        if target_outputs.unseen is not None and any(Role.REFERENCE in test.roles for test in tests):
             refuse_few(int(target_outputs.unseen.sum()))
     audit = judge_outputs(key, evidence, outputs, tests, level=level)
     measured = leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else ()
@@ -143,11 +144,12 @@ def evidence_for(
     shadows, pool = evidence.models, evidence.pool
     kept = tuple(target.of_kept(pool) if isinstance(target, FileTarget) else target for target in targets)
     files = [target for target in kept if isinstance(target, FileTarget)]
-    if files and not any(file.on_holdout for file in files) and not any("holdout" in test.roles for test in tests):
+    needed = frozenset[Role]().union(*(test.roles for test in tests))
+    if files and Role.HOLDOUT not in needed and not any(Role.HOLDOUT in file.on for file in files):
         shadows = shadows.take(records=np.r_[pool.query, pool.holdout.stop : len(pool.examples)])
         pool = shadows.pool
-    everywhere = len(files) == len(kept) > 0 and all(file.on_reference for file in files)
-    if pool.reference.stop == pool.reference.start and (everywhere or any("reference" in e.roles for e in tests)):
+    everywhere = len(files) == len(kept) > 0 and all(Role.REFERENCE in file.on for file in files)
+    if pool.reference.stop == pool.reference.start and (everywhere or Role.REFERENCE in needed):
         pool = pool._replace(reference=pool.calibration)
         shadows = replace(shadows, pool=pool)
     lacking = {test.test: lacks(test, files) for test in available_tests(pool, shadows.kinds)}
@@ -156,10 +158,15 @@ def evidence_for(
         why = lacking.get(test.name) or (f"there are no models of the kind {', '.join(absent)}" if absent else "")
         if why:
             raise InputError(f"the {test.title} cannot be made: {why}.")
-    holdout, reference, members = (examples_of(pool, part) for part in (pool.holdout, pool.reference, pool.members))
-    refuse(kept, tests, pool.examples.take(pool.query, "query set"), holdout, reference, members)
+    sets = Sets(
+        query=pool.examples.take(pool.query, "query set"),
+        holdout=examples_of(pool, pool.holdout),
+        members=examples_of(pool, pool.members),
+        reference=examples_of(pool, pool.reference),
+    )
+    refuse(kept, tests, sets)
     evidence = without_unlearned(replace(evidence, models=shadows), tests)
-    if members is not None and not pool.examples.inputs.size and pool.at_hand is None:
+    if Role.MEMBERS in sets and not pool.examples.inputs.size and pool.at_hand is None:
         sentence = BY_NUMBERS if pool.classless else BY_CLASSES
         evidence = replace(evidence, limitations=(*evidence.limitations, sentence))
     return evidence, kept

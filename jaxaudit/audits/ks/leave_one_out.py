@@ -15,6 +15,7 @@ from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
 from jaxaudit.audits.ks.tests import KSTest
 from jaxaudit.data.group_values import number_groups
+from jaxaudit.data.roles import Role
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike
@@ -84,7 +85,7 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
                 f"`rates` needs more than {LEAST} models {kind.words}, one of which is the target; "
                 f"there are {models}. Train more, or add some to the bank."
             )
-    if "reference" in test.roles:
+    if Role.REFERENCE in test.roles:
         unseen = int((~evidence.members(*OF_QUERY)[:, evidence.dealt_records.stop :]).sum(axis=1).min())
         if unseen < LEAST_RECORDS:
             raise InputError(
@@ -105,7 +106,7 @@ def _as_target(evidence: Evidence, index: int, test: KSTest) -> _Case:
     """A model as a target, judged by the others."""
     models, records = evidence.models, evidence.pool.compared
     unseen = None
-    if "reference" in test.roles:
+    if Role.REFERENCE in test.roles:
         # Its known non-members are the reference records that it was not trained on.
         unseen = evidence.in_reference & ~models.membership[index, records]
     target_outputs = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.tests.dealt import EXACT
 from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
 from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests.test import USED, Words, p_text
-from jaxaudit.data.scores.names import Role
+from jaxaudit.data.scores.names import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
@@ -135,7 +135,7 @@ def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
 
 def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str, Float[np.ndarray, " some"]]:
     """What is known of records without the target: covariates, and scores of models that used neither set."""
-    roles: tuple[Role, ...] = ("baseline", "unused")
+    roles: tuple[ModelRole, ...] = ("baseline", "unused")
     models = {
         ".".join(filter(None, (model.role, model.name, name))): values[rows]
         for role in roles

@@ -1,6 +1,6 @@
 """Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -13,6 +13,7 @@ from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, Check, target_accuracy, target_order
 from jaxaudit.metrics.ema import Signals, signals
@@ -32,10 +33,8 @@ class Target(Protocol):
         """The data on which the audit trains it; empty for files."""
         ...
 
-    def refuse(
-        self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
-    ) -> None:
-        """Checks that it can be judged with these sets; `reference` is given if a test needs outputs on it.
+    def refuse(self, sets: Sets[Examples]) -> None:
+        """Checks that it can be judged with these sets; there is a reference if a test needs outputs on it.
 
         Raises:
             InputError: it cannot be judged.
@@ -52,17 +51,6 @@ class Target(Protocol):
         A target trained by the audit is among the models of `evidence`, of the kind for which it drew a mask.
         """
         ...
-
-
-OF_SETS = {
-    "outputs": "query set",
-    "on_holdout": "holdout",
-    "on_reference": "reference",
-    "before": "query set",
-    "before_on_holdout": "holdout",
-    "on_members": "members",
-}
-"""The set that each file of a `FileTarget` has outputs on, as messages call it."""
 
 
 class FileTarget(NamedTuple):
@@ -94,36 +82,40 @@ class FileTarget(NamedTuple):
     def parts(self) -> tuple[Part, ...]:
         return ()
 
+    @property
+    def on(self) -> Sets[Outputs]:
+        """The outputs, by the role of the set that they are on."""
+        return Sets(query=self.outputs, holdout=self.on_holdout, members=self.on_members, reference=self.on_reference)
+
+    @property
+    def earlier(self) -> Sets[Outputs]:
+        """The outputs of the model before the deletion."""
+        return Sets(query=self.before, holdout=self.before_on_holdout)
+
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         return {}
 
-    def refuse(
-        self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
-    ) -> None:
-        before = (self.before, self.before_on_holdout)
-        if any(before) and not (all(before) and holdout):
+    def refuse(self, sets: Sets[Examples]) -> None:
+        if self.earlier and not (len(self.earlier) == 2 and Role.HOLDOUT in sets):
             raise InputError(
                 f"{self.name}: outputs before the deletion are compared by the holdout test: give those on the query "
                 "set, those on the holdout, and the holdout."
             )
-        if (self.on_holdout is None) != (holdout is None):
-            present, missing = ("outputs", "records") if holdout is None else ("records", "outputs")
+        if (Role.HOLDOUT in self.on) != (Role.HOLDOUT in sets):
+            present, missing = ("records", "outputs") if Role.HOLDOUT in sets else ("outputs", "records")
             raise InputError(f"{self.name}: there are {present} of the holdout but no {missing}; give both or none.")
-        if reference is not None and self.on_reference is None:
+        if Role.REFERENCE in sets and Role.REFERENCE not in self.on:
             raise InputError(
                 f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
                 "the calibration set (`on_reference`), or on other data (`reference`)."
             )
-        if (self.on_members is None) != (members is None):
+        if (Role.MEMBERS in self.on) != (Role.MEMBERS in sets):
             raise InputError(
                 f"{self.name}: known members and the target's outputs on them need each other (`members`, "
                 "`on_members`); give both or none."
             )
-        sets = {"query set": query, "holdout": holdout, "reference": reference, "members": members}
-        files_by_role = [(getattr(self, name), sets[of], of) for name, of in OF_SETS.items()]
-        present = [
-            (file, examples, of) for file, examples, of in files_by_role if file is not None and examples is not None
-        ]
+        files = (*self.on.items(), *self.earlier.items())
+        present = [(file, sets[role], role.words) for role, file in files if role in sets]
         for file, examples, of in present:
             _refuse_shape(file, len(examples), len(examples.class_names), of)
             _refuse_absent(file, examples, of)
@@ -134,36 +126,37 @@ class FileTarget(NamedTuple):
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
         if not pool.kept:
             return self
-        roles = {"query set": "query", "holdout": "holdout", "reference": "calibration"}
-        kept = {of: pool.kept[role] for of, role in roles.items()}
-        for name, of in OF_SETS.items():
-            file = getattr(self, name)
-            if file is not None and of in kept:
-                called = "calibration set" if of == "reference" else of
-                _refuse_shape(file, len(kept[of]), len(pool.examples.class_names), called)
-        return self.taken({of: np.flatnonzero(mask) for of, mask in kept.items()})
+        query, holdout, calibration = (pool.kept[role] for role in (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION))
+        kept = Sets(query=query, holdout=holdout, reference=calibration)
+        for role, file in (*self.on.items(), *self.earlier.items()):
+            if role in kept:
+                called = Role.CALIBRATION if role == Role.REFERENCE else role
+                _refuse_shape(file, len(kept[role]), len(pool.examples.class_names), called.words)
+        return self.taken(kept.map(lambda _, mask: np.flatnonzero(mask)))
 
-    def taken(self, records: Mapping[str, Int[np.ndarray, " _"]]) -> "FileTarget":
-        """The outputs on these records of each set (`OF_SETS`); on all of a set that is not named."""
-        files = {name: getattr(self, name) for name, of in OF_SETS.items() if of in records}
-        return self._replace(
-            **{name: file.take(records[OF_SETS[name]]) for name, file in files.items() if file is not None}
-        )
+    def taken(self, records: Sets[Int[np.ndarray, " _"]]) -> "FileTarget":
+        """The outputs on these records of each set; on all records of a set that is not named."""
+
+        def part(role: Role, file: Outputs) -> Outputs:
+            return file.take(records[role]) if role in records else file
+
+        return file_target(self.on.map(part), self.earlier.map(part), self.allow_unrelated)
 
     def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
         pool, models, labels, file = evidence.pool, evidence.models, evidence.pool.examples.labels, self.outputs
-        sets = {"outputs": pool.query, "on_holdout": pool.holdout}
-        sets |= {"on_reference": pool.reference, "on_members": pool.members}
-        files_by_role = {name: getattr(self, name) for name, part in sets.items() if part.stop > part.start}
-        pairs = {name: (file, labels[sets[name]]) for name, file in files_by_role.items() if file is not None}
+        # In the order of the compared records.
+        parts = {Role.QUERY: pool.query, Role.HOLDOUT: pool.holdout}
+        parts |= {Role.REFERENCE: pool.reference, Role.MEMBERS: pool.members}
+        present = [role for role, part in parts.items() if part.stop > part.start and role in self.on]
+        pairs = {role: (self.on[role], labels[parts[role]]) for role in present}
         files, classes_of_files = zip(*pairs.values(), strict=True)
         log_odds, at_resolution, compared = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            names = {"outputs": ("query set", TARGET_OUTPUTS), "on_members": ("known members", MEMBERS_OUTPUTS)}
-            for name, (of, check) in names.items():
-                if name in pairs:
-                    stored_outputs, classes = pairs[name]
+            names = {Role.QUERY: ("query set", TARGET_OUTPUTS), Role.MEMBERS: ("known members", MEMBERS_OUTPUTS)}
+            for role, (of, check) in names.items():
+                if role in pairs:
+                    stored_outputs, classes = pairs[role]
                     accuracy = float(
                         np.mean(stored_outputs.probabilities.argmax(axis=1) == stored_outputs.columns(classes))
                     )
@@ -179,8 +172,8 @@ class FileTarget(NamedTuple):
             usual = models.log_odds[:, dealt_records].mean(axis=0)
             checks = (target_order(log_odds[dealt_records], usual, evidence.queries, file.name),)
         before = None
-        if self.before is not None and self.before_on_holdout is not None:
-            before = Before(*of_file((self.before, self.before_on_holdout), classes_of_files[:2], models)[:2])
+        if self.earlier:
+            before = Before(*of_file(tuple(self.earlier.values()), classes_of_files[:2], models)[:2])
         return TargetOutputs(
             self.name,
             None,
@@ -195,15 +188,26 @@ class FileTarget(NamedTuple):
         )
 
 
+def file_target(on: Sets[Outputs], earlier: Sets[Outputs], allow_unrelated: bool) -> FileTarget:
+    """The target with these outputs, by the role of the set that they are on; see `FileTarget`."""
+    return FileTarget(
+        on[Role.QUERY],
+        on.get(Role.HOLDOUT),
+        allow_unrelated,
+        on.get(Role.REFERENCE),
+        earlier.get(Role.QUERY),
+        earlier.get(Role.HOLDOUT),
+        on.get(Role.MEMBERS),
+    )
+
+
 class SimulatedTarget(NamedTuple):
     """A target of known truth, trained by the audit on the union of its `parts`, at least one."""
 
     name: str
     parts: tuple[Part, ...]
 
-    def refuse(
-        self, query: Examples, holdout: Examples | None, reference: Examples | None, members: Examples | None
-    ) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         if not self.parts:
             raise InputError(f"{self.name}: no data to train this target on; give at least one set.")
 

@@ -14,6 +14,7 @@ from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
 from jaxaudit.data.overlap import refuse_overlap
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
@@ -85,7 +86,8 @@ def train_shadows(
     >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
     (20, {<Kind.MIXED: 'mixed'>}, (20, 500))
     """
-    tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
+    sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration, reference=reference)
+    tests = default_tests(sets, targets, trains=learner is not None) if tests is None else tests
     dealt_groups = None if groups is None else as_groups(*groups)
     of_classes = [test.name for test in tests if test.of_classes]
     if of_classes and are_texts(query):
@@ -93,9 +95,9 @@ def train_shadows(
             f"{' and '.join(of_classes)}: compare probabilities of classes, and texts have none; give a holdout "
             "(`holdout`), which texts are judged by."
         )
-    refers = any("reference" in test.roles for test in tests)
+    refers = any(Role.REFERENCE in test.roles for test in tests)
     referred = calibration if reference is None and refers else reference
-    refuse(targets, tests, query, holdout, referred, members)
+    refuse(targets, tests, Sets(query=query, holdout=holdout, members=members, reference=referred))
     least, ranked = least_models(len(targets)), [test.references for test in tests if test.ranks]
     if len(ranked) == len(tests) and max(ranked) < least:
         # p-values are adjusted for all targets.
@@ -113,7 +115,7 @@ def train_shadows(
     if calibration is not None:
         refuse_overlap(query, calibration)
     trainable = tuple(target for target in targets if target.parts)
-    pool = make_pool(query, calibration, trainable, holdout, dealt_groups, reference, members)
+    pool = make_pool(sets, trainable, dealt_groups)
     for test in tests:
         test.refuse_pool(pool)
     drawing = stream(key, "draw")
@@ -148,29 +150,22 @@ def train_shadows(
     )
 
 
-def default_tests(
-    holdout: Examples | None,
-    targets: Sequence[Target] = (),
-    reference: Examples | None = None,
-    members: Examples | None = None,
-    *,
-    trains: bool = True,
-) -> tuple[KSTest, ...]:
+def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trains: bool = True) -> tuple[KSTest, ...]:
     """The default tests: by known members, a holdout and a reference; without any of these by shadow models alone.
 
     rho comes last, but not of texts. If no model is trained, the members test is the only one. There is a reference if
     one is given, or if all targets from files have outputs on the calibration set.
     """
-    of_members = () if members is None else (MembersTest(),)
+    of_members = (MembersTest(),) if Role.MEMBERS in sets else ()
     if not trains:
         return of_members
     files = [target for target in targets if isinstance(target, FileTarget)]
-    referred = reference is not None or (files and all(target.on_reference is not None for target in files))
+    referred = Role.REFERENCE in sets or (files and all(Role.REFERENCE in target.on for target in files))
     alone = max(ShadowTest().never, least_models(len(targets)))
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
     by_reference = (ReferenceTest(**of_shadows),) if referred else ()
-    of_records = (*of_members, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
-    if of_records and holdout is not None and are_texts(holdout):
+    of_records = (*of_members, *((HoldoutTest(),) if Role.HOLDOUT in sets else ()), *by_reference)
+    if of_records and Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT]):
         return of_records
     return (*(of_records or (ShadowTest(**of_shadows),)), RhoTest())
 

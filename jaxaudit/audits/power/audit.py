@@ -17,6 +17,7 @@ from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.group_values import checked_groups, number_groups
 from jaxaudit.data.overlap import refuse_overlap
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
@@ -101,7 +102,7 @@ def measure_power(
         )
     refuse_overlap(query, calibration)
     dealt_groups = None if groups is None else _dealt(groups, len(query))
-    pool, draws = make_pool(query, calibration, ()), np.arange(models) // 2
+    pool, draws = make_pool(Sets(query=query, calibration=calibration)), np.arange(models) // 2
     learners = (learner, *(design.learner for design in designs))
     in_turn = draws % len(learners)
     rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt_groups)}

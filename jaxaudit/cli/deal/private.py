@@ -27,13 +27,13 @@ from jaxaudit.data import Examples
 from jaxaudit.data.challenge import (
     RECORD,
     Key,
-    Role,
     file_hash,
     key_as_json,
     record_names,
     record_order,
     rows_in_order,
 )
+from jaxaudit.data.roles import Role
 from jaxaudit.data.selection import CLASS_NAMES
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import Writer
@@ -208,7 +208,7 @@ def challenge_arrays(
     order = record_order(salt, len(arrays[inputs]))
     class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
     challenge_file = {RECORD: np.array(record_names(salt, len(order))), inputs: arrays[inputs][order], **class_names}
-    return challenge_file, rows_in_order(order, {name: side.rows for name, side in sides.items()})
+    return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()})
 
 
 def new_salt() -> str:

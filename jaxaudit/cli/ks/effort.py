@@ -22,6 +22,7 @@ from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.pace import PlannedSize, larger_efforts, lines_of_efforts, numbers_of_efforts, pace_of
 from jaxaudit.data import Examples
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.ensemble import StepCost, bytes_under_way, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
@@ -143,12 +144,12 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
         return one._replace(examples=kept_examples[id(one.examples)])
 
     none = np.zeros(0, int)
-    of_files = {"query set": rows["query"], "reference": rows.get("calibration", none)} | rows
+    of_files = Sets(**{"reference": rows.get(Role.CALIBRATION), **rows})
     return sets._replace(
         **taken,
         files=tuple(file.taken(of_files) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
-        groups=None if groups is None else groups.take(rows["query"], rows.get("holdout", none), rows.get("members")),
+        groups=groups and groups.take(rows[Role.QUERY], rows.get(Role.HOLDOUT, none), rows.get(Role.MEMBERS)),
     )
 
 

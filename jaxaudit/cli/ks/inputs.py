@@ -1,6 +1,6 @@
 """From the options of `ks` to its sets and targets, matched record by record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
-from jaxaudit.audits.ks.target import OF_SETS, FileTarget, SimulatedTarget, Target
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
@@ -25,10 +25,11 @@ from jaxaudit.cli.read_sets import (
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
-from jaxaudit.data.challenge import Role, answers_of, check_files, load_answers, read_key
+from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError, without_folders
 
 
@@ -37,10 +38,6 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     if kind == "log-odds":
         raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
     return cast("Any", kind)
-
-
-DEALT: Mapping[str, Role] = {"query set": "query", "holdout": "holdout", "members": "members"}
-"""The sets of a challenge, by what messages call them."""
 
 
 class SourceSet(NamedTuple):
@@ -89,11 +86,15 @@ class AuditInputs(NamedTuple):
         return (*self.files, *self.simulated)
 
     @property
-    def sets_by_role(self) -> dict[str, Examples]:
+    def sets_by_role(self) -> Sets[Examples]:
         """The sets by role."""
-        further = {"calibration": self.calibration, "holdout": self.holdout}
-        further |= {"members": self.members, "reference": self.reference}
-        return {"query": self.query} | {role: examples for role, examples in further.items() if examples is not None}
+        return Sets(
+            query=self.query,
+            calibration=self.calibration,
+            holdout=self.holdout,
+            members=self.members,
+            reference=self.reference,
+        )
 
     @property
     def records(self) -> int:
@@ -135,19 +136,19 @@ def read_given(options: KSOptions) -> AuditInputs:
         reference = _match_reference(reference_whole, query, calibration, holdout, drop_shared=data.drop_overlap)
     kept = calibration if reference is None else reference
 
-    sets = {"query set": query, "holdout": holdout, "reference": reference_whole, "members": members}
+    sets = Sets(query=query, holdout=holdout, reference=reference_whole, members=members)
 
-    def one(path: Path, of: str) -> Outputs:
-        examples, role = sets[of] or query, DEALT.get(of)
-        if key is not None and role is not None:
+    def one(path: Path, role: Role) -> Outputs:
+        examples = sets.get(role, query)
+        if key is not None and role != Role.REFERENCE:
             return answers_of(load_answers(path, key, query.class_names, kind), key, role)
         if texts is not None:
-            return load_log_likelihoods(path, len(examples), of=of)
-        called = "calibration set" if of == "reference" and reference is None else of
-        outputs = load_outputs(path, query.class_names, len(examples), kind, of=called)
-        return (
-            outputs if of != "reference" or reference_whole is None else outputs.take(positions(reference_whole, kept))
-        )
+            return load_log_likelihoods(path, len(examples), of=role.words)
+        called = Role.CALIBRATION if role == Role.REFERENCE and reference is None else role
+        outputs = load_outputs(path, query.class_names, len(examples), kind, of=called.words)
+        if role == Role.REFERENCE and reference_whole is not None:
+            return outputs.take(positions(reference_whole, kept))
+        return outputs
 
     files = file_targets(target, one)
     sizes = (None if examples is None else len(examples) for examples in (holdout, members))
@@ -174,16 +175,15 @@ def read_given(options: KSOptions) -> AuditInputs:
     return inputs._replace(simulated=_simulated(options, inputs, read))
 
 
-def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple[FileTarget, ...]:
+def file_targets(target: Targets, read: Callable[[Path, Role], Outputs]) -> tuple[FileTarget, ...]:
     """The targets that are files of outputs: for each on the query set, those on other sets in the same order."""
-    paths_by_role = {
-        "outputs": target.target,
-        "on_holdout": target.holdout_target,
-        "on_reference": target.reference_target or target.calibration_target,
-        "before": target.before,
-        "before_on_holdout": target.holdout_before,
-        "on_members": target.members_target,
-    }
+    paths = Sets(
+        query=target.target,
+        holdout=target.holdout_target,
+        members=target.members_target,
+        reference=target.reference_target or target.calibration_target,
+    )
+    paths_before = Sets(query=target.before, holdout=target.holdout_before)
     for path in (*target.before, *target.holdout_before):
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.scores.reading import is_score_table
@@ -193,16 +193,18 @@ def file_targets(target: Targets, read: Callable[[Path, str], Outputs]) -> tuple
                 f"{path.name}: is a table of scores, and outputs before the deletion are files of one column for each "
                 "set (--before, --holdout-before)."
             )
-    files = {
-        name: name_apart([read(path, OF_SETS[name]) for path in paths], list(paths))
-        for name, paths in paths_by_role.items()
-    }
-    tell_of_readings(file for outputs_of_role in files.values() for file in outputs_of_role)
+
+    def of_role(role: Role, paths: Sequence[Path]) -> list[Outputs]:
+        return name_apart([read(path, role) for path in paths], list(paths))
+
+    on, earlier = paths.map(of_role), paths_before.map(of_role)
+    tell_of_readings(file for outputs in (*on.values(), *earlier.values()) for file in outputs)
+
+    def one(outputs: Sets[list[Outputs]], index: int) -> Sets[Outputs]:
+        return outputs.map(lambda _, files: files[index] if files else None)
+
     return tuple(
-        FileTarget(
-            **{name: outputs_of_role[index] for name, outputs_of_role in files.items() if outputs_of_role},
-            allow_unrelated=target.allow_unrelated_target,
-        )
+        file_target(one(on, index), one(earlier, index), target.allow_unrelated_target)
         for index in range(len(target.target))
     )
 
@@ -262,14 +264,19 @@ def _apart(inputs: AuditInputs, holdout: Examples) -> AuditInputs:
             f"{' and '.join(compared)} share records; dropped every record with a copy, "
             f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
         )
-    rows: dict[str, np.ndarray] = dict(zip(compared, kept, strict=True))
-    if inputs.reference is None and inputs.calibration is not None:
-        rows["reference"] = positions(inputs.calibration, calibration)
+    query_rows, holdout_rows, *members_rows = kept
+    whole = inputs.calibration if inputs.reference is None else None
+    rows = Sets(
+        query=query_rows,
+        holdout=holdout_rows,
+        members=next(iter(members_rows), None),
+        reference=None if whole is None else positions(whole, calibration),
+    )
     return inputs._replace(
-        query=inputs.query.take(rows["query set"]),
+        query=inputs.query.take(rows[Role.QUERY]),
         calibration=calibration,
-        holdout=holdout.take(rows["holdout"]),
-        members=inputs.members and inputs.members.take(rows["members"]),
+        holdout=holdout.take(rows[Role.HOLDOUT]),
+        members=inputs.members and inputs.members.take(rows[Role.MEMBERS]),
         files=tuple(file.taken(rows) for file in inputs.files),
         groups=inputs.groups and inputs.groups.take(*kept),
     )

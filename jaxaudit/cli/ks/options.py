@@ -16,7 +16,7 @@ from jaxaudit.cli.sets import (
     MEANING,
     Effort,
     Held,
-    Sets,
+    SetsFlags,
     ShadowNetwork,
     ShadowRecipe,
     bank_of_shadows,
@@ -52,7 +52,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class KSData(Held, Sampled, Sets):
+class KSData(Held, Sampled, SetsFlags):
     """The data."""
 
     members: str | None = option(

@@ -212,10 +212,8 @@ def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
 
 def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
     """What a job says of its options and data."""
-    sets_by_role, hashes = (
-        sets.sets_by_role,
-        {name: examples.content_hash for name, examples in sets.sets_by_role.items()},
-    )
+    sets_by_role = {role.value: examples for role, examples in sets.sets_by_role.items()}
+    hashes = {name: examples.content_hash for name, examples in sets_by_role.items()}
     data: dict[str, Any] = {name: describe_examples(examples) for name, examples in sets_by_role.items()}
     for index, target in enumerate(sets.simulated):
         # Of a simulated target the fractions count, too.

@@ -32,6 +32,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -186,15 +187,15 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
             f"--target-kind log-odds: this is a bank of {description.outputs}; give the target's {description.outputs}."
         )
 
-    sets = {"query set": bank.query, "holdout": bank.holdout, "reference": bank.calibration}
+    sets = Sets(query=bank.query, holdout=bank.holdout, reference=bank.calibration)
 
-    def one(path: Path, of: str) -> Outputs:
-        if of == "members":
+    def one(path: Path, role: Role) -> Outputs:
+        if role == Role.MEMBERS:
             if description.outputs in SCORED:
-                return score_outputs(path, description, len(members or ()), of)
+                return score_outputs(path, description, len(members or ()), role.words)
             names = members.class_names if members else classes
-            return load_outputs(path, names, len(members or ()), as_outputs(target.target_kind), of=of)
-        columns, called = sets[of], "calibration set" if of == "reference" else of
+            return load_outputs(path, names, len(members or ()), as_outputs(target.target_kind), of=role.words)
+        columns, called = sets[role], (Role.CALIBRATION if role == Role.REFERENCE else role).words
         rows = columns.stop - columns.start
         if not rows:
             raise InputError(f"{path.name}: the bank has no {called}, so outputs on it cannot be compared.")

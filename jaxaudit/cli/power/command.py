@@ -10,7 +10,7 @@ from jaxaudit.cli.parsers import check_pair, share_check
 from jaxaudit.cli.sets import (
     MEANING,
     Effort,
-    Sets,
+    SetsFlags,
     ShadowNetwork,
     ShadowRecipe,
     bank_of_shadows,
@@ -52,7 +52,7 @@ class SizeFlags:
 
 
 @dataclass(frozen=True)
-class PowerData(Sets):
+class PowerData(SetsFlags):
     """The data."""
 
     sample: int | None = option(

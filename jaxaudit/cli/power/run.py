@@ -68,10 +68,10 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             execution=execution,
         )
 
-    hashes = {name: examples.content_hash for name, examples in sets.sets_by_role.items()}
+    hashes = {role.value: examples.content_hash for role, examples in sets.sets_by_role.items()}
     return Job(
         options=options,
-        data={name: describe_examples(examples) for name, examples in sets.sets_by_role.items()},
+        data={role.value: describe_examples(examples) for role, examples in sets.sets_by_role.items()},
         hashes=hashes if sets.groups is None else {**hashes, "groups": sets.groups.content_hash},
         audit=audit,
         outcome=_outcome,

@@ -18,7 +18,7 @@ from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.scores.columns import MOST, columns_of
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
 from jaxaudit.data.scores.joined_logs import model_names, table_of_logs
-from jaxaudit.data.scores.names import Role
+from jaxaudit.data.scores.names import ModelRole
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
 from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
 from jaxaudit.data.scores.table import score_table, set_of
@@ -155,11 +155,11 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def join_logs(options: OpenUnlearningOptions) -> Summary:
     """Writes one table of the logs of all models."""
-    paths: dict[Role, Sequence[Path]] = {"target": options.targets}
+    paths: dict[ModelRole, Sequence[Path]] = {"target": options.targets}
     paths |= {"before": options.known_models.before, "baseline": options.known_models.baseline}
     paths |= {"unused": options.known_models.unused, "used": options.known_models.used}
     refuse_repeated(paths)
-    logs: dict[Role, dict[str, EvaluationLog]] = {
+    logs: dict[ModelRole, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(role_paths), map(read_log, role_paths), strict=True))
         for role, role_paths in paths.items()
         if role_paths

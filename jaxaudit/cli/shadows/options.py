@@ -9,7 +9,7 @@ from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
 from jaxaudit.cli.options import ModelSource, group, option
 from jaxaudit.cli.own_model import own_code
 from jaxaudit.cli.parsers import parse_image_size
-from jaxaudit.cli.sets import MEANING, Held, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows
+from jaxaudit.cli.sets import MEANING, Held, SetsFlags, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
@@ -19,7 +19,7 @@ OF_SCORES = ("score", "log-likelihood")
 
 
 @dataclass(frozen=True)
-class BankData(Held, Sets):
+class BankData(Held, SetsFlags):
     """Options of the sets whose records shadow models are trained on."""
 
     query: str | None = option(

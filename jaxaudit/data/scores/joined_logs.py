@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.columns import LONGEST
-from jaxaudit.data.scores.names import ROLES, Role
+from jaxaudit.data.scores.names import ROLES, ModelRole
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, meeting
 from jaxaudit.errors import InputError
 
@@ -59,7 +59,7 @@ def model_names(paths: Sequence[Path]) -> list[str]:
     return unique
 
 
-def table_of_logs(logs: Mapping[Role, Mapping[str, EvaluationLog]], block: int | None = None) -> Joined:
+def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: int | None = None) -> Joined:
     """The table of these logs: a row for each record of the forget set (`query`) and of the holdout, by index.
 
     Records without a finite number of some score are left out; a score without any on a set is an empty column there.

@@ -6,8 +6,8 @@ from typing import Literal
 
 from jaxaudit.errors import InputError
 
-Role = Literal["target", "before", "baseline", "unused", "used"]
-ROLES: tuple[Role, ...] = ("target", "before", "baseline", "unused", "used")
+ModelRole = Literal["target", "before", "baseline", "unused", "used"]
+ROLES: tuple[ModelRole, ...] = ("target", "before", "baseline", "unused", "used")
 COVARIATE = "covariate"
 OWN = ("set", "index", "group", "pair", "text")
 """Columns that are no score and no covariate."""
@@ -64,7 +64,7 @@ def parts(column: str) -> tuple[str, str, str]:
     return role, rest[: len(rest) - len(score) - 1] if model else "", score
 
 
-def refuse_unclear(scores: Mapping[tuple[Role, str], Sequence[str]], name: str) -> None:
+def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: str) -> None:
     """Refuses names of which it is not clear what is the model and what the score: models share the names of scores.
 
     `scores` are the names of the scores of each role and model.

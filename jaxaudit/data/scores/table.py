@@ -27,7 +27,7 @@ from jaxaudit.data.scores.names import (
     LOWER,
     OWN,
     ROLES,
-    Role,
+    ModelRole,
     is_number,
     known_as,
     parts,
@@ -49,7 +49,7 @@ class ScoredModel(NamedTuple):
         scores: by name, one number a record; NaN where the model was not asked.
     """
 
-    role: Role
+    role: ModelRole
     name: str
     scores: Mapping[str, Float[np.ndarray, " records"]]
 
@@ -83,7 +83,7 @@ class ScoreTable:
     guessed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def of(self, role: Role) -> tuple[ScoredModel, ...]:
+    def of(self, role: ModelRole) -> tuple[ScoredModel, ...]:
         """The models of a role, in the order of their columns."""
         return tuple(model for model in self.models if model.role == role)
 
@@ -166,7 +166,7 @@ def score_table(
         for column, values in cleaned.items()
         if is_number(column)
     }
-    models: dict[tuple[Role, str], dict[str, np.ndarray]] = {}
+    models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
     covariates: dict[str, np.ndarray] = {}
     for column, values in numbers.items():
         role, model, score = parts(column)

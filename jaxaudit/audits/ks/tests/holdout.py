@@ -11,8 +11,9 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.dealt import EXACT, OF_P, exchangeable, measured
 from jaxaudit.audits.ks.tests.memory import helped, limited, of_holdout
-from jaxaudit.audits.ks.tests.test import Judgement, KSTest, NeededRole, judgement_of_use
+from jaxaudit.audits.ks.tests.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.before_after import Change, before_after
 from jaxaudit.metrics.checks import (
@@ -63,7 +64,7 @@ class HoldoutTest(KSTest):
         "other data differ from the calibration set, p (all used) is too small."
     )
 
-    roles: ClassVar[frozenset[NeededRole]] = frozenset({"holdout"})
+    roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
     compares_before: ClassVar[bool] = True
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "dealt"
 
@@ -77,9 +78,9 @@ class HoldoutTest(KSTest):
     def lighter(self) -> "KSTest":
         return replace(self, mixed=min(self.mixed, LEAST))
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         refuse_stated(self.stated)
-        if holdout is None:
+        if Role.HOLDOUT not in sets:
             raise InputError("the holdout test needs a holdout: records of the query set's provider (`holdout`).")
         if self.mixed < LEAST:
             raise InputError(

@@ -9,8 +9,9 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests.dealt import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
-from jaxaudit.audits.ks.tests.test import USED, Judgement, KSTest, NeededRole, Words, judgement_of_use
+from jaxaudit.audits.ks.tests.test import USED, Judgement, KSTest, Words, judgement_of_use
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores
@@ -79,13 +80,13 @@ class MembersTest(KSTest):
         "then ask what is left."
     )
 
-    roles: ClassVar[frozenset[NeededRole]] = frozenset({"holdout", "members"})
+    roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT, Role.MEMBERS})
     trains: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         refuse_stated(self.stated)
-        if holdout is None:
+        if Role.HOLDOUT not in sets:
             raise InputError(
                 "the members test needs a holdout, too: records of the query set's provider that nobody trained on "
                 "(`holdout`)."

@@ -20,7 +20,8 @@ from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests.memory import limited
 from jaxaudit.audits.ks.tests.shadow import ShadowTest
-from jaxaudit.audits.ks.tests.test import Judgement, NeededRole
+from jaxaudit.audits.ks.tests.test import Judgement
+from jaxaudit.data.roles import Role
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
     REFERENCE_LIKE_TARGET,
@@ -58,7 +59,7 @@ class ReferenceTest(ShadowTest):
         {CALIBRATION_LIKE_QUERY, REFERENCE_LIKE_TARGET, REFERENCE_MODELS, TARGET_OUTPUTS}
     )
     with_reference: ClassVar[bool] = True
-    roles: ClassVar[frozenset[NeededRole]] = frozenset({"reference"})
+    roles: ClassVar[frozenset[Role]] = frozenset({Role.REFERENCE})
 
     def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return super().training_sizes(query, calibration + reference, 0)

@@ -28,6 +28,7 @@ from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, re
 from jaxaudit.audits.ks.tests.test import TONES, Judgement, KSTest
 from jaxaudit.audits.pool import share_row
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
@@ -85,7 +86,7 @@ class RhoTest(KSTest):
     def lighter(self) -> "KSTest":
         return replace(self, replicates=min(self.replicates, LEAST_REPLICATES))
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         if self.replicates < 1 or not 0 < self.subsample <= 1 or self.controls < 0:
             raise InputError(
                 f"replicates must be at least 1 (got {self.replicates}), controls at least 0 (got {self.controls}), "

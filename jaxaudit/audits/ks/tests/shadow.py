@@ -13,6 +13,7 @@ from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
 from jaxaudit.audits.ks.tests.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS, Check, better_recipe
 from jaxaudit.metrics.effect import ALPHA
@@ -82,7 +83,7 @@ class ShadowTest(KSTest):
         fewest = {"never": least_models(self.targets), "half": LEAST, "fully": LEAST}
         return replace(self, **{name: min(getattr(self, name), count) for name, count in fewest.items()})
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         refuse_stated(self.stated)
         if min(self.never, self.fully) < LEAST or self.half < 0:
             raise InputError(

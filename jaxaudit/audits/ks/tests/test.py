@@ -16,6 +16,7 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.tests.memory import Lack
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import ALPHA
@@ -26,8 +27,6 @@ from jaxaudit.shadow_models import Pool
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 NOT_SAID = Confidence("none", "The test does not say.")
-NeededRole = Literal["holdout", "members", "reference"]
-"""A set that a test may need beside the query set; a target from a file then has outputs on this set, too."""
 UNUSED_BEFORE = "Before the deletion, no use was detected: `forgotten` afterwards shows nothing."
 
 
@@ -76,7 +75,7 @@ class KSTest(Protocol):
         title: the name in words.
         assumes: assumptions that no check can test, in a sentence.
         references: number of shadow models on which the p-value is based; 0 without a p-value.
-        roles: the sets that the test needs beside the query set.
+        roles: the sets that the test needs beside the query set; a target from a file then has outputs on them, too.
         of_classes: the test compares probabilities of classes, which texts do not have.
         with_signals: the test needs the signals of all outputs (`TargetOutputs.signals`).
         compares_before: the test compares outputs before a deletion with those after the deletion.
@@ -94,7 +93,7 @@ class KSTest(Protocol):
     name: ClassVar[str]
     title: ClassVar[str]
     assumes: ClassVar[str]
-    roles: ClassVar[frozenset[NeededRole]] = frozenset()
+    roles: ClassVar[frozenset[Role]] = frozenset()
     of_classes: ClassVar[bool] = False
     with_signals: ClassVar[bool] = False
     compares_before: ClassVar[bool] = False
@@ -119,7 +118,7 @@ class KSTest(Protocol):
         """The test with the fewest models that give it a meaning; the same test if it needs all of them."""
         return self
 
-    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+    def refuse(self, sets: Sets[Examples]) -> None:
         """Checks that the test can be made with these sets.
 
         Raises:

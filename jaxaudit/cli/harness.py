@@ -60,6 +60,7 @@ class Job(Generic[Audit]):
 
     Attributes:
         options: the options with defaults filled in; as a command line they repeat the run.
+        repeats: the options of the command that repeats the run, if `options` have the choices of a plan, too.
         audit: does the work.
         outcome: converts its result to output.
         data: names, sizes and content hashes, for the provenance.
@@ -90,6 +91,7 @@ class Job(Generic[Audit]):
     classes: int = 0
     measure: Callable[[], int] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    repeats: Any = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         job = _at(job, number)
     provenance = Provenance(
         **describe_machine(),
-        command=command_line(name, job.options),
+        command=command_line(name, job.repeats or job.options),
         seed=json_options(job.options)["seed"],
         options=json_options(job.options),
         data=dict(job.data),

@@ -87,7 +87,7 @@ def fraction_name(questions: Iterable[Question]) -> str:
     return " or ".join(words.fraction for question, words in WORDING.items() if question in distinct_questions)
 
 
-class Usage(StrictStruct, frozen=True, tag_field="kind", tag="use"):
+class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag="use"):
     """The numbers of a test of use for one target, and what these numbers alone support.
 
     Attributes:
@@ -106,11 +106,11 @@ class Usage(StrictStruct, frozen=True, tag_field="kind", tag="use"):
         p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`), which decides the verdict; None for
             a single target.
         design: the shadow models' design: one `guessed` design, several `mixed` ones, or `none` without shadow models.
-        doubts: reasons why the fraction may be wrong; they rule out `forgotten`.
-        unsettled: reasons why the upper limit is too large for `forgotten`.
-        invalid: reasons why `p_never` itself may be wrong.
         question: what `fraction` means. `used`: the share that was used. `left`: how much memory of the query set is
             left, as a share of the memory of known members.
+        doubts: reasons why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
+        unsettled: reasons why the upper limit is too large for `forgotten`.
+        invalid: reasons why `p_never` itself may be wrong.
         numbers: further numbers of a test of your own, by name.
     """
 
@@ -126,10 +126,10 @@ class Usage(StrictStruct, frozen=True, tag_field="kind", tag="use"):
     upper: float
     p_never_adjusted: Number
     design: Designs
+    question: Question
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
-    question: Question = "used"
     numbers: dict[str, Number] = field(default_factory=dict)
 
     @property
@@ -190,7 +190,7 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
     It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
     estimate in whole percent: 0% although `p_never` is at most `alpha`, or 100% although `p_fully` is.
 
-    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, (), 1.0, None, "guessed")
+    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, (), 1.0, None, "guessed", "used")
     >>> used_share(usage) is None, used_share(replace(usage, fraction=0.2, fraction_high=0.5))
     (True, Share(value=0.2, low=0.0, high=0.5))
     """
@@ -252,8 +252,8 @@ def conclude(
         if recipe or limits.detectable is None:
             unsettled.append(recipe or "more records are needed")
     fraction, low, high, upper, detectable = limits
-    usage = Usage(method, "inconclusive", p_never, p_fully, fraction, low, high, detectable, (), upper, None, "guessed")
-    usage = replace(usage, doubts=doubts, unsettled=tuple(unsettled), invalid=invalid, question=question)
+    numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
+    usage = Usage(method, "inconclusive", *numbers, "guessed", question, doubts, tuple(unsettled), invalid)
     return decided(usage, alpha)
 
 

@@ -254,6 +254,6 @@ def test_a_limit_is_never_rounded_down() -> None:
 def test_a_share_is_known_where_interval_and_tests_leave_it(share, p_never, p_fully, known) -> None:
     fraction, low, high = share
     found = used_share(
-        Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "guessed")
+        Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "guessed", "used")
     )
     assert found == (share if known else None)

@@ -73,7 +73,7 @@ def usages(draw: st.DrawFn) -> list[tuple[Any, ...]]:
         fraction, p_fully, detectable = draw(UNIT), draw(st.none() | UNIT), draw(st.none() | UNIT)
         low, high = sorted((draw(UNIT), draw(UNIT)))
         reasons = tuple(draw(st.lists(st.sampled_from(["too few records", "no power", "$x$ & <b>"]), max_size=2)))
-        more = reasons, draw(UNIT), draw(st.none() | UNIT), "guessed"
+        more = reasons, draw(UNIT), draw(st.none() | UNIT), "guessed", "used"
         made.append((method, verdict, draw(UNIT), p_fully, fraction, low, high, detectable, *more))
     return made
 

@@ -6,7 +6,7 @@ The deciding test's finding is corrected for failed checks, and stands beside th
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -225,7 +225,10 @@ def _details(judgement: Judgement) -> Details:
     further = {name: number(value) for name, value in judgement.numbers.items()}
     if judgement.usage is not None:
         share = used_share(judgement.usage)
-        return msgspec.structs.replace(judgement.usage, fraction=share.value if share else nan, numbers=further)
+        fraction = nan if share is None else share.value
+        # The reasons have what is doubted, unsettled or invalid.
+        without: dict[str, Any] = dict.fromkeys(("doubts", "unsettled", "invalid"), ())
+        return msgspec.structs.replace(judgement.usage, fraction=fraction, numbers=further, **without)
     if judgement.rho is not None:
         return _of_rho(judgement.rho, judgement.controls)
     return _ema(judgement.ema) if judgement.ema else NumbersResult(further)

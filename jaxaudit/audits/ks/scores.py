@@ -187,6 +187,7 @@ def _judgement(
             1.0,
             None,
             "guessed",
+            "used",
         )
         finding = of_use(test, undetermined, evidence.helps or TEST_HELPS, evidence.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)

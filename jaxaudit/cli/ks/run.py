@@ -95,8 +95,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         for line in () if plan is None else plan.lines:
             say(line)
         sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own_tests)
-    # The plan is now part of the options, so that the command that repeats the run plans nothing.
-    options = with_values(options, effort="full")
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, *sizes) for count, _ in trained)
@@ -129,6 +127,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         after=f"comparing the outputs of {models} models",
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),
+        # A plan is repeated as it was made: what it leaves out is said again.
+        repeats=as_given(given_options),
         extra={
             **files,
             "challenge": sets.commitment,

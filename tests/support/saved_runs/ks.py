@@ -34,8 +34,8 @@ OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_APART, preflight.H
 OF_SHADOW = (preflight.SHADOW_MODELS,)
 """Checks that one test makes; others are shared."""
 
-USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98, None, "guessed")
-UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421, None, "guessed")
+USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98, None, "guessed", "used")
+UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421, None, "guessed", "used")
 UNSURE = Usage(
     "shadow",
     "inconclusive",
@@ -49,6 +49,7 @@ UNSURE = Usage(
     1.0,
     None,
     "guessed",
+    "used",
 )
 
 

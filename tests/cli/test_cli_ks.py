@@ -163,7 +163,7 @@ def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.Mo
     assert second["noise_floor"] == result["noise_floor"]
     assert second["provenance"]["command"] == again
     assert second["provenance"]["options"] == provenance["options"]
-    assert second["provenance"]["plan"] is None
+    assert second["provenance"]["plan"] == provenance["plan"]
     for target in second["targets"]:
         # The first test named decides.
         assert [test["name"] for test in target["tests"]] == ["rho", "ema"]

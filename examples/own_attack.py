@@ -1,6 +1,7 @@
 """A membership attack of your own: is the model surer of the record's class than models without the record?
 
     python own_attack.py
+    jaxaudit attack --data breast-cancer --model lr --attacks own_attack.py:Surer --attack-option surer.inside=1
 
 It stands beside the built-in attacks, and in the results, tables and pages.
 """
@@ -17,7 +18,13 @@ from jaxaudit.attacks import AttackInputs, Distance, PairedShadows, PooledShadow
 
 @dataclass(frozen=True)
 class Surer:
-    """The log-probability of the class, minus what shadow models say on average, with the record and without it."""
+    """The log-probability of the class, minus what shadow models say on average, with the record and without it.
+
+    Attributes:
+        inside: the share of the models with the record in that average, from 0 to 1.
+    """
+
+    inside: float = 0.5
 
     name: ClassVar[str] = "surer"
     meaning: ClassVar[str] = "Answers `in` if the model is surer of the class than shadow models are on average."
@@ -25,16 +32,16 @@ class Surer:
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
     needs_bins: ClassVar[bool] = False
 
-    def scores(self, key: Any, asked: AttackInputs, shadows: PairedShadows | PooledShadows, progress: Any) -> Any:
+    def scores(self, key: Any, inputs: AttackInputs, shadows: PairedShadows | PooledShadows, progress: Any) -> Any:
         assert isinstance(shadows, PairedShadows)  # as `shadows` above says
 
         def of_class(outputs: np.ndarray) -> np.ndarray:
             """[..., targets, classes] -> [..., targets]"""
             return np.take_along_axis(outputs, np.broadcast_to(places, (*outputs.shape[:-1], 1)), axis=-1)[..., 0]
 
-        places = asked.labels[:, None]
+        places = inputs.labels[:, None]
         inside, outside = (of_class(one).mean(axis=0) for one in (shadows.with_target, shadows.without_target))
-        return of_class(asked.outputs) - (inside + outside) / 2
+        return of_class(inputs.outputs) - (self.inside * inside + (1 - self.inside) * outside)
 
 
 if __name__ == "__main__":

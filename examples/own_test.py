@@ -40,8 +40,8 @@ class SurenessTest(ja.KSTest):
     def references(self) -> int:
         return self.models
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ((self.models, round(2 / 3 * calibration)),)
+    def training_sizes(self, sizes: ja.Sets[int]) -> tuple[tuple[int, int], ...]:
+        return ((self.models, round(2 / 3 * sizes[ja.Role.CALIBRATION])),)
 
     def refuse(self, sets: ja.Sets[ja.Examples]) -> None:
         if self.models < 19:

@@ -105,7 +105,7 @@ def main() -> None:
     audit = judge(key, shadows, columns, tests=tests)
     floor, first = audit.result.noise_floor, audit.targets[0]
     assert floor is not None
-    assert first.ks is not None
+    assert first.rho is not None
     if arguments.arrays:
         named = zip(audit.targets, audit.target_confidences, strict=True)
         arrays: dict[str, Any] = {target.name: said for target, said in named}
@@ -125,7 +125,7 @@ def main() -> None:
                 "paper_rho": PAPER[paper_name][1],
                 "expected": target.truth.expected if target.truth else None,
                 "training_records": target.truth.training_records if target.truth else None,
-                "ks": float(np.median(np.array(target.ks.target, float))),
+                "ks": float(np.median(np.array(target.rho.distances, float))),
                 "rho": target.rho.median,
                 "low": target.rho.low,
                 "high": target.rho.high,
@@ -135,10 +135,10 @@ def main() -> None:
                 "paper_rule": target.paper_rule,
             }
             for paper_name, target in zip(PAPER, audit.targets, strict=True)
-            if target.rho is not None and target.ks is not None
+            if target.rho is not None
         ],
         "noise_floor": floor.values,
-        "calibration_distances": first.ks.calibration,
+        "calibration_distances": first.rho.calibration_distances,
         "checks": msgspec.to_builtins(first.checks),
     }
     record["sentence"] = sentence(record["columns"])

@@ -113,6 +113,23 @@ def test_the_company_that_did_nothing_is_told_from_the_one_that_trained_again(tm
 
 
 @pytest.mark.outer
+def test_an_attack_without_a_bank_is_named_on_the_command_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    script = f"{EXAMPLES / 'own_attack.py'}:Surer"
+    words = ("attack", "--data", "breast-cancer", "--model", "lr", "--sample", "200", "--iterations", "4")
+    by = (*words, "--targets", "8", "--measured-iterations", "1", "--json")
+
+    def areas(*more: str) -> dict[str, float]:
+        result = jaxaudit(*by, "--attacks", f"distance,{script}", *more).result
+        return {attack["name"]: attack["auc"]["value"] for attack in result["attacks"]}
+
+    found, inside = areas(), areas("--attack-option", "surer.inside=1")
+    assert (found["distance"], found["surer"]) != (inside["distance"], inside["surer"])
+    assert found["distance"] == inside["distance"]
+    refused((*by, "--attacks", f"distance,{script}", "--attack-option", "surer.size=1"), ("surer.size=1",))
+
+
+@pytest.mark.outer
 def test_an_attack_on_records_is_named_on_the_command_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 4.0)
     monkeypatch.chdir(tmp_path)

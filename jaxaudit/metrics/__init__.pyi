@@ -30,10 +30,8 @@ from .efficacy import efficacy as efficacy
 from .efficacy import efficacy_by_layer as efficacy_by_layer
 from .ema import EMA as EMA
 from .ema import Signals as Signals
-from .ema import Thresholds as Thresholds
 from .ema import all_members_p_value as all_members_p_value
 from .ema import ema as ema
-from .ema import ema_of_signals as ema_of_signals
 from .ema import ema_rule as ema_rule
 from .ema import member_thresholds as member_thresholds
 from .ema import signals as signals

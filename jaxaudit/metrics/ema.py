@@ -3,20 +3,16 @@
 Huang, Li & Li (2021), "EMA: Auditing data removal from trained models".
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
-
-
-class Thresholds(NamedTuple):
-    """The least confidence and negative entropy (nats), per class, that make a record a member; NaN if not learned."""
-
-    confidence: Float[np.ndarray, " classes"]
-    negative_entropy: Float[np.ndarray, " classes"]
+from jaxaudit.json_types import StrictStruct
+from jaxaudit.metrics.ks import Verdict
 
 
 class Signals(NamedTuple):
@@ -31,20 +27,21 @@ class Signals(NamedTuple):
     negative_entropy: Float[np.ndarray, "*models n"]
 
 
-class EMA(NamedTuple):
-    """The result of ensembled membership auditing for one target.
+class EMA(StrictStruct, frozen=True, tag_field="kind", tag="ema"):
+    """The result of ensembled membership auditing for one target, with one or more calibration models.
 
     Attributes:
         p_value: two-sample t-test of the flags against all ones; near 1 if every record looks like a member.
-        member_share: the share of query records that were flagged.
-        flags: the query records that any of the three signals calls a member.
-        thresholds: the thresholds of confidence and negative entropy; correctness has none.
+        member_share: the share of query records that were flagged: that any of the three signals calls a member.
+        p_values, member_shares: by each calibration model; the two numbers above are their medians.
+        rule: the verdict of the paper's rule, from the p-value.
     """
 
     p_value: float
     member_share: float
-    flags: Bool[np.ndarray, " n"]
-    thresholds: Thresholds
+    p_values: tuple[float, ...]
+    member_shares: tuple[float, ...]
+    rule: Verdict
 
 
 def ema(
@@ -80,42 +77,57 @@ def ema(
 
     >>> outputs = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.55, 0.45]])
     >>> answer = ema(outputs, np.array([0, 1, 1, 1]), outputs, np.array([0, 0, 1, 1]), np.array([1, 0, 1, 0], bool))
-    >>> answer.flags, answer.member_share
-    (array([ True, False,  True, False]), 0.5)
+    >>> answer.member_share, answer.rule
+    (0.5, 'not forgotten')
     """
     probabilities, calibration = np.asarray(probabilities), np.asarray(calibration)
     labels, calibration_labels, members = np.asarray(labels), np.asarray(calibration_labels), np.asarray(members)
     _check(probabilities, labels, calibration, calibration_labels, members)
     calibration_signals = signals(calibration, calibration_labels)
-    return ema_of_signals(
-        signals(probabilities, labels), labels, calibration_signals, calibration_labels, members, probabilities.shape[1]
+    classes = probabilities.shape[1]
+    return ema_of_flags(
+        [
+            member_flags(
+                signals(probabilities, labels), labels, calibration_signals, calibration_labels, members, classes
+            )
+        ]
     )
 
 
-def ema_of_signals(
+def ema_of_flags(flags: Sequence[Bool[np.ndarray, " n"]]) -> EMA:
+    """`ema`, from the query records that each calibration model's thresholds flag (`member_flags`), at least one."""
+    p_values, shares = tuple(map(all_members_p_value, flags)), tuple(float(row.mean()) for row in flags)
+    p_value = float(np.median(p_values))
+    return EMA(p_value, float(np.median(shares)), p_values, shares, ema_rule(p_value))
+
+
+def member_flags(
     target: Signals,
     labels: Int[np.ndarray, " n"],
     calibration: Signals,
     calibration_labels: Int[np.ndarray, " m"],
     members: Bool[np.ndarray, " m"],
     classes: int,
-) -> EMA:
-    """`ema`, computed from signals instead of probabilities; an `InputError` without members or without non-members."""
+) -> Bool[np.ndarray, " n"]:
+    """The query records that any of the three signals calls a member, by the thresholds of one calibration model.
+
+    Raises:
+        InputError: there are no members, or no non-members, among the calibration records.
+    """
     if members.all() or not members.any():
         raise InputError(
             f"{int(members.sum())} of {len(members)} calibration records are members; EMA learns its thresholds from "
             "members and non-members: train calibration models on only a part of the set (`subsample` below 1)."
         )
-    thresholds = Thresholds(
-        member_thresholds(calibration.confidence, calibration_labels, members, classes),
-        member_thresholds(calibration.negative_entropy, calibration_labels, members, classes),
+    confidence, negative_entropy = (
+        member_thresholds(signal, calibration_labels, members, classes)
+        for signal in (calibration.confidence, calibration.negative_entropy)
     )
-    flags = (
+    return (
         target.correct
-        | (target.confidence >= thresholds.confidence[labels])
-        | (target.negative_entropy >= thresholds.negative_entropy[labels])
+        | (target.confidence >= confidence[labels])
+        | (target.negative_entropy >= negative_entropy[labels])
     )
-    return EMA(all_members_p_value(flags), float(flags.mean()), flags, thresholds)
 
 
 def signals(probabilities: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]) -> Signals:
@@ -181,7 +193,7 @@ def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
     return float(2 * special.stdtr(2 * records - 2, -t))
 
 
-def ema_rule(p_value: float, level: float = 0.05) -> Literal["forgotten", "not forgotten"]:
+def ema_rule(p_value: float, level: float = 0.05) -> Verdict:
     """The paper's rule: `not forgotten` if the p-value is above `level`, else `forgotten`; never `inconclusive`."""
     return "not forgotten" if p_value > level else "forgotten"
 

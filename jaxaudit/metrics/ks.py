@@ -4,7 +4,7 @@ Liu & Tsaftaris (2020), "Have you forgotten? A method to assess if machine learn
 """
 
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key
 from scipy import special
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 from jaxaudit.metrics.effect import ALPHA
 
@@ -23,7 +24,7 @@ BOOTSTRAP_REPLICATES = 200
 Confidences = Float[Array | np.ndarray, "replicates n"]
 
 
-class Rho(NamedTuple):
+class Rho(StrictStruct, frozen=True):
     """rho over replicates; below 1 means that the target resembles a model trained on the query set.
 
     Attributes:
@@ -34,13 +35,13 @@ class Rho(NamedTuple):
         error: the standard error of rho's mean; NaN if not available.
     """
 
-    values: Float[np.ndarray, " replicates"]
-    median: float
-    low: float
-    high: float
-    distances: Float[np.ndarray, " replicates"]
-    calibration_distances: Float[np.ndarray, " replicates"]
-    error: float
+    values: tuple[NumberOrNaN, ...]
+    median: NumberOrNaN
+    low: NumberOrNaN
+    high: NumberOrNaN
+    distances: tuple[NumberOrNaN, ...]
+    calibration_distances: tuple[NumberOrNaN, ...]
+    error: NumberOrNaN
 
 
 _distances = jax.jit(jax.vmap(ks_distance))
@@ -88,7 +89,10 @@ def rho(
     to_calibration = np.asarray(_distances(query, calibration), np.float64)
     values = _ratio(to_target, to_calibration)
     error = _error(key, query, calibration, target, values, bootstrap)
-    return Rho(values, float(np.median(values)), *_interval(values, error, level), to_target, to_calibration, error)
+    interval = _interval(values, error, level)
+    rows = (tuple(row.tolist()) for row in (values, to_target, to_calibration))
+    of_replicates, distances, calibration_distances = rows
+    return Rho(of_replicates, float(np.median(values)), *interval, distances, calibration_distances, error)
 
 
 def _check(query: np.ndarray, calibration: np.ndarray, target: np.ndarray) -> None:
@@ -146,7 +150,7 @@ def deciding(ratio: Rho, targets: int = 1) -> tuple[float, float]:
 
     Its level is 95%, or 1 - 0.05 / targets for several targets of one audit (Bonferroni).
     """
-    return _interval(ratio.values, ratio.error, 1 - ALPHA / targets)
+    return _interval(np.array(ratio.values), ratio.error, 1 - ALPHA / targets)
 
 
 def verdict(ratio: Rho, targets: int = 1) -> Verdict:
@@ -154,7 +158,7 @@ def verdict(ratio: Rho, targets: int = 1) -> Verdict:
 
     `inconclusive` if it contains values on both sides of 1, or if there is no interval.
 
-    >>> found = Rho(np.array([0.8, 0.9]), 0.85, 0.84, 0.86, np.zeros(2), np.ones(2), 0.005)
+    >>> found = Rho((0.8, 0.9), 0.85, 0.84, 0.86, (0.0, 0.0), (1.0, 1.0), 0.005)
     >>> verdict(found), verdict(found, targets=10)
     ('not forgotten', 'inconclusive')
     """

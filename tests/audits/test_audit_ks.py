@@ -105,12 +105,12 @@ def test_a_printed_file_is_compared_at_its_resolution(of_files):
     whole, printed, denied = of_files.targets[:3]
     target = np.round(of_files.target_confidences[1].astype(np.float64), 2)
     expected = [ks_by_scipy(row, target) for row in query]
-    np.testing.assert_allclose(printed.ks.target, expected, rtol=2.0**-22)
+    np.testing.assert_allclose(printed.rho.distances, expected, rtol=2.0**-22)
     expected = [ks_by_scipy(row, other) for row, other in zip(query, calibration, strict=True)]
-    np.testing.assert_allclose(printed.ks.calibration, expected, rtol=2.0**-22)
-    assert denied.ks.target != printed.ks.target
+    np.testing.assert_allclose(printed.rho.calibration_distances, expected, rtol=2.0**-22)
+    assert denied.rho.distances != printed.rho.distances
     # Rounding keeps the order, so that distributions cannot be further apart than before.
-    assert np.less_equal(printed.ks.target, whole.ks.target).all()
+    assert np.less_equal(printed.rho.distances, whole.rho.distances).all()
     assert max(whole.rho.high, printed.rho.high) < 1
     assert whole.truth is printed.truth is None
     # Without a control the check fails, and takes nothing from `not forgotten`.

@@ -57,7 +57,7 @@ def told(audit: KSAudit, name: str) -> dict[str, Any]:
     ((place, target),) = ((place, each) for place, each in enumerate(audit.targets) if each.name == name)
     assert target.rho is not None
     return {
-        "rho": [target.rho, target.ks, target.paper_rule],
+        "rho": [target.rho, target.paper_rule],
         "confidences": audit.target_confidences[place].tolist(),
         "ema": [] if target.ema is None else list(target.ema.p_values),
         **{usage.method: msgspec.structs.replace(usage, p_never_adjusted=None) for usage in target.usage},

@@ -89,7 +89,8 @@ def test_what_is_left_is_the_same_number_in_other_words(
     assert now.verdict == left.verdict == verdict
     (of_use,), (of_memory,) = now.usage, left.usage
     words: Any = {name: getattr(of_use, name) for name in ("question", "reasons")}
-    np.testing.assert_equal(*map(msgspec.structs.asdict, (msgspec.structs.replace(of_memory, **words), of_use)))
+    in_words_of_use = msgspec.structs.replace(of_memory, **words)
+    np.testing.assert_equal(msgspec.structs.asdict(in_words_of_use), msgspec.structs.asdict(of_use))
     text = " ".join([left.finding.sentence, *left.finding.reasons, *of_memory.reasons, left.finding.confidence.why])
     assert reason in text
     assert not re.search(r"use of|was used|used fraction|looks used|looks more used|used none", text)

@@ -134,7 +134,7 @@ def test_rho_concludes_nothing_where_query_and_calibration_models_are_alike(repl
         verdicts = set[str]()
         for level in LEVELS if place < 3 else LEVELS[:1]:
             ratio = rho(jax.random.fold_in(KEY, place), query, calibration, target, level=level, bootstrap=40)
-            apart = distances_apart(ratio.calibration_distances, noise_floor(query))
+            apart = distances_apart(np.array(ratio.calibration_distances), noise_floor(query))
             judgement = RhoTest(replicates=replicates).decide(ratio, (), (apart,), (check("common"),))
             verdicts.add(judgement.finding.verdict if apart.passed else "inconclusive")
         assert len(verdicts) == 1

@@ -25,7 +25,7 @@ from jaxaudit.audits.ks.target import SimulatedTarget
 from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, Pool
 from jaxaudit.data import Examples
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.ensemble import Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
@@ -59,8 +59,8 @@ class LossTest(KSTest):
     def references(self) -> int:
         return self.models
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ((self.models, round(2 / 3 * calibration)),)
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        return ((self.models, round(2 / 3 * sizes[Role.CALIBRATION])),)
 
     def refuse(self, sets: Sets[Examples]) -> None:
         if self.models < 2:

@@ -26,7 +26,7 @@ NONE = np.zeros(0)
 
 def control(high: float, median: float = 0.4) -> Rho:
     """One whose 95% interval ends there."""
-    values = np.full(3, median)
+    values = (median,) * 3
     return Rho(values, median, 0.1, high, values, values, float((high - median) / stats.t.ppf(0.975, 2)))
 
 

@@ -164,9 +164,9 @@ def test_the_interval_covers_at_its_level(powers):
     ],
 )
 def test_the_verdict_is_where_the_whole_interval_lies_whatever_the_level_of_the_one_shown(mean, reach, expected):
-    values, error = np.full(5, mean), reach / stats.t.ppf(0.975, 4) * (1 - 1e-12)
+    values, error = (mean,) * 5, reach / stats.t.ppf(0.975, 4) * (1 - 1e-12)
     for low, high in ((mean, mean), (0.0, 9.0)):
-        assert verdict(Rho(values, mean, low, high, values, np.ones(5), error)) == expected
+        assert verdict(Rho(values, mean, low, high, values, (1.0,) * 5, error)) == expected
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ pytestmark = pytest.mark.usefixtures("no_charts")
 UNIT = st.floats(0, 1)
 FACTORS = st.sampled_from([1e-4, 0.1, 1.0, 9.0, 1e6, np.inf])
 NATS = st.one_of(st.floats(0, 4), st.sampled_from([0.0, 1.0, np.nextafter(1, 2), np.inf]))
+MEDIANS = NATS.map(lambda value: value if np.isfinite(value) else np.nan)
 
 
 ATTACKED = {targets: attack_audit(targets) for targets in (2, 8, 30)}
@@ -87,7 +88,7 @@ def of_ks(draw: st.DrawFn) -> Make:
     failing = st.dictionaries(st.sampled_from(names), st.booleans(), max_size=3)
     truths = st.sampled_from([None, Truth(0.5, 10, "not forgotten")])
     changes = st.none() | st.builds(Change, st.just(np.nan) | UNIT, st.floats(-1, 0), st.just(1.0), UNIT, UNIT)
-    targets = draw(st.lists(st.tuples(interval, NATS, failing, truths, changes), min_size=1, max_size=3))
+    targets = draw(st.lists(st.tuples(interval, MEDIANS, failing, truths, changes), min_size=1, max_size=3))
 
     def target(
         place: int, ends: Any, median: float, failed: dict[str, bool], truth: Truth | None, change: Change | None
@@ -217,7 +218,7 @@ def many_weights(count: int) -> Run[Any]:
 LONG = "printed-digits + 50% of digits"
 EXAMPLES: dict[str, Make] = {
     **{f"{kind}: plain": make for kind, make in RUNS.items()},
-    "ks: no numbers": lambda: ks_run(audit=audit_of(judged(rho=rho_between(np.nan, np.nan, np.inf)), floor=())),
+    "ks: no numbers": lambda: ks_run(audit=audit_of(judged(rho=rho_between(np.nan, np.nan, np.nan)), floor=())),
     "ks: long name": lambda: ks_run(audit=audit_of(judged(LONG, usage=(USED,), truth=Truth(0.5, 10, "not forgotten")))),
     "power: hopeless": lambda: power_run(
         audit=power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))

@@ -71,9 +71,26 @@ def test_numbers_in_json():
     assert value["noise_floor"] == {"median": 0.02, "max": 0.06, "values": [0.01, 0.02, 0.06]}
     assert only["tests"][0]["details"] == {
         "kind": "rho",
-        "rho": {"median": 1.25, "low": 1.125, "high": 1.375, "values": [1.25, 1.25]},
-        "distances": {"target": [1.25, 1.25], "calibration": [1.0, 1.0]},
-        "controls": [{"median": 0.5, "low": 0.25, "high": 0.75, "values": [0.5, 0.5]}],
+        "rho": {
+            "values": [1.25, 1.25],
+            "median": 1.25,
+            "low": 1.125,
+            "high": 1.375,
+            "distances": [1.25, 1.25],
+            "calibration_distances": [1.0, 1.0],
+            "error": APART.error,
+        },
+        "controls": [
+            {
+                "values": [0.5, 0.5],
+                "median": 0.5,
+                "low": 0.25,
+                "high": 0.75,
+                "distances": [0.5, 0.5],
+                "calibration_distances": [1.0, 1.0],
+                "error": CONTROL.error,
+            }
+        ],
         "rule": "forgotten",
     }
     assert only["truth"] is None
@@ -189,7 +206,7 @@ def test_what_changed_since_before_stands_on_terminal_page_and_in_json():
 
 
 def test_numbers_of_tests_of_use_in_json():
-    made = run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED, FLAGGED._replace(p_value=0.5))), judged("b"))
+    made = run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED, replace(FLAGGED, p_value=0.5))), judged("b"))
     only, other = as_json(made)["targets"]
     assert (only["finding"]["verdict"], only["tests"][0]["name"], only["tests"][-1]["finding"]["verdict"]) == (
         "not forgotten",

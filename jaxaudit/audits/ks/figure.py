@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxaudit.audits.ks.result import RhoResult, TargetResult
+from jaxaudit.audits.ks.result import Rho, TargetResult
 from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics.usage import fraction_name
 from jaxaudit.plots import ks as plot
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
     """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions."""
     judged = audit.targets[target]
-    if judged.rho is None or judged.ks is None:
+    if judged.rho is None:
         rows = share_rows(audit.targets)
         if not rows:
             raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
@@ -32,23 +32,22 @@ def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
     which = typical(judged.rho)
     samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
     gap = plot.widest_gap_at(samples[0], samples[1])
-    distance = judged.ks.target[which]
+    distance = judged.rho.distances[which]
     for axes in (plain, stretched):
-        drawn = gap.distance if distance is None else distance
-        plot.draw_confidences(axes, samples, gap, drawn, stretched=axes is stretched)
+        plot.draw_confidences(axes, samples, gap, distance, stretched=axes is stretched)
     plot.draw_rho(ratios, rho_rows(audit.targets, judged.controls))
     return figure
 
 
-def typical(rho: RhoResult) -> int:
+def typical(rho: Rho) -> int:
     """The replicate whose rho is nearest to the median."""
     values = np.array(rho.values, float)
-    if rho.median is None or np.isnan(values).all():
+    if np.isnan(rho.median) or np.isnan(values).all():
         return 0
     return int(np.nanargmin(np.abs(values - rho.median)))
 
 
-def rho_rows(targets: Sequence[TargetResult], controls: Sequence[RhoResult]) -> list[plot.RhoRow]:
+def rho_rows(targets: Sequence[TargetResult], controls: Sequence[Rho]) -> list[plot.RhoRow]:
     """rho of the targets that have it, and of the controls; NaN where a number is missing."""
     rho_by_name = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
     rho_by_name += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]

@@ -16,27 +16,22 @@ from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_orde
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.result import (
     Details,
-    Distances,
-    EMAResult,
     KSAudit,
     KSResult,
     NoiseFloor,
     NumbersResult,
     Resembles,
     RhoDetails,
-    RhoResult,
     TargetResult,
     TestResult,
     Truth,
 )
 from jaxaudit.audits.ks.tests import Judgement, KSTest
-from jaxaudit.audits.ks.tests.ema import medians
 from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
-from jaxaudit.json_types import Number, number
+from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA, ema_rule
-from jaxaudit.metrics.ks import Rho, noise_floor, paper_rule
+from jaxaudit.metrics.ks import noise_floor, paper_rule
 from jaxaudit.metrics.resemblance import LEAST, resemblance
 from jaxaudit.metrics.usage import decided, holm, used_share
 from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
@@ -110,7 +105,7 @@ def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
     """The distances between query models of different seeds, and their median and maximum, if there are any."""
     if not len(distances):
         return NoiseFloor(None, None, ())
-    return NoiseFloor(number(np.median(distances)), number(np.max(distances)), numbers(distances))
+    return NoiseFloor(number(np.median(distances)), number(np.max(distances)), tuple(map(number, distances)))
 
 
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
@@ -230,33 +225,14 @@ def _details(judgement: Judgement) -> Details:
         without: dict[str, Any] = dict.fromkeys(("doubts", "unsettled", "invalid"), ())
         return msgspec.structs.replace(judgement.usage, fraction=fraction, numbers=further, **without)
     if judgement.rho is not None:
-        return _of_rho(judgement.rho, judgement.controls)
-    return _ema(judgement.ema) if judgement.ema else NumbersResult(further)
+        return RhoDetails(judgement.rho, judgement.controls, paper_rule(judgement.rho.median))
+    return judgement.ema or NumbersResult(further)
 
 
 def _confidences(judgement: Judgement) -> dict[Literal["p_never", "fraction"], Confidence]:
     if judgement.usage is None:
         return {}
     return {"p_never": judgement.p_confidence, "fraction": judgement.fraction_confidence}
-
-
-def _of_rho(rho: Rho, controls: tuple[Rho, ...]) -> RhoDetails:
-    ratio, *of_controls = (
-        RhoResult(number(ratio.median), number(ratio.low), number(ratio.high), numbers(ratio.values))
-        for ratio in (rho, *controls)
-    )
-    distances = Distances(numbers(rho.distances), numbers(rho.calibration_distances))
-    return RhoDetails(ratio, distances, tuple(of_controls), paper_rule(rho.median))
-
-
-def _ema(emas: tuple[EMA, ...]) -> EMAResult:
-    p_value, share = medians(emas)
-    p_values, shares = zip(*((number(ema.p_value), number(ema.member_share)) for ema in emas), strict=True)
-    return EMAResult(number(p_value), number(share), p_values, shares, ema_rule(p_value))
-
-
-def numbers(values: Float[np.ndarray, " n"]) -> tuple[Number, ...]:
-    return tuple(map(number, values))
 
 
 def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:

@@ -17,6 +17,7 @@ from jaxtyping import Int
 from scipy import special
 
 from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import StepCost
 from jaxaudit.metrics.effect import POWER
 from jaxaudit.metrics.shadow import SHARE
@@ -61,6 +62,11 @@ class Work(NamedTuple):
     lightest: tuple[KSTest, ...] = ()
 
     @property
+    def sizes(self) -> Sets[int]:
+        """The records of each set."""
+        return Sets(query=self.query, calibration=self.calibration, holdout=self.holdout, reference=self.reference)
+
+    @property
     def records(self) -> tuple[int, int, int, int]:
         return self.query, self.calibration, self.holdout, self.reference
 
@@ -87,20 +93,18 @@ def members(work: Work) -> Int[np.ndarray, " models"]:
     # A design that takes twice as long counts as twice as many records.
     parts = [
         (models, size if test.of_guess else round(work.design_cost * size))
-        for test, sizes in sizes_of(work.tests, work.query, work.calibration, work.reference)
+        for test, sizes in sizes_of(work.tests, work.sizes)
         for models, size in sizes
     ]
     parts += [(1, round(scale * target)) for target in work.targets]
     return np.concatenate([np.full(models, max(1, size)) for models, size in parts])
 
 
-def sizes_of(
-    tests: Iterable[KSTest], query: int, calibration: int, reference: int
-) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
+def sizes_of(tests: Iterable[KSTest], set_sizes: Sets[int]) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
     """Each test with the numbers of models and of their training records; models that two tests share count once."""
     sizes_before = []
     for test in tests:
-        sizes = test.training_sizes(query, calibration, reference)
+        sizes = test.training_sizes(set_sizes)
         # With a reference of its own, the reference test trains other models than the shadow test.
         shared = test.shares_models and sizes in sizes_before
         yield test, () if shared else sizes

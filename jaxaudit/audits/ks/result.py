@@ -12,8 +12,9 @@ from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.json_types import Number, StrictStruct, demand
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.exchangeability import Alike
-from jaxaudit.metrics.ks import Verdict
+from jaxaudit.metrics.ks import Rho, Verdict
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.shadow_models import ShadowModels
 
@@ -37,44 +38,17 @@ class Truth(StrictStruct, frozen=True):
     expected: Verdict
 
 
-class RhoResult(StrictStruct, frozen=True):
-    """rho over replicates, and its interval; see `jaxaudit.metrics.Rho`."""
-
-    median: Number
-    low: Number
-    high: Number
-    values: tuple[Number, ...]
-
-
-class Distances(StrictStruct, frozen=True):
-    """KS distances from the query model of each replicate to the target, and to the calibration model."""
-
-    target: tuple[Number, ...]
-    calibration: tuple[Number, ...]
-
-
 class RhoDetails(StrictStruct, frozen=True, tag_field="kind", tag="rho"):
     """The details of rho.
 
     Attributes:
-        rho: over replicates. `distances`: the distances whose ratio it is.
+        rho: over replicates, with the distances whose ratio it is.
         controls: rho of the positive controls, trained on the calibration set and the whole query set.
         rule: the verdict of the paper's own rule, from the median of rho alone.
     """
 
-    rho: RhoResult
-    distances: Distances
-    controls: tuple[RhoResult, ...]
-    rule: Verdict
-
-
-class EMAResult(StrictStruct, frozen=True, tag_field="kind", tag="ema"):
-    """Medians over replicates, each replicate's numbers, and the paper's verdict; see `jaxaudit.metrics.EMA`."""
-
-    p_value: Number
-    member_share: Number
-    p_values: tuple[Number, ...]
-    member_shares: tuple[Number, ...]
+    rho: Rho
+    controls: tuple[Rho, ...]
     rule: Verdict
 
 
@@ -84,7 +58,7 @@ class NumbersResult(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
     numbers: dict[str, Number]
 
 
-Details = Usage | RhoDetails | EMAResult | NumbersResult
+Details = Usage | RhoDetails | EMA | NumbersResult
 
 
 class TestResult(StrictStruct, frozen=True):
@@ -180,9 +154,9 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         return tuple(test.details for test in self.tests if isinstance(test.details, Usage))
 
     @property
-    def ema(self) -> EMAResult | None:
+    def ema(self) -> EMA | None:
         """The numbers of EMA; None without EMA."""
-        return next((test.details for test in self.tests if isinstance(test.details, EMAResult)), None)
+        return next((test.details for test in self.tests if isinstance(test.details, EMA)), None)
 
     @property
     def ratio(self) -> RhoDetails | None:
@@ -190,17 +164,12 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         return next((test.details for test in self.tests if isinstance(test.details, RhoDetails)), None)
 
     @property
-    def rho(self) -> RhoResult | None:
+    def rho(self) -> Rho | None:
         """rho over replicates; None without rho."""
         return self.ratio and self.ratio.rho
 
     @property
-    def ks(self) -> Distances | None:
-        """The distances whose ratio is rho; None without rho."""
-        return self.ratio and self.ratio.distances
-
-    @property
-    def controls(self) -> tuple[RhoResult, ...]:
+    def controls(self) -> tuple[Rho, ...]:
         """rho of the positive controls; none without rho."""
         return self.ratio.controls if self.ratio else ()
 
@@ -300,8 +269,8 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         demand((target.ratio is None) == (result.noise_floor is None), "rho is missing, or its noise floor")
         demand(target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
         if target.ratio is not None:
-            distances = target.ratio.distances
-            lengths = {len(target.ratio.rho.values), len(distances.target), len(distances.calibration)}
+            rho = target.ratio.rho
+            lengths = {len(rho.values), len(rho.distances), len(rho.calibration_distances)}
             demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
             demand(lengths != {0}, "a target has no replicate")
     if not arrays:

@@ -36,7 +36,7 @@ def power_operations(work: PowerWork, cost: StepCost) -> float:
     """The counted operations to train all models and to evaluate them on all records.
 
     >>> power_operations(PowerWork(100, 150, 20, 15, 50), StepCost(1e6, 10.0, 1))
-    1200050000.0
+    900050000.0
     """
     trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
     steps = work.epochs * math.ceil(trained / work.batch_size)
@@ -53,7 +53,7 @@ def choose_power_work(full: PowerWork, cost: StepCost, effort: str, free: PowerR
     >>> choose_power_work(full, cost, "standard", PowerReducible(True, True, True)) == full
     True
     >>> choose_power_work(full, cost, "quick", PowerReducible(False, True, True))[:4]
-    (2100, 2100, 40, 15)
+    (5400, 5400, 40, 15)
     """
     most, works = EFFORTS[effort], [*_lighter(full, free)]
     within = next((work for work in works if power_operations(work, cost) <= most), works[-1])

@@ -93,9 +93,9 @@ class AttackFlags(ByBank, Level):
         names="codes",
         usual="Attacks to make. [default: all]",
     )
-    attack_option: tuple[str, ...] = bank_option(
-        "--shadows and --attacks: set an option of an attack, also of your own: its name, a field, and a value, such "
-        "as rmia.gamma=4. Repeatable.",
+    attack_option: tuple[str, ...] = option(
+        "With --attacks: set an option of an attack, also of your own: its name, a field, and a value, such as "
+        "rmia.gamma=4. Repeatable.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--attack-option"),
@@ -172,11 +172,9 @@ def _check_attacks(options: AttackOptions) -> None:
         return
     check_texts(None, options.model.model, options.recipe)
     if options.source is ModelSource.TRAINING:
-        of_bank = [name for name in names if name not in ON_TARGETS]
+        of_bank = [name for name, code in names.items() if name not in ON_TARGETS and code is None]
         if of_bank:
-            hint = " In Python, jaxaudit.attack(models, attacks=[...]) takes your own attack without a bank."
-            own_hint = hint if any(names.values()) else ""
-            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[ModelSource.TRAINING]}{own_hint}")
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[ModelSource.TRAINING]}")
         return
     useless = [name for name in names if name in ON_TARGETS]
     if useless:

@@ -9,6 +9,7 @@ import jax
 import msgspec
 import numpy as np
 
+from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.plan import (
     ATTACKS,
@@ -22,11 +23,13 @@ from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attac
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
-from jaxaudit.cli.attack.command import AttackOptions, attacks_named
+from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.options import with_values
+from jaxaudit.cli.own_code import load_named
+from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
 from jaxaudit.cli.shadows import train
 from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, TrainOptions
@@ -52,7 +55,7 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
         return prepare_of_texts(options)
     audit_flags = options.audit
     names = attacks_named(audit_flags.attacks)
-    attacks = tuple(attack for attack in ATTACKS if attack.name in names)
+    attacks = attacks_on_targets(audit_flags)
     sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
@@ -120,6 +123,14 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
         classes=len(table.class_names),
         measure=lambda: attack_models_per_batch(key, examples, learner, targets),
     )
+
+
+def attacks_on_targets(flags: AttackFlags) -> tuple[Attack, ...]:
+    """The attacks that `--attacks` names: built-in ones in their order, then your own."""
+    names, needs = attacks_named(flags.attacks), "a value with the fields and methods of jaxaudit.attacks.Attack"
+    attacks_by_name = {attack.name: attack for attack in ATTACKS if attack.name in names}
+    attacks_by_name |= load_named("--attacks", names, Attack, needs, (*ON_TARGETS, *ON_RECORDS))
+    return tuple(with_fields("--attack-option", flags.attack_option, attacks_by_name).values())
 
 
 def _candidates(count: int | None, table: Table) -> int:

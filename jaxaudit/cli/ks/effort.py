@@ -181,8 +181,7 @@ def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests
 
 def _models_of(work: Work) -> dict[str, int]:
     """The number of models of each test, by title."""
-    sizes = work.query, work.calibration, work.reference
-    return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, *sizes)}
+    return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, work.sizes)}
 
 
 def _reduced(full: Work, work: Work, requested_design: tuple[str, str], design: tuple[str, str]) -> Iterator[str]:

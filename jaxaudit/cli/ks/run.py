@@ -96,8 +96,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
             say(line)
         sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own_tests)
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
-    sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
-    models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, *sizes) for count, _ in trained)
+    sizes = sets.sets_by_role.map(lambda _, examples: len(examples))
+    models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
     designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:

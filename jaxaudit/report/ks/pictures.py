@@ -44,14 +44,13 @@ def compared(runs: Sequence[Run[KSResult]]) -> tuple[Picture, ...]:
 
 
 def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[Picture]:
-    rho, ks = target.rho, target.ks
-    if not run.arrays or rho is None or ks is None:
+    rho = target.rho
+    if not run.arrays or rho is None:
         return []
     name, which, replicates = visible(target.name), typical(rho), len(rho.values)
     samples = [run.arrays["query"][which], run.arrays[f"target_{place}"], run.arrays["calibration"][which]]
     gap = plot.widest_gap_at(samples[0], samples[1])
-    distance_of_rho, other = ks.target[which], number_text(ks.calibration[which])
-    distance = gap.distance if distance_of_rho is None else distance_of_rho
+    distance, other = rho.distances[which], number_text(rho.calibration_distances[which])
     seen = (
         f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
         f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model."
@@ -114,14 +113,14 @@ def _ratios(name: str, rows: Sequence[plot.RhoRow], level: float) -> Picture:
 def _distances(result: KSResult) -> tuple[Picture, ...]:
     floor, of_targets = (
         result.noise_floor,
-        [(visible(target.name), target.ks) for target in result.targets if target.ks],
+        [(visible(target.name), target.rho) for target in result.targets if target.rho],
     )
     if floor is None or not of_targets:
         return ()
     groups = [
         ("another query model", floor.values),
-        ("calibration models", of_targets[0][1].calibration),
-        *((f"target {name}", ks.target) for name, ks in of_targets),
+        ("calibration models", of_targets[0][1].calibration_distances),
+        *((f"target {name}", rho.distances) for name, rho in of_targets),
     ]
     drawn = [(name, np.array(values, float)) for name, values in groups]
 

@@ -168,9 +168,9 @@ def replicates(targets: Sequence[TargetResult]) -> PageTable:
     rows = (
         (visible(target.name), str(place), *map(precise, numbers_of_replicate))
         for target in targets
-        if target.rho is not None and target.ks is not None
+        if target.rho is not None
         for place, numbers_of_replicate in enumerate(
-            zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1
+            zip(target.rho.distances, target.rho.calibration_distances, target.rho.values, strict=True), 1
         )
     )
     title = "Replicates: rho is the first distance divided by the second"

@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.tests.test import judgement_of_use
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA, Thresholds
+from jaxaudit.metrics.ema import EMA, ema_rule
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.plots.ks import widest_gap_at
@@ -60,15 +60,22 @@ def check(name: str, passed: bool = True, decisive: bool = True, message: str = 
 
 def ema(p_value: float, share: float = 0.75) -> EMA:
     """What EMA says with one replicate, in as far as anyone asks."""
-    return EMA(p_value, share, np.arange(4) < 4 * share, Thresholds(np.zeros(2), np.zeros(2)))
+    return EMA(p_value, share, (p_value,), (share,), ema_rule(p_value))
+
+
+def of_replicates(emas: tuple[EMA, ...]) -> EMA:
+    """What EMA says with these replicates."""
+    p_values, shares = tuple(each.p_value for each in emas), tuple(each.member_share for each in emas)
+    p_value = float(np.median(p_values))
+    return EMA(p_value, float(np.median(shares)), p_values, shares, ema_rule(p_value))
 
 
 def rho_between(low: float, high: float, median: float | None = None) -> Rho:
     """rho with this interval, over two replicates."""
     middle = (low + high) / 2
     shown = middle if median is None else median
-    values = np.full(2, middle)
-    return Rho(values, shown, low, high, values, np.ones(2), error_of(high - middle))
+    values = (middle, middle)
+    return Rho(values, shown, low, high, values, (1.0, 1.0), error_of(high - middle))
 
 
 def error_of(reach: float) -> float:
@@ -108,7 +115,7 @@ def judged(
         else decided(ShadowTest(), each, made(OF_SHADOW))
         for each in usage
     ]
-    judgements += [EMATest().decide(emas)] if emas else []
+    judgements += [EMATest().decide(of_replicates(emas))] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
     judgements += [RhoTest().decide(rho, controls, made(OF_RHO), common)] if with_rho else []
     return target_result(name, truth, tuple(judgements), common)
@@ -137,7 +144,8 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
         above = np.array([widest_gap_at(row, confidences).distance for row in query])
         below = np.array([widest_gap_at(*rows).distance for rows in zip(query, calibration, strict=True)])
         median = float(np.median(above / below))
-        rho = Rho(above / below, median, median - 0.05, median + 0.05, above, below, error_of(0.05))
+        values, distances, bottom = (tuple(row.tolist()) for row in (above / below, above, below))
+        rho = Rho(values, median, median - 0.05, median + 0.05, distances, bottom, error_of(0.05))
         checks = (
             check("noise floor", message="query models differ by little"),
             check("class coverage", truth is not None, decisive=False, message=f"the rarest class is {called}"),

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
@@ -13,7 +12,7 @@ from jaxaudit.audits.ks.tests.test import Judgement, KSTest, p_text
 from jaxaudit.errors import InputError
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
-from jaxaudit.metrics.ema import EMA, Signals, ema_of_signals, ema_rule
+from jaxaudit.metrics.ema import EMA, Signals, ema_of_flags, member_flags
 from jaxaudit.shadow_models import Kind, Pool
 
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
@@ -45,13 +44,12 @@ class EMATest(KSTest):
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        return self.decide(_emas(outputs, evidence))
+        return self.decide(_ema(outputs, evidence))
 
-    def decide(self, emas: tuple[EMA, ...]) -> Judgement:
-        """The judgement that follows from EMA's numbers, one for each replicate."""
-        p_value, share = medians(emas)
-        words = f"{share:.1%} of the query records look like training records ({p_text(p_value)})"
-        if ema_rule(p_value) == "not forgotten":
+    def decide(self, ema: EMA) -> Judgement:
+        """The judgement that follows from EMA's numbers."""
+        words = f"{ema.member_share:.1%} of the query records look like training records ({p_text(ema.p_value)})"
+        if ema.rule == "not forgotten":
             why = "So do the records of a model that merely classifies them well."
             sentence = f"EMA: {words}."
             finding = Finding(
@@ -61,12 +59,7 @@ class EMATest(KSTest):
             sentence = f"EMA: {words}, so not all of them were used. Whether a part was used is not determined."
             why = "EMA gives no upper limit of the used fraction."
             finding = undecided(sentence, (words,), why, (self.assumes,), ("Use a holdout, or the shadow test.",))
-        return Judgement(self.name, self.title, finding, NEEDS, ema=emas)
-
-
-def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
-    """The median p-value and the median member share over replicates."""
-    return float(np.median([ema.p_value for ema in emas])), float(np.median([ema.member_share for ema in emas]))
+        return Judgement(self.name, self.title, finding, NEEDS, ema=ema)
 
 
 def refuse_without_records(rows: Membership, pool: Pool) -> None:
@@ -80,7 +73,7 @@ def refuse_without_records(rows: Membership, pool: Pool) -> None:
         )
 
 
-def _emas(outputs: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
+def _ema(outputs: TargetOutputs, evidence: Evidence) -> EMA:
     """EMA with each replicate's calibration model."""
     models = evidence.models.take(evidence.models.of(Kind.CALIBRATION))
     refuse_without_records(models.membership, evidence.pool)
@@ -88,14 +81,16 @@ def _emas(outputs: TargetOutputs, evidence: Evidence) -> tuple[EMA, ...]:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
     n, examples = evidence.queries, evidence.pool.examples
     rows, signals = models.membership[:, evidence.pool.calibration], models.signals
-    return tuple(
-        ema_of_signals(
-            outputs.signals,
-            examples.labels[:n],
-            Signals(*(signal[index, n:] for signal in signals)),
-            examples.labels[evidence.pool.calibration],
-            members,
-            len(examples.class_names),
-        )
-        for index, members in enumerate(rows)
+    return ema_of_flags(
+        [
+            member_flags(
+                outputs.signals,
+                examples.labels[:n],
+                Signals(*(signal[index, n:] for signal in signals)),
+                examples.labels[evidence.pool.calibration],
+                members,
+                len(examples.class_names),
+            )
+            for index, members in enumerate(rows)
+        ]
     )

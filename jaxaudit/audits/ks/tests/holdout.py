@@ -72,8 +72,8 @@ class HoldoutTest(KSTest):
     def references(self) -> int:
         return self.mixed
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return ((self.mixed, round(SHARE * calibration) + query),)
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),)
 
     def lighter(self) -> "KSTest":
         return replace(self, mixed=min(self.mixed, LEAST))

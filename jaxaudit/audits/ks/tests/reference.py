@@ -21,7 +21,7 @@ from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests.memory import limited
 from jaxaudit.audits.ks.tests.shadow import ShadowTest
 from jaxaudit.audits.ks.tests.test import Judgement
-from jaxaudit.data.roles import Role
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
     REFERENCE_LIKE_TARGET,
@@ -61,8 +61,9 @@ class ReferenceTest(ShadowTest):
     with_reference: ClassVar[bool] = True
     roles: ClassVar[frozenset[Role]] = frozenset({Role.REFERENCE})
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        return super().training_sizes(query, calibration + reference, 0)
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        calibration = sizes[Role.CALIBRATION] + sizes.get(Role.REFERENCE, 0)
+        return super().training_sizes(Sets(query=sizes[Role.QUERY], calibration=calibration))
 
     def kinds(self, pool: Pool) -> tuple[str, ...]:
         return APART if pool.reference_apart else OF_QUERY

@@ -28,7 +28,7 @@ from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, re
 from jaxaudit.audits.ks.tests.test import TONES, Judgement, KSTest
 from jaxaudit.audits.pool import share_row
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
@@ -76,7 +76,8 @@ class RhoTest(KSTest):
     of_classes: ClassVar[bool] = True
     of_guess: ClassVar[bool] = True
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        query, calibration = sizes[Role.QUERY], sizes[Role.CALIBRATION]
         return (
             (self.replicates, query),
             (self.replicates, round(self.subsample * calibration)),
@@ -120,7 +121,7 @@ class RhoTest(KSTest):
             rho(jax.random.fold_in(rho_key, index), compared.query, compared.calibration, row[None], level=level)
             for index, row in enumerate(compared.controls)
         )
-        apart = ratio.calibration_distances
+        apart = np.array(ratio.calibration_distances)
         everyone = np.concatenate([compared.query, compared.calibration, compared.target])
         checks = (
             preflight.distances_apart(apart, noise_floor(compared.query)),

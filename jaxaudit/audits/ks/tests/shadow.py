@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
 from jaxaudit.audits.ks.tests.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS, Check, better_recipe
 from jaxaudit.metrics.effect import ALPHA
@@ -71,8 +71,8 @@ class ShadowTest(KSTest):
     def references(self) -> int:
         return self.never
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
-        rest = round(SHARE * calibration)
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        query, rest = sizes[Role.QUERY], round(SHARE * sizes[Role.CALIBRATION])
         return (
             (self.never, rest),
             (self.half, rest + query // 2),

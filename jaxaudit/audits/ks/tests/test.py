@@ -43,7 +43,7 @@ class Judgement(NamedTuple):
         p_rests_on: names of the checks that `p_never` depends on.
         again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
         change: for the holdout test, the used fraction before a deletion minus the fraction after, if known.
-        ema: for EMA, one result per replicate.
+        ema: the numbers of EMA.
         rho: for rho, the ratio. `controls`: the ratio of each positive control.
         numbers: further numbers of the test, shown and stored under these names.
     """
@@ -54,7 +54,7 @@ class Judgement(NamedTuple):
     rests_on: frozenset[str]
     checks: tuple[Check, ...] = ()
     usage: Usage | None = None
-    ema: tuple[EMA, ...] = ()
+    ema: EMA | None = None
     rho: Rho | None = None
     controls: tuple[Rho, ...] = ()
     weakened_by: frozenset[str] = frozenset()
@@ -107,10 +107,10 @@ class KSTest(Protocol):
     def references(self) -> int:
         return 0
 
-    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         """Numbers of models, and their numbers of training records, for sets of so many records.
 
-        `reference` is 0 without a reference that is a set of its own.
+        There is a reference if it is a set of its own.
         """
         return ()
 

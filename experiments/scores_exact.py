@@ -24,7 +24,7 @@ from scipy import stats
 from experiments.figures import panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
-from jaxaudit.metrics.score_test import normal_scores, residuals, score_test
+from jaxaudit.metrics.score_permutation import normal_scores, residuals, score_test
 
 DEALS, RUNS = 1_000, 200
 RECORDS = 200

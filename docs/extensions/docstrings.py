@@ -32,7 +32,7 @@ ROOMS = (
     "jaxaudit.unlearning",
     "jaxaudit.ensemble",
     "jaxaudit.data",
-    "jaxaudit.audits.ks.tests",
+    "jaxaudit.audits.ks.tests_of_use",
 )
 """The packages whose names are public; a name of several stands under the first."""
 ELSEWHERE = {

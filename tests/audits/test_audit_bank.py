@@ -16,7 +16,7 @@ from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit, Rates
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.open_bank import kinds_of, open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS

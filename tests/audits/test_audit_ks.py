@@ -15,7 +15,7 @@ from support.references import ks_by_scipy
 
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests import RhoTest
+from jaxaudit.audits.ks.tests_of_use import RhoTest
 from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import as_groups

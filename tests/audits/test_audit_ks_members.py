@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest
 from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples

@@ -18,7 +18,7 @@ from jaxaudit.audits.ks.available import possible_tests
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples

@@ -14,7 +14,7 @@ from support.simulated_shadows import shadow_models
 from jaxaudit.audits.ks.evidence import of_file
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs

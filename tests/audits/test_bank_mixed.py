@@ -10,7 +10,7 @@ from support.banks import CLASSES, bank_of, softmax
 from support.simulated_shadows import evidence_of
 
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
-from jaxaudit.audits.ks.tests import HoldoutTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
 from jaxaudit.data.bank.bank import Bank

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.audits.ks.bank.plan import plan_bank
-from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import as_groups

@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import HOLM, judge_outputs
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError

@@ -8,8 +8,8 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, ema, jud
 from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.judge_outputs import adjusted
 from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.tests import HoldoutTest, Judgement, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.memory import Lack
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check

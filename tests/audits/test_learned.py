@@ -15,7 +15,7 @@ from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import evidence_for, judge
 from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank

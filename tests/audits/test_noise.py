@@ -19,8 +19,8 @@ from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
-from jaxaudit.audits.ks.tests.rho import RhoTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use.rho import RhoTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.outputs.outputs import Outputs

@@ -22,7 +22,7 @@ from jaxaudit.audits.ks.models import Rows, shadow_rows
 from jaxaudit.audits.ks.plan import Free, Work, choose
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import SimulatedTarget
-from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, Pool
 from jaxaudit.data import Examples
 from jaxaudit.data.roles import Role, Sets

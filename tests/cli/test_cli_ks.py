@@ -22,7 +22,7 @@ from support.cli_runs import (
 )
 
 from jaxaudit.audits.ks.plan import EFFORTS
-from jaxaudit.audits.ks.tests import RhoTest
+from jaxaudit.audits.ks.tests_of_use import RhoTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.cli.ks.run import described_files
 from jaxaudit.data.roles import Sets

@@ -12,7 +12,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
 from support.details import details_of
 
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.report.kinds import schema_of
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.cli_runs import jaxaudit, options_of
 from typer.main import get_command
 
-from jaxaudit.audits.ks.tests import TESTS
+from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.harness import Command

@@ -16,7 +16,7 @@ from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.bank.plan import plan_bank
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import HoldoutTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 

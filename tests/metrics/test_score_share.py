@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit.metrics.blind_baseline import blind_baseline, holdout_blind
-from jaxaudit.metrics.score_test import share_left
+from jaxaudit.metrics.score_permutation import share_left
 
 WORLDS = 300
 

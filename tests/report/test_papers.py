@@ -19,7 +19,7 @@ from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.scores import ScoresTest
-from jaxaudit.audits.ks.tests import TESTS
+from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnFlags
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible

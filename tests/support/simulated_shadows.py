@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.metrics.checks import MIN_ACCURACY

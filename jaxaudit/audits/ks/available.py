@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.target import FileTarget, Target
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError

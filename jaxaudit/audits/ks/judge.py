@@ -24,7 +24,7 @@ from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
-from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError

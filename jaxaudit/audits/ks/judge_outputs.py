@@ -26,8 +26,8 @@ from jaxaudit.audits.ks.result import (
     TestResult,
     Truth,
 )
-from jaxaudit.audits.ks.tests import Judgement, KSTest
-from jaxaudit.audits.ks.tests.memory import of_holdout, reduced_words
+from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
+from jaxaudit.audits.ks.tests_of_use.memory import of_holdout, reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check

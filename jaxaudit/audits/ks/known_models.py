@@ -8,7 +8,7 @@ from jaxtyping import Int
 
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.score_test import ShareLeft, normal_scores, share_left
+from jaxaudit.metrics.score_permutation import ShareLeft, normal_scores, share_left
 
 
 def models_that_used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredModel, ...]:

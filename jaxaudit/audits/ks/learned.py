@@ -7,9 +7,9 @@ import numpy as np
 
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import LEAST
-from jaxaudit.audits.ks.tests import KSTest
-from jaxaudit.audits.ks.tests.reference import APART
-from jaxaudit.audits.ks.tests.shadow import least_models
+from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.audits.ks.tests_of_use.reference import APART
+from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.shadow_models import OF_QUERY
 

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.evidence import Compared, Evidence, TargetOutputs, all_l
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
-from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.roles import Role
 from jaxaudit.errors import InputError

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy import special
 
-from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import StepCost
 from jaxaudit.metrics.effect import POWER

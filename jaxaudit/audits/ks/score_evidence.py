@@ -9,16 +9,16 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.known_models import between_models, models_that_used, ways_by_members, ways_of_use
-from jaxaudit.audits.ks.tests.dealt import EXACT
-from jaxaudit.audits.ks.tests.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
-from jaxaudit.audits.ks.tests.memory import NO_FRACTION, NOT_KNOWN
-from jaxaudit.audits.ks.tests.test import USED, Words, p_text
+from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
+from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
+from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
+from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
 from jaxaudit.data.scores.names import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_test import ScoreTest, ShareLeft, normal_scores, residuals, score_test
+from jaxaudit.metrics.score_permutation import ScoreTest, ShareLeft, normal_scores, residuals, score_test
 from jaxaudit.metrics.usage import UNKNOWN, Limits, Question
 from jaxaudit.randomness import stream
 

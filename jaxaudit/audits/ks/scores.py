@@ -15,8 +15,8 @@ from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
-from jaxaudit.audits.ks.tests.dealt import EXACT
-from jaxaudit.audits.ks.tests.test import Judgement, judgement_of_use, of_use
+from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number

@@ -8,8 +8,8 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.ks.available import refuse
 from jaxaudit.audits.ks.models import Design, Rows, train_rows
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.shadow import least_models
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
@@ -58,7 +58,7 @@ def train_shadows(
             simulated targets also have it. None without a calibration set.
         targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
             is rejected before anything is trained.
-        tests: the tests to be made, from `jaxaudit.audits.ks.tests` or your own; by default `default_tests`.
+        tests: the tests to be made, from `jaxaudit.audits.ks.tests_of_use` or your own; by default `default_tests`.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was.
         members: known members: records that the targets did use, sampled as the query set was. How much a target
             remembers of them shows how much of the query set it used, whatever its network and recipe.

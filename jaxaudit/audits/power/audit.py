@@ -9,8 +9,8 @@ from jaxtyping import Array, Int, Key, Shaped
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
-from jaxaudit.audits.ks.tests.holdout import HoldoutTest
-from jaxaudit.audits.ks.tests.members import MembersTest
+from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
+from jaxaudit.audits.ks.tests_of_use.members import MembersTest
 from jaxaudit.audits.pool import make_pool, share_row
 from jaxaudit.audits.power.finding import Measured, power_finding
 from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions

@@ -11,7 +11,7 @@ from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.power import separation_of
 from jaxaudit.metrics.power_members import Memory
-from jaxaudit.metrics.score_test import normal_scores, residuals
+from jaxaudit.metrics.score_permutation import normal_scores, residuals
 from jaxaudit.randomness import generator_of, stream
 
 MANY = 1_000

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, memory_of, sizes_of
-from jaxaudit.audits.ks.tests import KSTest
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.inputs import AuditInputs

@@ -13,8 +13,8 @@ from jaxaudit.audits.ks.models import LEAST, Design
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.shadow import least_models
+from jaxaudit.audits.ks.tests_of_use import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
@@ -277,7 +277,7 @@ def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
     """Your own tests among those that the options name."""
     own_names = parse_tests(options.audit.tests or "all")
     return load_named(
-        "--tests", own_names, KSTest, "a value with the methods of jaxaudit.audits.ks.tests.KSTest", TEST_NAMES
+        "--tests", own_names, KSTest, "a value with the methods of jaxaudit.audits.ks.tests_of_use.KSTest", TEST_NAMES
     )
 
 

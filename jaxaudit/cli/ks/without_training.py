@@ -12,7 +12,7 @@ from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import TESTS, KSTest, MembersTest
+from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, MembersTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, Usage
-from jaxaudit.audits.ks.tests.test import TONES
-from jaxaudit.audits.ks.tests.test import percent_text as fraction_text
+from jaxaudit.audits.ks.tests_of_use.test import TONES
+from jaxaudit.audits.ks.tests_of_use.test import percent_text as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name

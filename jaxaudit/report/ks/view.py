@@ -6,8 +6,8 @@ from typing import Any
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.result import SCORES, KSResult, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
-from jaxaudit.audits.ks.tests import TESTS
-from jaxaudit.audits.ks.tests.test import change_text
+from jaxaudit.audits.ks.tests_of_use import TESTS
+from jaxaudit.audits.ks.tests_of_use.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms

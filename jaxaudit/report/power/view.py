@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from jaxaudit.audits.ks.scores import ScoresTest
-from jaxaudit.audits.ks.tests.holdout import HoldoutTest
-from jaxaudit.audits.ks.tests.members import MembersTest
+from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
+from jaxaudit.audits.ks.tests_of_use.members import MembersTest
 from jaxaudit.audits.power.finding import NEEDED, fraction_text
 from jaxaudit.audits.power.result import REMEMBERS, By, PowerResult, Size, check_power_result
 from jaxaudit.errors import visible

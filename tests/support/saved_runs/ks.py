@@ -9,11 +9,11 @@ from scipy import stats
 
 from jaxaudit.audits.ks.judge_outputs import floor_of, target_result
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests.dealt import EXACT, OF_P
-from jaxaudit.audits.ks.tests.holdout import NEEDS
-from jaxaudit.audits.ks.tests.memory import TRUSTED
-from jaxaudit.audits.ks.tests.test import judgement_of_use
+from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P
+from jaxaudit.audits.ks.tests_of_use.holdout import NEEDS
+from jaxaudit.audits.ks.tests_of_use.memory import TRUSTED
+from jaxaudit.audits.ks.tests_of_use.test import judgement_of_use
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check

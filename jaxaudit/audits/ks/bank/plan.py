@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
-from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError

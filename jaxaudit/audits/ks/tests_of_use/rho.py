@@ -24,8 +24,8 @@ from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
-from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
-from jaxaudit.audits.ks.tests.test import TONES, Judgement, KSTest
+from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
+from jaxaudit.audits.ks.tests_of_use.test import TONES, Judgement, KSTest
 from jaxaudit.audits.pool import share_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets

@@ -9,9 +9,9 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests.dealt import EXACT, OF_P, exchangeable, measured
-from jaxaudit.audits.ks.tests.memory import helped, limited, of_holdout
-from jaxaudit.audits.ks.tests.test import Judgement, KSTest, judgement_of_use
+from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured
+from jaxaudit.audits.ks.tests_of_use.memory import helped, limited, of_holdout
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from jaxaudit.metrics import permutation as module
 from jaxaudit.metrics.permutation import permuted_differences, share_as_large
-from jaxaudit.metrics.score_test import PENALTIES, SHRINKAGE, combined, normal_scores, residuals, score_test
+from jaxaudit.metrics.score_permutation import PENALTIES, SHRINKAGE, combined, normal_scores, residuals, score_test
 
 DEALS = 300
 

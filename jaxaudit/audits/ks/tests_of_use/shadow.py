@@ -10,8 +10,8 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests.memory import Lack, helped, known_unused, limited
-from jaxaudit.audits.ks.tests.test import Judgement, KSTest, judgement_of_use
+from jaxaudit.audits.ks.tests_of_use.memory import Lack, helped, known_unused, limited
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError

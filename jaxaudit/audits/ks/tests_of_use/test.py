@@ -14,7 +14,7 @@ from jaxaudit.audits.finding import Confidence, Finding, Tone, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.tests.memory import Lack
+from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.metrics.before_after import Change

@@ -8,7 +8,7 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.tests.test import Judgement, KSTest, p_text
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, p_text
 from jaxaudit.errors import InputError
 from jaxaudit.membership import Membership
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS, Check

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import no_confidence
 from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests.memory import limited
-from jaxaudit.audits.ks.tests.shadow import ShadowTest
-from jaxaudit.audits.ks.tests.test import Judgement
+from jaxaudit.audits.ks.tests_of_use.memory import limited
+from jaxaudit.audits.ks.tests_of_use.shadow import ShadowTest
+from jaxaudit.audits.ks.tests_of_use.test import Judgement
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,

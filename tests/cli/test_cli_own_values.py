@@ -255,10 +255,9 @@ def test_attacks_that_cannot_be_used(banked: Path, words: str, said: tuple[str, 
     cli_runs.refused(("attack", "--shadows", "bank", "--attacks", words, "--out", "run"), ("--attacks", *said))
 
 
-def test_without_a_bank_an_attack_of_ones_own_is_refused_with_what_to_do(banked: Path):
-    cli_runs.refused(
-        ("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "--shadows", "jaxaudit.attack(")
-    )
+def test_without_a_bank_an_attack_on_records_is_refused_with_what_to_do(banked: Path):
+    cli_runs.refused(("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "jaxaudit.attacks.Attack"))
+    cli_runs.refused(("attack", "--attacks", "distance,stacked"), ("stacked", "--shadows"))
 
 
 def test_code_that_is_not_named_is_not_hashed():

@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from jaxaudit.data.challenge import KEY, Key, answers_of, check_files, file_hash, key_as_json, load_answers, read_key
 from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data.roles import Role
 from jaxaudit.errors import InputError
 
 ROWS: dict[Any, list[int]] = {"query": [5, 0, 2], "holdout": [1, 4], "members": [3]}
@@ -128,7 +129,7 @@ def test_outputs_are_split_as_the_rows_say(tmp_path: Path, form: str) -> None:
         np.savetxt(path, values, delimiter=",")
     answers = load_answers(path, key, 3)
     for role, rows in ROWS.items():
-        np.testing.assert_allclose(answers_of(answers, key, role).values, values[rows], rtol=1e-6)
+        np.testing.assert_allclose(answers_of(answers, key, Role(role)).values, values[rows], rtol=1e-6)
 
 
 def write_named(path: Path, form: str, names: list[str], values: np.ndarray) -> Path:

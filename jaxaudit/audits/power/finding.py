@@ -38,7 +38,7 @@ MEMORY = (
 )
 LESS = (
     "Measured with less than there is: {reduced}. Models of fewer records remember each of them more or, trained for "
-    "fewer steps, less: a run with `--effort full` and of all records measures it in full."
+    "fewer steps, less: a run at full effort and of all records measures it in full."
 )
 NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the target's own recipe"
 """What a verdict `forgotten` requires."""

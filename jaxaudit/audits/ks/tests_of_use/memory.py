@@ -40,8 +40,7 @@ WHAT_HELPS = (
 )
 
 IN_FULL = (
-    "Train shadow models by its own recipe and in full (`--effort full`). Or give its outputs on records that it did "
-    "use"
+    "Train shadow models by its own recipe and in full, at full effort. Or give its outputs on records that it did use"
 )
 
 

@@ -17,7 +17,6 @@ from support.cli_runs import LEARNS, QUICK, jaxaudit, refused, stopping
 from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
-from jaxaudit.ensemble.models_per_batch import BatchChoice
 
 SLOW = (
     *(*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--models-per-batch", "1"),
@@ -132,15 +131,14 @@ def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch:
 
 @pytest.mark.outer
 def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """At the models per batch it had measured, also where another run has measured another number meanwhile."""
+    """At the models per batch that follow from shapes, also where another command has measured another number."""
     monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     cache = sets / "cache"
     monkeypatch.setenv("JAXAUDIT_CACHE", str(cache))
     words = [word for word in QUICK if word not in ("--models-per-batch", "9")]
-    whole = jaxaudit("ks", *words, "--seed", "2", "--models-per-batch", "2", "--json").result
+    whole = jaxaudit("ks", *words, "--seed", "2", "--json").result
     assert list(cache.glob("unfinished/*")) == []
     with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.audits.ks.models.measure_models_per_batch", lambda *_: BatchChoice(2, {}))
         patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
         stopped = jaxaudit("ks", *words, "--seed", "2", "--json")
     assert stopped.code == 130
@@ -151,6 +149,6 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     done = jaxaudit("ks", *words, "--seed", "2", "--json")
     (said,) = [line for line in done.err.splitlines() if line.startswith("Resuming")]
     assert models_kept(said, "Resuming", of=10) == kept
-    assert done.result["provenance"]["options"]["models_per_batch"] == 2
+    assert done.result["provenance"]["options"] == whole["provenance"]["options"]
     assert done.result["targets"] == whole["targets"]
     assert not left.exists()

@@ -76,6 +76,7 @@ UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
         (lambda v: v["methods"][0]["scores"]["bound"]["values"].pop(), "differ in number"),
         (lambda v: v["methods"][3].update(finding=None), "missing or out of place"),
         (lambda v: v["methods"][3]["finding"].update(verdict="inconclusive"), "not that of its places"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="publish"), "none of a method"),
         (lambda v: v["methods"][3].update(places={}), "not that of its places"),
         (lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method"),
         (lambda v: v["methods"][3].update(u_lira=None), "one of two comparisons"),

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from pyarrow import parquet
 from support.saved_runs import RUNS, as_json, save
-from support.saved_runs.ks import USED, audit_of, judged, ks_run
+from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho
 from support.saved_runs.pdtp import pdtp_run
 
 from jaxaudit.errors import InputError
@@ -192,6 +192,17 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
         read_run(folder)
 
 
+def deciding(result: Any) -> Any:
+    """The deciding test of the first target."""
+    return result["targets"][0]["tests"][0]
+
+
+def verdicts(target: Any, verdict: str) -> None:
+    """Makes this the verdict of a target and of its tests."""
+    for place in (target, *target["tests"]):
+        place["finding"].update(verdict=verdict)
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "said"),
     [
@@ -201,7 +212,13 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
             "replicates of rho and its distances differ",
         ),
         ("ks", lambda r: r["targets"][0]["finding"].update(verdict="inconclusive"), "a target has two verdicts"),
+        ("ks", lambda r: verdicts(r["targets"][0], "publish"), "a verdict is none of"),
         ("ks", lambda r: r["targets"].clear(), "it has no target"),
+        ("ks of use", lambda r: deciding(r)["details"].update(method="shadow"), "are those of another test"),
+        ("ks of use", lambda r: deciding(r).update(name="rho"), "are those of another test"),
+        ("ks of use", lambda r: deciding(r).update(name="shadow"), "a test twice"),
+        ("ks of use", lambda r: deciding(r)["confidences"].pop("fraction"), "no confidence in its numbers"),
+        ("ks of use", lambda r: deciding(r).update(details={"kind": "numbers", "numbers": {}}), "without numbers"),
         ("ks", lambda r: r["targets"][0]["tests"].clear(), "length >= 1"),
         ("ks", lambda r: r["targets"][1]["tests"].pop(), "length >= 1|rho is missing"),
         ("ks", lambda r: r.update(noise_floor=None), "rho is missing, or its noise floor"),
@@ -233,7 +250,7 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):
-    run = RUNS[kind]()
+    run = ks_run(audit=without_rho()) if kind == "ks of use" else RUNS[kind]()
     result = as_json(run)
     change(result)
     with pytest.raises(InputError, match=said):

@@ -6,7 +6,7 @@ The deciding test's finding is corrected for failed checks, and stands beside th
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from jaxaudit.audits.ks.result import (
     Details,
     KSAudit,
     KSResult,
+    Measured,
     NoiseFloor,
     NumbersResult,
     Resembles,
@@ -222,14 +223,15 @@ def _details(judgement: Judgement) -> Details:
         share = used_share(judgement.usage)
         fraction = nan if share is None else share.value
         # The reasons have what is doubted, unsettled or invalid.
-        without: dict[str, Any] = dict.fromkeys(("doubts", "unsettled", "invalid"), ())
-        return msgspec.structs.replace(judgement.usage, fraction=fraction, numbers=further, **without)
+        changed: dict[str, Any] = dict.fromkeys(("doubts", "unsettled", "invalid"), ())
+        changed |= {"method": judgement.test, "fraction": fraction, "numbers": further}
+        return msgspec.structs.replace(judgement.usage, **changed)
     if judgement.rho is not None:
         return RhoDetails(judgement.rho, judgement.controls, paper_rule(judgement.rho.median))
     return judgement.ema or NumbersResult(further)
 
 
-def _confidences(judgement: Judgement) -> dict[Literal["p_never", "fraction"], Confidence]:
+def _confidences(judgement: Judgement) -> dict[Measured, Confidence]:
     if judgement.usage is None:
         return {}
     return {"p_never": judgement.p_confidence, "fraction": judgement.fraction_confidence}

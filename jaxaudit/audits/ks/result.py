@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -61,6 +61,10 @@ class NumbersResult(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
 Details = Usage | RhoDetails | EMA | NumbersResult
 
 
+Measured = Literal["p_never", "fraction"]
+"""The numbers of a test of use that a confidence is given for."""
+
+
 class TestResult(StrictStruct, frozen=True):
     """The result of one test: its name, its title in words, its finding, and its numbers (`details`).
 
@@ -71,7 +75,7 @@ class TestResult(StrictStruct, frozen=True):
     title: str
     finding: Finding
     details: Details
-    confidences: dict[Literal["p_never", "fraction"], Confidence] = msgspec.field(default_factory=dict)
+    confidences: dict[Measured, Confidence] = msgspec.field(default_factory=dict)
 
     @property
     def numbers(self) -> dict[str, Number]:
@@ -268,6 +272,15 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     for target in result.targets:
         demand((target.ratio is None) == (result.noise_floor is None), "rho is missing, or its noise floor")
         demand(target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
+        names = [test.name for test in target.tests]
+        demand(len(set(names)) == len(names), "a target has a test twice")
+        for test in target.tests:
+            demand(test.finding.verdict in get_args(Verdict), f"a verdict is none of {', '.join(get_args(Verdict))}")
+            details, known = test.details, set[str]()
+            if isinstance(details, Usage):
+                demand(details.method == test.name, "the numbers of a test are those of another test")
+                known = set(get_args(Measured))
+            demand(set(test.confidences) == known, "a test has no confidence in its numbers, or has it without numbers")
         if target.ratio is not None:
             rho = target.ratio.rho
             lengths = {len(rho.values), len(rho.distances), len(rho.calibration_distances)}

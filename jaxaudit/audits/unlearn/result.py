@@ -285,6 +285,7 @@ def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]
             demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
         finding, challenge = method.finding, method.challenge
         demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
+        demand(finding is None or finding.verdict in get_args(Conclusion), "a verdict is none of a method")
         differs = any(place.differs for place in method.places.values())
         demand(
             finding is None or (finding.verdict == "distinguishable") == differs, "a verdict is not that of its places"

@@ -6,7 +6,8 @@ for decides, the others stand beside it. rho is one of them: made by default, an
 has the attacks: log probabilities, labels and shadow models in, a score a record out. A learner brings what is known of
 it: its leave-one-out models (`LeavesOneOut`), a bound on DTP (`BoundsDTP`). One tuple names them all (`TESTS`,
 `ATTACKS`, `FAMILIES` of `cli/classifiers.py`); a user's own value goes to `judge(tests=)` and `attack(attacks=)` and
-through JSON, terminal and page without a further line."""
+through JSON, terminal and page without a further line.
+"""
 
 from jaxaudit.audits.ks.tests_of_use.ema import EMATest
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest

@@ -12,6 +12,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.clouds import CALIBRATION, LEARNER, QUERY
 
+from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.audits.power.audit import measure_power
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
@@ -80,6 +81,15 @@ def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
     assert "query records 300 to 96; calibration records 300 to 100" in done["finding"]["caveats"][0]
     again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
     assert again["conclusions"] == done["conclusions"]
+
+
+@pytest.mark.outer
+def test_a_repeated_plan_says_again_what_it_leaves_out(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(EFFORTS, "quick", 1.0)
+    done = jaxaudit("power", *SETS, "--hidden", "8", "--batch-size", "50", "--json").result
+    assert "epochs 15 to 5" in done["finding"]["caveats"][0]
+    again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
+    assert (again["finding"], again["sizes"]) == (done["finding"], done["sizes"])
 
 
 @pytest.mark.outer

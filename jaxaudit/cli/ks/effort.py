@@ -157,7 +157,7 @@ def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests
     query, audit = len(sets.query), given_options.audit
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     counts_are_free = audit.shadow_models is None and audit.holdout_shadow_models is None
-    # Only a dataclass can be spelled out by the command that repeats the run.
+    # Only the fields of a dataclass can be recorded as options of the run.
     lightest = {
         test.name: test.lighter()
         if is_dataclass(test) and (audit.replicates is None if test.of_guess else counts_are_free)

@@ -47,8 +47,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
         for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
-    # The plan is now part of the options, so that the command that repeats the run plans nothing.
-    options, work, calibration = with_values(options, effort="full"), _work(options, sets), sets.calibration
+    work, calibration = _work(options, sets), sets.calibration
     assert calibration is not None
 
     def audit(execution: Execution) -> PowerAudit:
@@ -80,6 +79,8 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),
         extra={"plan": None if plan is None else dict(plan.numbers)},
+        # A plan is repeated as it was made: what it leaves out is said again.
+        repeats=given_options,
     )
 
 

@@ -20,7 +20,9 @@ def parse_field(flag: str, text: str) -> tuple[str, str, str]:
     """
     match = re.fullmatch(r"([A-Za-z0-9-]+)\.([A-Za-z_]\w*)=(.*)", text)
     if match is None:
-        raise InputError(f"{flag} {text}: must be NAME.FIELD=VALUE, such as shadow.half=39.")
+        raise InputError(
+            f"{flag} {text}: must be NAME.FIELD=VALUE: a test or an attack by its name, a field of it, and the value."
+        )
     name, field, value = match.groups()
     return name, field, value
 
@@ -36,12 +38,16 @@ def with_fields(flag: str, texts: Sequence[str], values: Mapping[str, Value]) ->
         name, field, word = parse_field(flag, text)
         keys = {getattr(value, "name", key): key for key, value in changed.items()}
         if name not in keys:
-            raise InputError(f"{flag} {text}: {name} is not made; it may set fields of {', '.join(keys)}.")
+            raise InputError(f"{flag} {text}: {name} is not made in this run; fields can be set of {', '.join(keys)}.")
         value: Any = changed[keys[name]]
         types = get_type_hints(type(value))
         fields = [option.name for option in dataclasses.fields(value) if option.init] if _is_record(value) else []
         if field not in fields:
-            has = f"it has {', '.join(fields)}" if fields else "it has no fields; make it a dataclass"
+            has = (
+                f"it has {', '.join(fields)}"
+                if fields
+                else "it has none to set (one of your own has those of its dataclass)"
+            )
             raise InputError(f"{flag} {text}: {name} has no field {field}; {has}.")
         try:
             changed[keys[name]] = dataclasses.replace(

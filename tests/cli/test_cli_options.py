@@ -21,7 +21,8 @@ from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
+from jaxaudit.cli.ks.named_tests import TEST_NAMES
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import (
     REFUSALS,
     ModelSource,

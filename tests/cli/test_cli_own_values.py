@@ -13,7 +13,8 @@ from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
 from support.details import details_of
 
-from jaxaudit.cli.ks.options import KSOptions, parse_tests
+from jaxaudit.cli.ks.named_tests import parse_tests
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.own_code import OwnCode, source_hash, source_hashes
 from jaxaudit.data.bank.bank import load_bank
 

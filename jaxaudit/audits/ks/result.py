@@ -276,11 +276,11 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         demand(len(set(names)) == len(names), "a target has a test twice")
         for test in target.tests:
             demand(test.finding.verdict in get_args(Verdict), f"a verdict is none of {', '.join(get_args(Verdict))}")
-            details, known = test.details, set[str]()
+            details, measured = test.details, set[str]()
             if isinstance(details, Usage):
                 demand(details.method == test.name, "the numbers of a test are those of another test")
-                known = set(get_args(Measured))
-            demand(set(test.confidences) == known, "a test has no confidence in its numbers, or has it without numbers")
+                measured = set(get_args(Measured))
+            demand(set(test.confidences) == measured, "a test has no confidence in its numbers, or has it without numbers")
         if target.ratio is not None:
             rho = target.ratio.rho
             lengths = {len(rho.values), len(rho.distances), len(rho.calibration_distances)}

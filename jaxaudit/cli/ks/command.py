@@ -1,7 +1,8 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, reference_flag, tests_named
+from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, reference_flag, tests_named
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import ModelSource, fields_of, with_values
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.cli.preflight import ask

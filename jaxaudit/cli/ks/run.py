@@ -21,15 +21,8 @@ from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.command import as_given, opened
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
-from jaxaudit.cli.ks.options import (
-    HOLDOUT_MODELS,
-    OF_RHO,
-    SHADOW_MODELS,
-    TEST_NAMES,
-    KSOptions,
-    parse_tests,
-    tests_named,
-)
+from jaxaudit.cli.ks.named_tests import OF_RHO, TEST_NAMES, parse_tests, tests_named
+from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import load_named

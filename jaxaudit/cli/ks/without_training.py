@@ -16,7 +16,8 @@ from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, MembersTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
-from jaxaudit.cli.ks.options import OF_RHO, KSOptions, is_own, parse_tests, renamed, with_all
+from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, parse_tests, with_all
+from jaxaudit.cli.ks.options import KSOptions, renamed
 from jaxaudit.cli.ks.run import described_files, ks_outcome, load_own_tests
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_options import with_fields

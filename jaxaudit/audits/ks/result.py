@@ -280,7 +280,9 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
             if isinstance(details, Usage):
                 demand(details.method == test.name, "the numbers of a test are those of another test")
                 measured = set(get_args(Measured))
-            demand(set(test.confidences) == measured, "a test has no confidence in its numbers, or has it without numbers")
+            demand(
+                set(test.confidences) == measured, "a test has no confidence in its numbers, or has it without numbers"
+            )
         if target.ratio is not None:
             rho = target.ratio.rho
             lengths = {len(rho.values), len(rho.distances), len(rho.calibration_distances)}

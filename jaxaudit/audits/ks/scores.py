@@ -4,7 +4,6 @@ Beside the verdict stand the field's own numbers, TOFU's forget quality and MUSE
 """
 
 from dataclasses import dataclass
-from math import nan
 from typing import Any, ClassVar
 
 import msgspec
@@ -28,9 +27,9 @@ from jaxaudit.metrics.tofu import NOMINAL, SOURCE, between_retrained, forget_qua
 from jaxaudit.metrics.usage import (
     OVER_FORGOTTEN,
     STATED_FRACTION,
+    UNKNOWN,
     WORDING,
     Question,
-    Usage,
     refuse_stated,
     without_fraction,
 )
@@ -174,21 +173,7 @@ def _judgement(
     # A t-test over seeds uses no holdout.
     of_p = frozenset({HOLDOUT_LIKE_QUERY}) if evidence.p_trust is EXACT else frozenset[str]()
     if evidence.p_never is None:
-        undetermined = Usage(
-            test.name,
-            "inconclusive",
-            1.0,
-            None,
-            nan,
-            0.0,
-            1.0,
-            None,
-            evidence.invalid or (NO_TEST,),
-            1.0,
-            None,
-            "guessed",
-            "used",
-        )
+        undetermined = concluded(test.name, 1.0, None, UNKNOWN, invalid=evidence.invalid or (NO_TEST,))
         finding = of_use(test, undetermined, evidence.helps or TEST_HELPS, evidence.trust)
         return Judgement(test.name, test.title, finding, of_p, checks)
     less = or_direction(_less_used(evidence, len(table.of("unused")), test.question), table, target)

@@ -73,7 +73,7 @@ from .scores import MembershipScores as MembershipScores
 from .scores import log_odds as log_odds
 from .scores import membership_scores as membership_scores
 from .shadow import shadow_test as shadow_test
-from .tofu import BetweenRetrained as BetweenRetrained
+from .tofu import Retrained as Retrained
 from .tofu import between_retrained as between_retrained
 from .tofu import forget_quality as forget_quality
 from .tofu import mia_auc as mia_auc

@@ -10,13 +10,13 @@ models that were all retrained, where there is nothing to find.
 
 import warnings
 from itertools import combinations, permutations
-from typing import NamedTuple
 
 import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import auc
 
 SOURCE = "Maini, Feng et al. 2024; Shi et al. 2025; Dorna et al. 2025"
@@ -26,18 +26,25 @@ TINY = 1e-10
 """Added to a denominator by open-unlearning."""
 
 
-class BetweenRetrained(NamedTuple):
-    """Forget quality and privleak between models that were all retrained.
+class Retrained(StrictStruct, frozen=True):
+    """What forget quality and privleak are worth: their values between models that were all retrained.
 
     Attributes:
-        p_values: forget quality of each pair of models; empty without truth ratios.
-        share_below: the share of pairs below 0.05, the realised level; NaN without truth ratios.
-        privleak: of each ordered pair of models, in percent; empty without areas.
+        models: the number of retrained models.
+        forget_quality: of a target and each of the retrained models; empty without a target.
+        between: forget quality of each pair of retrained models, in which there is nothing to find; empty without truth
+            ratios.
+        share_below: the share of these pairs below `nominal`, the level at which forget quality is read: the realised
+            level. None without truth ratios, or if one is NaN.
+        privleak: of each ordered pair of retrained models, in percent; empty without areas.
     """
 
-    p_values: Float[np.ndarray, " pairs"]
-    share_below: float
-    privleak: Float[np.ndarray, " ordered"]
+    models: int
+    forget_quality: tuple[Number, ...]
+    between: tuple[Number, ...]
+    share_below: Number
+    privleak: tuple[Number, ...]
+    nominal: float
 
 
 def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Float[np.ndarray, "..."]:
@@ -109,7 +116,7 @@ def privleak(area: float, retrained: float = 0.5) -> float:
 def between_retrained(
     truth_ratios: Float[Array | np.ndarray, "models records"] | None = None,
     areas: Float[Array | np.ndarray, " others"] | None = None,
-) -> BetweenRetrained:
+) -> Retrained:
     """What forget quality and privleak are between retrained models, all pairs: what the two numbers are worth.
 
     A p-value of a test at its level would lie below 0.05 for a twentieth of pairs. Pairs share models, so the share is
@@ -121,7 +128,7 @@ def between_retrained(
 
     >>> models = np.random.default_rng(0).normal(size=(4, 1)) * 0.01 + np.linspace(0.5, 1.5, 100)
     >>> found = between_retrained(models, areas=np.array([0.5, 0.6]))
-    >>> found.share_below, found.privleak.round(6)
+    >>> found.share_below, np.round(found.privleak, 6)
     (0.0, array([ 25., -20.]))
     """
     for of_models in (truth_ratios, areas):
@@ -129,9 +136,14 @@ def between_retrained(
             raise InputError(f"there are numbers of {len(of_models)} retrained models: a spread takes two or more.")
     if truth_ratios is None and areas is None:
         raise InputError("neither `truth_ratios` nor `areas` is given: give those of the retrained models.")
-    p_values = np.array(
-        [forget_quality(*pair) for pair in combinations(() if truth_ratios is None else truth_ratios, 2)]
-    )
+    ratios, of_attacks = (() if of_models is None else of_models for of_models in (truth_ratios, areas))
+    p_values = np.array([forget_quality(*pair) for pair in combinations(ratios, 2)])
     below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
-    leaks = np.array([privleak(*map(float, pair)) for pair in permutations(() if areas is None else areas, 2)])
-    return BetweenRetrained(p_values, float(below.mean()) if below.size else float("nan"), leaks)
+    return Retrained(
+        models=max(len(ratios), len(of_attacks)),
+        forget_quality=(),
+        between=tuple(map(number, p_values)),
+        share_below=number(below.mean()) if below.size else None,
+        privleak=tuple(number(privleak(*map(float, pair))) for pair in permutations(of_attacks, 2)),
+        nominal=NOMINAL,
+    )

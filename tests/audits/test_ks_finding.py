@@ -97,6 +97,11 @@ def decided_again(test: HoldoutTest | ShadowTest, p_never: float, limits: Limits
     return decided(test, conclude(test.name, p_never, 0.4, limits))
 
 
+def usage_of(judgement: Judgement) -> Usage:
+    assert isinstance(judgement.details, Usage)
+    return judgement.details
+
+
 def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
     rho = (RhoTest().decide(rho_between(0.4, 0.6), (), (), ()),)
     each = [
@@ -105,13 +110,12 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
     ]
     assert [target[0].finding.verdict for target in each] == ["not forgotten"] * 3
     found = adjusted(each)
-    assert [target[0].usage and target[0].usage.p_never_adjusted for target in found] == [0.06, 0.0015, 0.06]
-    assert tuple(target[1].usage and target[1].usage.p_never_adjusted for target in found) == holm([0.3] * 3)
+    assert [usage_of(target[0]).p_never_adjusted for target in found] == [0.06, 0.0015, 0.06]
+    assert tuple(usage_of(target[1]).p_never_adjusted for target in found) == holm([0.3] * 3)
     for before, after, verdict in zip(each, found, ("inconclusive", "not forgotten", "inconclusive"), strict=True):
-        first, usage = after[0].finding, after[0].usage
-        assert usage is not None
+        first, usage = after[0].finding, usage_of(after[0])
         assert usage.verdict == first.verdict == verdict
-        assert before[0].usage == replace(usage, verdict="not forgotten", reasons=(), p_never_adjusted=None)
+        assert usage_of(before[0]) == replace(usage, verdict="not forgotten", reasons=(), p_never_adjusted=None)
         assert after[1].finding.verdict == before[1].finding.verdict
         assert after[2:] == before[2:]
         if verdict == "not forgotten":

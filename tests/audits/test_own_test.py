@@ -20,7 +20,7 @@ from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, shadow_rows
 from jaxaudit.audits.ks.plan import Free, Work, choose
-from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.result import KSAudit, OwnNumbers
 from jaxaudit.audits.ks.target import SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, Pool
@@ -89,8 +89,9 @@ class LossTest(KSTest):
             Confidence("fair" if used else "none", "It was tried on little."),
             caveats=(self.assumes,),
         )
-        rests_on, numbers = frozenset({check.name, self.demands}), {"mean log-odds": own, "least": float("nan")}
-        return Judgement(self.name, self.title, finding, rests_on, (check,), numbers=numbers)
+        rests_on = frozenset({check.name, self.demands})
+        numbers = OwnNumbers({"mean log-odds": own, "least": float("nan")})
+        return Judgement(self.name, self.title, finding, rests_on, (check,), numbers)
 
 
 def run(*tests: KSTest, **options: Any) -> KSAudit:

@@ -11,6 +11,7 @@ from pyarrow import parquet
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 from support.cli_runs import jaxaudit, refused
+from support.details import details_of
 from support.evaluation_logs import tofu_log, write_log
 
 SIZE = 120
@@ -131,12 +132,12 @@ def test_logs_of_open_unlearning_give_its_own_numbers_and_a_verdict(form: str) -
     }
     leak = ((1 - areas["npo"]) - (1 - areas["unused_1"])) / (1 - areas["unused_1"] + 1e-10) * 100
     # A two-sample KS test does not depend on which of the two truth ratios is asked.
-    assert target["forget_quality"] == pytest.approx(
+    assert details_of(target, "tofu")[0]["forget_quality"] == pytest.approx(
         np.asarray(ks_2samp(ratios["npo"], ratios["unused_1"]))[1], abs=1e-12
     )
-    assert target["privleak"] == pytest.approx(leak, abs=1e-10)
-    assert target["retrained"]["models"] == 3
-    assert len(target["retrained"]["between"]) == 3
+    assert details_of(target, "tofu")[0]["privleak"] == pytest.approx(leak, abs=1e-10)
+    assert details_of(target, "tofu")[0]["retrained"]["models"] == 3
+    assert len(details_of(target, "tofu")[0]["retrained"]["between"]) == 3
     assert target["finding"]["verdict"] == "not forgotten"
     assert target["tests"][0]["details"]["fraction_low"] < 0.5 < target["tests"][0]["details"]["fraction_high"]
 
@@ -147,8 +148,8 @@ def test_one_retrained_log_gives_the_number_and_no_verdict() -> None:
     assert made.code == 0, made.err
     target = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"][0]
     assert target["finding"]["verdict"] == "inconclusive"
-    assert 0 <= target["forget_quality"] <= 1
-    assert target["privleak"] is None
+    assert 0 <= details_of(target, "tofu")[0]["forget_quality"] <= 1
+    assert details_of(target, "tofu")[0]["privleak"] is None
 
 
 def values(metric: dict) -> list[dict]:

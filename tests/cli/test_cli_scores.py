@@ -9,6 +9,7 @@ import pytest
 from pyarrow import parquet
 from scipy import stats
 from support.cli_runs import jaxaudit, refused
+from support.details import details_of
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
 
 LOG = "TOFU_EVAL.json"
@@ -76,11 +77,11 @@ def test_the_table_is_judged(saves: Path):
         [each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()]
         for log in (tofu_log(4, 0.3), tofu_log(1))
     )
-    assert target["forget_quality"] == stats.ks_2samp(ours, theirs)[1]
+    assert details_of(target, "tofu")[0]["forget_quality"] == stats.ks_2samp(ours, theirs)[1]
     assert target["finding"]["verdict"] == "not forgotten"
     usage = target["tests"][0]["details"]
     assert usage["fraction_low"] < 0.3 < usage["fraction_high"]
-    assert len(target["retrained"]["between"]) == 3
+    assert len(details_of(target, "tofu")[0]["retrained"]["between"]) == 3
 
 
 def test_as_parquet_and_with_baselines(saves: Path):

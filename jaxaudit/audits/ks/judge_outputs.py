@@ -6,7 +6,6 @@ The deciding test's finding is corrected for failed checks, and stands beside th
 from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from jaxaudit.audits.ks.result import (
     KSResult,
     Measured,
     NoiseFloor,
-    NumbersResult,
+    OwnNumbers,
     Resembles,
     RhoDetails,
     TargetResult,
@@ -32,9 +31,10 @@ from jaxaudit.audits.ks.tests_of_use.memory import of_holdout, reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import noise_floor, paper_rule
+from jaxaudit.metrics.ema import EMA
+from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.resemblance import LEAST, resemblance
-from jaxaudit.metrics.usage import decided, holm, used_share
+from jaxaudit.metrics.usage import Usage, decided, holm, used_share
 from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
@@ -96,7 +96,7 @@ def judge_outputs(
             for test, judgement in zip(tests, judgements, strict=True)
             for source in (
                 getattr(test, "source", ""),
-                *(HOLM if judgement.usage and judgement.usage.p_never_adjusted else ()),
+                *(HOLM if isinstance(judgement.details, Usage) and judgement.details.p_never_adjusted else ()),
             )
         ),
     )
@@ -118,14 +118,14 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
         return list(judgements)
     judgements_by_test = []
     for of_test in zip(*judgements, strict=True):
-        usages = [judgement.usage for judgement in of_test if judgement.usage is not None]
+        usages = [judgement.details for judgement in of_test if isinstance(judgement.details, Usage)]
         p_values = holm([usage.p_never for usage in usages]) if len(usages) == len(of_test) else ()
         after = []
         for judgement, usage, p_value in zip(of_test, usages, p_values, strict=False):
             adjusted_usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
             # Your own test may have another decision rule.
             after.append(
-                judgement._replace(usage=adjusted_usage)
+                judgement._replace(details=adjusted_usage)
                 if judgement.again is None
                 else judgement.again(decided(adjusted_usage))
             )
@@ -189,7 +189,7 @@ def target_result(
 
     If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
     """
-    rho_first = sorted(judgements, key=lambda judgement: judgement.rho is None)
+    rho_first = sorted(judgements, key=lambda judgement: not isinstance(judgement.details, RhoDetails))
     every = (*common, *(check for judgement in rho_first for check in judgement.checks))
     first, *other_judgements = (
         judgement._replace(
@@ -207,7 +207,7 @@ def target_result(
         truth=truth,
         finding=finding,
         tests=tuple(
-            TestResult(judgement.test, judgement.title, judgement.finding, _details(judgement), _confidences(judgement))
+            TestResult(judgement.test, judgement.title, judgement.finding, _shown(judgement), _confidences(judgement))
             for judgement in decided
         ),
         change=next((judgement.change for judgement in decided if judgement.change is not None), None),
@@ -216,23 +216,28 @@ def target_result(
     )
 
 
-def _details(judgement: Judgement) -> Details:
-    """The numbers of a test: of use, of rho, of EMA, or its own."""
-    further = {name: number(value) for name, value in judgement.numbers.items()}
-    if judgement.usage is not None:
-        share = used_share(judgement.usage)
-        fraction = nan if share is None else share.value
+def _shown(judgement: Judgement) -> Details:
+    """The numbers of a test as a result has them."""
+    details = judgement.details
+    if isinstance(details, Usage | OwnNumbers):
+        finite = {name: None if value is None else number(value) for name, value in details.numbers.items()}
+        details = msgspec.structs.replace(details, numbers=finite)
+    if isinstance(details, Usage):
+        share = used_share(details)
         # The reasons have what is doubted, unsettled or invalid.
-        changed: dict[str, Any] = dict.fromkeys(("doubts", "unsettled", "invalid"), ())
-        changed |= {"method": judgement.test, "fraction": fraction, "numbers": further}
-        return msgspec.structs.replace(judgement.usage, **changed)
-    if judgement.rho is not None:
-        return RhoDetails(judgement.rho, judgement.controls, paper_rule(judgement.rho.median))
-    return judgement.ema or NumbersResult(further)
+        details = msgspec.structs.replace(
+            details,
+            method=judgement.test,
+            fraction=nan if share is None else share.value,
+            doubts=(),
+            unsettled=(),
+            invalid=(),
+        )
+    return details
 
 
 def _confidences(judgement: Judgement) -> dict[Measured, Confidence]:
-    if judgement.usage is None:
+    if not isinstance(judgement.details, Usage):
         return {}
     return {"p_never": judgement.p_confidence, "fraction": judgement.fraction_confidence}
 
@@ -290,13 +295,13 @@ def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[
 def _beside(judgement: Judgement, other_judgements: Sequence[Judgement]) -> Finding:
     """The deciding finding, with the assumptions of the other tests and any test that gives the opposite verdict."""
     finding = judgement.finding
-    shown = [judgement for judgement in other_judgements if judgement.usage is not None or judgement.ema]
+    shown = [judgement for judgement in other_judgements if isinstance(judgement.details, Usage | EMA)]
     caveats = [*finding.caveats, *(caveat for judgement in shown for caveat in judgement.finding.caveats)]
     opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
     against = [
         judgement
         for judgement in other_judgements
-        if judgement.usage is not None and judgement.finding.verdict == opposite
+        if isinstance(judgement.details, Usage) and judgement.finding.verdict == opposite
     ]
     if against:
         titles = ", ".join(judgement.title for judgement in against)

@@ -15,6 +15,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho, Verdict
+from jaxaudit.metrics.tofu import Retrained
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.shadow_models import ShadowModels
 
@@ -52,13 +53,26 @@ class RhoDetails(StrictStruct, frozen=True, tag_field="kind", tag="rho"):
     rule: Verdict
 
 
-class NumbersResult(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
+class TofuDetails(StrictStruct, frozen=True, tag_field="kind", tag="tofu"):
+    """The numbers of open-unlearning, beside the first retrained model of a table of scores. They decide nothing.
+
+    Attributes:
+        forget_quality: TOFU's. `privleak`: MUSE's, in percent. None without the scores that it takes.
+        retrained: both between retrained models; None without several.
+    """
+
+    forget_quality: Number
+    privleak: Number
+    retrained: Retrained | None
+
+
+class OwnNumbers(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
     """The details of a test of your own that is no test of use: its numbers, by name; may be empty."""
 
-    numbers: dict[str, Number]
+    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
 
 
-Details = Usage | RhoDetails | EMA | NumbersResult
+Details = Usage | RhoDetails | EMA | TofuDetails | OwnNumbers
 
 
 Measured = Literal["p_never", "fraction"]
@@ -80,7 +94,7 @@ class TestResult(StrictStruct, frozen=True):
     @property
     def numbers(self) -> dict[str, Number]:
         """Further numbers of a test of your own, by name."""
-        return self.details.numbers if isinstance(self.details, Usage | NumbersResult) else {}
+        return self.details.numbers if isinstance(self.details, Usage | OwnNumbers) else {}
 
 
 class Resembles(StrictStruct, frozen=True):
@@ -93,24 +107,6 @@ class Resembles(StrictStruct, frozen=True):
     recognised: float
 
 
-class Retrained(StrictStruct, frozen=True):
-    """What forget quality and privleak are worth: their values between models that were all retrained.
-
-    Attributes:
-        forget_quality: of the target and each of the retrained `models`.
-        between: forget quality of each pair of retrained models, in which there is nothing to find.
-        share_below: the share of these pairs below `nominal`, the level at which it is read: the realised level.
-        privleak: of each ordered pair of retrained models, in percent.
-    """
-
-    models: int
-    forget_quality: tuple[Number, ...]
-    between: tuple[Number, ...]
-    share_below: Number
-    privleak: tuple[Number, ...]
-    nominal: float
-
-
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target.
 
@@ -121,9 +117,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         change: the used fraction before a deletion minus the fraction after; None without outputs before.
         checks: all checks, on the numbers that were compared.
         resembles: None with a single design of shadow models, or without known non-members.
-        forget_quality: TOFU's, beside the first retrained model of a table of scores; it decides nothing.
-        privleak: MUSE's, in percent, beside the same model.
-        retrained: both between retrained models, if there are several.
     """
 
     name: str
@@ -133,9 +126,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     change: Change | None
     checks: tuple[Check, ...]
     resembles: Resembles | None = None
-    forget_quality: Number = None
-    privleak: Number = None
-    retrained: Retrained | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -181,6 +171,11 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     def paper_rule(self) -> Verdict | None:
         """The verdict of the paper's own rule, from the median of rho alone; None without rho."""
         return self.ratio and self.ratio.rule
+
+    @property
+    def tofu(self) -> TofuDetails | None:
+        """Forget quality and privleak; None without the scores that they take."""
+        return next((test.details for test in self.tests if isinstance(test.details, TofuDetails)), None)
 
     @property
     def rho_verdict(self) -> str | None:

@@ -10,26 +10,27 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from jaxaudit.audits.finding import no_confidence
+from jaxaudit.audits.finding import no_confidence, undecided
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
-from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, Retrained
+from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
-from jaxaudit.json_types import number
+from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import swapped
-from jaxaudit.metrics.tofu import NOMINAL, SOURCE, between_retrained, forget_quality, mia_auc, privleak
+from jaxaudit.metrics.tofu import SOURCE, between_retrained, forget_quality, mia_auc, privleak
 from jaxaudit.metrics.usage import (
     OVER_FORGOTTEN,
     STATED_FRACTION,
     UNKNOWN,
     WORDING,
     Question,
+    Usage,
     refuse_stated,
     without_fraction,
 )
@@ -124,17 +125,15 @@ def judge_scores(
     models = table.of("target")
     judged = [_judgement(key, table, model, test, checks, level) for model in models]
     # Only targets that were tested count for the adjustment.
-    after = iter(adjusted([(judgement,) for judgement in judged if judgement.usage is not None]))
-    judged = [(judgement,) if judgement.usage is None else next(after) for judgement in judged]
+    after = iter(adjusted([(judgement,) for judgement in judged if isinstance(judgement.details, Usage)]))
+    judged = [next(after) if isinstance(judgement.details, Usage) else (judgement,) for judgement in judged]
     targets = tuple(
-        msgspec.structs.replace(
-            target_result(model.name or table.name, None, judgements, ()), **tofu_numbers(table, model)
-        )
+        target_result(model.name or table.name, None, (*judgements, *_tofu(table, model)), ())
         for model, judgements in zip(models, judged, strict=True)
     )
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
-    has_tofu = any(target.forget_quality is not None or target.privleak is not None for target in targets)
+    has_tofu = any(target.tofu for target in targets)
     sources = (test.source, *((SOURCE,) if has_tofu else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
@@ -237,10 +236,14 @@ def _contradiction(evidence: ScoreEvidence) -> tuple[str, ...]:
 
 
 TRUTH_RATIO, MIN_K = "truth_ratio", "min_k"
+DECIDES_NOTHING = "These are open-unlearning's numbers, which decide nothing."
 
 
-def tofu_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
-    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models."""
+def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
+    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models.
+
+    They decide nothing. None without the scores that they take, of the target and of a retrained model.
+    """
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
@@ -264,24 +267,20 @@ def tofu_numbers(table: ScoreTable, target: ScoredModel) -> dict[str, Any]:
     ]
     of_ratios = [ratio for ratio in ratios[1:] if ratio is not None]
     of_areas = [area for area in areas[1:] if area is not None]
-    numbers_of_field: dict[str, Any] = {}
-    qualities: tuple[float, ...] = ()
-    if ratios[0] is not None and of_ratios:
-        qualities = tuple(forget_quality(ratios[0], ratio) for ratio in of_ratios)
-        numbers_of_field["forget_quality"] = number(qualities[0])
+    qualities: tuple[Number, ...] = ()
+    leak = between = None
+    if ratios[0] is not None:
+        qualities = tuple(number(forget_quality(ratios[0], ratio)) for ratio in of_ratios)
     if areas[0] is not None and of_areas:
-        numbers_of_field["privleak"] = number(privleak(areas[0], of_areas[0]))
+        leak = number(privleak(areas[0], of_areas[0]))
+    if not qualities and leak is None:
+        return ()
     several = len(of_ratios) > 1, len(of_areas) > 1
-    if numbers_of_field and any(several):
+    if any(several):
         between = between_retrained(
             np.stack(of_ratios) if several[0] else None, np.array(of_areas) if several[1] else None
         )
-        numbers_of_field["retrained"] = Retrained(
-            len(retrained),
-            tuple(map(number, qualities)),
-            tuple(map(number, between.p_values)),
-            number(between.share_below),
-            tuple(map(number, between.privleak)),
-            NOMINAL,
-        )
-    return numbers_of_field
+        between = msgspec.structs.replace(between, models=len(retrained), forget_quality=qualities)
+    details = TofuDetails(qualities[0] if qualities else None, leak, between)
+    finding = undecided(DECIDES_NOTHING, (DECIDES_NOTHING,), DECIDES_NOTHING)
+    return (Judgement("tofu", "forget quality and privleak", finding, frozenset(), details=details),)

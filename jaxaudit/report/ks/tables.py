@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, Usage
+from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, TofuDetails, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES
 from jaxaudit.audits.ks.tests_of_use.test import percent_text as fraction_text
 from jaxaudit.errors import visible
@@ -75,9 +75,14 @@ def _by_test(
     rows = []
     for target in targets:
         rows.append((visible(target.name), *cells(target, target.method)))
-        if further and any(test.name != "rho" for test in target.tests[1:]):
-            rows += [(f"  {by(test)}", *cells(target, test.name)) for test in target.tests[1:]]
+        if further and any(test.name != "rho" for test in further_tests(target)):
+            rows += [(f"  {by(test)}", *cells(target, test.name)) for test in further_tests(target)]
     return tuple(rows)
+
+
+def further_tests(target: TargetResult) -> tuple[TestResult, ...]:
+    """The tests beside the deciding one; forget quality and privleak judge nothing, and stand below the tables."""
+    return tuple(test for test in target.tests[1:] if not isinstance(test.details, TofuDetails))
 
 
 def questions_of(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
@@ -273,17 +278,18 @@ def about(sets: ComparedSets) -> str:
 def field_numbers(targets: Sequence[TargetResult]) -> list[str]:
     """Forget quality and privleak, and what they are between retrained models."""
     lines = []
-    for target in targets:
+    tofu_by_target = [(target.name, target.tofu) for target in targets if target.tofu is not None]
+    for target_name, tofu in tofu_by_target:
         numbers = {
-            "forget quality": None if target.forget_quality is None else precise(target.forget_quality),
-            "privleak": None if target.privleak is None else f"{target.privleak:.1f}%",
+            "forget quality": None if tofu.forget_quality is None else precise(tofu.forget_quality),
+            "privleak": None if tofu.privleak is None else f"{tofu.privleak:.1f}%",
         }
         number_texts = [f"{name} {value}" for name, value in numbers.items() if value is not None]
         if number_texts:
             lines.append(
-                f"{visible(target.name)}: {', '.join(number_texts)} (open-unlearning's numbers; they decide nothing)."
+                f"{visible(target_name)}: {', '.join(number_texts)} (open-unlearning's numbers; they decide nothing)."
             )
-    worth = next((target.retrained for target in targets if target.retrained is not None), None)
+    worth = next((tofu.retrained for _, tofu in tofu_by_target if tofu.retrained is not None), None)
     if worth is not None and worth.share_below is not None:
         lines.append(
             f"Forget quality between {worth.models} retrained models: below {worth.nominal:g} for "

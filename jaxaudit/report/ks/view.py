@@ -19,6 +19,7 @@ from jaxaudit.report.ks.tables import (
     by,
     field_numbers,
     fractions,
+    further_tests,
     grid,
     percent_cell,
     questions_of,
@@ -144,7 +145,7 @@ def _answer(target: TargetResult, level: float, targets: int) -> Answer:
     for test in target.tests:
         title = visible(test.title)
         facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
-    facts += [(by(test).capitalize(), test.finding.verdict) for test in target.tests[1:]]
+    facts += [(by(test).capitalize(), test.finding.verdict) for test in further_tests(target)]
     if target.resembles is not None:
         recognised = percent_cell(target.resembles.recognised)
         recognised_text = f"(a shadow model's own design is recognised {recognised} of the time)"

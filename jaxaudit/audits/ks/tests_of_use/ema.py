@@ -59,7 +59,7 @@ class EMATest(KSTest):
             sentence = f"EMA: {words}, so not all of them were used. Whether a part was used is not determined."
             why = "EMA gives no upper limit of the used fraction."
             finding = undecided(sentence, (words,), why, (self.assumes,), ("Use a holdout, or the shadow test.",))
-        return Judgement(self.name, self.title, finding, NEEDS, ema=ema)
+        return Judgement(self.name, self.title, finding, NEEDS, details=ema)
 
 
 def refuse_without_records(rows: Membership, pool: Pool) -> None:

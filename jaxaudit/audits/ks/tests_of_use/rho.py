@@ -24,6 +24,7 @@ from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators
+from jaxaudit.audits.ks.result import RhoDetails
 from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
 from jaxaudit.audits.ks.tests_of_use.test import TONES, Judgement, KSTest
 from jaxaudit.audits.pool import share_row
@@ -33,7 +34,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import Rho, deciding, noise_floor, rho, verdict
+from jaxaudit.metrics.ks import Rho, deciding, noise_floor, paper_rule, rho, verdict
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -157,7 +158,13 @@ class RhoTest(KSTest):
         elif finding.verdict == "forgotten" and trust != TRUSTED:
             finding = msgspec.structs.replace(finding, confidence=trust)
         return Judgement(
-            self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
+            self.name,
+            self.title,
+            finding,
+            rests_on,
+            weakened_by=missed,
+            checks=checks,
+            details=RhoDetails(ratio, controls, paper_rule(ratio.median)),
         )
 
     def _find(self, ratio: Rho, targets: int) -> Finding:

@@ -3,8 +3,7 @@
 Every file of this folder has one test, with the same parts in the same order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -14,14 +13,13 @@ from jaxaudit.audits.finding import Confidence, Finding, Tone, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.ema import EMA
-from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import WORDING, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
 
@@ -38,14 +36,11 @@ class Judgement(NamedTuple):
         finding: the verdict; the audit adds the checks.
         rests_on: names of the checks that it depends on. `weakened_by`: those that only weaken it when they fail.
         checks: the checks that the test itself made.
-        usage: the numbers of a test of use.
+        details: the numbers of the test, as the result has them: of a test of use, of rho, of EMA, or its own by name.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
         p_rests_on: names of the checks that `p_never` depends on.
         again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
         change: for the holdout test, the used fraction before a deletion minus the fraction after, if known.
-        ema: the numbers of EMA.
-        rho: for rho, the ratio. `controls`: the ratio of each positive control.
-        numbers: further numbers of the test, shown and stored under these names.
     """
 
     test: str
@@ -53,17 +48,13 @@ class Judgement(NamedTuple):
     finding: Finding
     rests_on: frozenset[str]
     checks: tuple[Check, ...] = ()
-    usage: Usage | None = None
-    ema: EMA | None = None
-    rho: Rho | None = None
-    controls: tuple[Rho, ...] = ()
+    details: Details = OwnNumbers()
     weakened_by: frozenset[str] = frozenset()
     change: Change | None = None
     p_confidence: Confidence = NOT_SAID
     fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()
     again: "Callable[[Usage], Judgement] | None" = None
-    numbers: Mapping[str, float] = MappingProxyType({})
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
+from jaxaudit.metrics.usage import Usage
 from jaxaudit.shadow_models import Pool, no_models
 
 KEY = jax.random.key(5)
@@ -218,11 +219,10 @@ def test_an_audit_that_could_detect_nothing_is_refused_before_it_trains():
 def test_use_can_be_detected_among_any_number_of_targets(said: Any):
     """1,999 permutations give 0.0005 at best, which is 0.05 adjusted for 100 targets."""
     alone, few, many = (
-        TESTS[0].judge(KEY, said(), replace(whole(), targets=targets, _known={}), (), 0.95).usage
+        TESTS[0].judge(KEY, said(), replace(whole(), targets=targets, _known={}), (), 0.95).details
         for targets in (1, 100, 150)
     )
-    assert alone is not None
-    assert many is not None
+    assert isinstance(many, Usage)
     assert alone == few
     assert (150 * many.p_never <= 0.05) == (said is used)
 

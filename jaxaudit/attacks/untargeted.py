@@ -183,7 +183,18 @@ class Untargeted:
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
-        """log p_in - log p_out of every target under every attacked model, nats."""
+        """How much more likely the attack holds each target record to be a member than not, under each attacked model.
+
+        The score is log p_in - log p_out, in nats. p_in is the probability that the attack network gives to "this
+        record was in the attacked model's training set", and p_out is 1 - p_in. Above 0 the attack answers `in`. The
+        network is trained here, on `shadows`.
+
+        Args:
+            key: random key of the attack network.
+            inputs: the target records, and the outputs of each attacked model on them.
+            shadows: `PooledShadows`.
+            progress: called as training proceeds; None: not called.
+        """
         assert isinstance(shadows, PooledShadows)
         learner = _network_of(shadows.inputs.shape[1] + 2 * shadows.outputs.shape[2])
         pool = shadows.inputs, shadows.labels, shadows.outputs, shadows.membership

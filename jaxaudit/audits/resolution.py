@@ -76,7 +76,15 @@ def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
 
 
 def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str) -> Outputs:
-    """A sample of a model's outputs in the first view, with the precision of its file, to find their resolution."""
+    """A sample of one model's stored outputs, with the precision at which the file stores numbers.
+
+    The precision (decimals, significant digits, type) is found from the sample. Dropped records are left out.
+
+    Args:
+        bank: the bank that the model belongs to.
+        values: the model's outputs as read from disk: record, view (augmented query), value. Only view 0 is used.
+        name: the name of the outputs, for messages.
+    """
     kept = np.flatnonzero(~bank.dropped)
     rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
     return grid_of(bank.description, values[rows], values.dtype.name, name)

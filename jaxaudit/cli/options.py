@@ -104,7 +104,16 @@ class DeclaredOption:
 
 
 class OptionField(typing.NamedTuple):
-    """One option of a command, with its value."""
+    """One option of a command, with the value given to it.
+
+    Attributes:
+        name: the name of the Python field, such as `batch_size`.
+        kind: the type annotation of the field.
+        value: the value in this run.
+        declared: help, flags and limits of the option.
+        panel: the heading of the option's group in the help; empty for an option outside groups.
+        of: the origins of models with which the option has an effect.
+    """
 
     name: str
     kind: Any

@@ -79,10 +79,22 @@ class LogisticRegression:
     def leave_one_out(
         self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
-        """Outputs with and without each record; each model starts from that of all records and converges like `fit`.
+        """For each record in `records`: outputs on the record, of the model with the record and of the model without
+        it.
 
-        Computed in float64; the key is not used. Memory: classes * columns^2 numbers for the preconditioner, up to
-        `MOST_COUPLED` squared more, and a chunk of models.
+        A model without a record starts at the model of all records and converges to the same tolerance as `fit`. All is
+        computed in float64. Memory: classes * columns^2 numbers for the preconditioner, up to `MOST_COUPLED` squared
+        more, and a chunk of models.
+
+        Args:
+            key: not used; the optimum does not depend on a seed.
+            inputs, labels: all training records, one row each, and their classes from 0.
+            records: the indices in `inputs` of the records to leave out, one at a time.
+            progress: called with the number of records done and the number of `records`; None: not called.
+
+        Returns:
+            Log-probabilities, nats, with and without the record: one row for each of `records`, one column for each
+                class.
 
         Raises:
             InputError: shapes disagree, an input is not finite, a label or a record is out of range, or a model does

@@ -96,7 +96,7 @@ def models_of_test(
 
 
 def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
-    """Advice for a minimum detectable fraction that is too large; empty unless the test's models fit badly."""
+    """Advice to train better models, a phrase that ends in `recipe`; empty if `fit`, from `models_of_test`, passed."""
     if fit.passed:
         return ""
     lowest = "unknown" if fit.value is None else f"{fit.value:.1%}"

@@ -91,7 +91,11 @@ class Coins(NamedTuple):
 
 
 def coins(membership: Bool[np.ndarray, "models n"]) -> Coins:
-    """Tests whether membership masks are independent fair coins; counts that vary too little are evidence against it.
+    """Three two-sided p-values of "every entry is an independent fair coin"; a small one speaks against fair coins.
+
+    `models` tests the number of records of each model, and `records` the number of models of each record. `alike` tests
+    the largest deviation of the number of records on which two models agree. Counts that vary too much are evidence
+    against fair coins, and so are counts that vary too little, as when each model has exactly half of the records.
 
     >>> random = np.random.default_rng(1)
     >>> fair, fixed = random.random((8, 500)) < 0.5, random.permuted(np.tile([True, False], (8, 250)), axis=1)

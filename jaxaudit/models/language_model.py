@@ -48,8 +48,11 @@ def folder_hash(folder: Path) -> str:
 
 
 class Encoded(NamedTuple):
-    """A record as tokens: their numbers, and the index of the first that is scored, at least 1; their number if none
-    is.
+    """A record as tokens.
+
+    Attributes:
+        tokens: the numbers of the tokens.
+        start: the index of the first token that is scored, at least 1. It is the number of tokens if none is scored.
     """
 
     tokens: tuple[int, ...]
@@ -57,14 +60,14 @@ class Encoded(NamedTuple):
 
 
 class LanguageModel:
-    """A causal language model and its tokenizer.
+    """A causal language model and its tokenizer, read from a folder that `save_pretrained` wrote.
 
     Attributes:
-        name: of the folder.
-        positions: the most tokens of a record; None if the configuration states no limit.
-        precision: the type of the numbers of weights and activations.
-        vocabulary: the number of tokens that the model knows.
-        notes: what is read of the folder otherwise than it says, in words.
+        name: the name of the folder.
+        positions: the largest number of tokens that a record may have; None if the configuration states no limit.
+        precision: the number format of weights and activations, one of `PRECISIONS`.
+        vocabulary: the number of different tokens that the model knows.
+        notes: sentences on settings of the tokenizer that were turned off here, such as random cuts used in training.
     """
 
     def __init__(self, folder: Path, precision: str | None = None) -> None:
@@ -117,15 +120,24 @@ class LanguageModel:
         return network_entries, self._tokenizer.backend_tokenizer.to_str()
 
     def encode(self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0]) -> list[Encoded]:
-        """Records as tokens: prompt and answer are one text, and the tokens of the answer are scored.
+        """Cuts records into tokens: one `Encoded` for each record, in the order given.
 
-        With the tokenizer's special tokens; those that it puts behind an answer count as the answer's. A record with a
-        prompt ends in the token for the end of text, as models are tuned on answers; a text alone ends as it is.
+        The tokenizer reads prompt and answer as one text. Only the tokens of the answer are scored, and never the first
+        token of a record. A text without a prompt has the empty string as its prompt. Special tokens that the tokenizer
+        puts behind the answer count as tokens of the answer. A record with a prompt ends in the token for the end of
+        text, if the tokenizer has one, as models are tuned on answers. A text without a prompt gets no such token. No
+        record is shortened to `positions`.
 
         Args:
-            start: of `STARTS`. `characters`: the answer begins at the first token that has a character of it, also
-                where the token has some of the prompt's, such as the blank before a word. `prompt-tokens`: behind as
-                many tokens as the prompt has alone, as open-unlearning counts, which leaves out such a token.
+            prompts: one for each record.
+            answers: one for each record, in the same order. Prompt and answer are joined without a blank.
+            start: which token is the first of the answer, one of `STARTS`. `characters`: the first token that contains
+                a character of the answer, even if the token also contains the end of the prompt. `prompt-tokens`: the
+                token with index k, where k is the number of tokens of the prompt alone. open-unlearning counts in this
+                way, which leaves out a token that prompt and answer share.
+
+        Raises:
+            InputError: the tokenizer fails, would make a text much longer, or has a token that the model does not know.
         """
         encoded = self._cut([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
         counted = start == "prompt-tokens"

@@ -79,9 +79,16 @@ class TransformersClassifier:
         return f"{self.architecture} of transformers {self.version}"
 
     def as_named_here(self, weights: Mapping[str, np.ndarray], source: str) -> Weights:
-        """The weights of a file in float32, with the names that the module uses.
+        """The weights of a file as float32 arrays, under the names of this module's own `state_dict`.
 
-        `save_pretrained` writes names of earlier versions, which only `transformers` can translate.
+        `save_pretrained` may write names of earlier versions. Only `transformers` can translate such names.
+
+        Args:
+            weights: the arrays of the file, by their names in the file.
+            source: the name of the file, for error messages only.
+
+        Raises:
+            InputError: the weights do not fit the architecture, or are whole numbers, as quantised weights are.
         """
         torch = pretrained.pytorch()
         # In float32, since PyTorch does not support NumPy's bfloat16.

@@ -120,7 +120,11 @@ def draw_interval(axes: Axes, row: int, low: float, high: float) -> None:
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Labels the rows at their left, from the top down."""
+    """Writes one name beside each row of a chart, the first name at the top.
+
+    Row i must have been drawn at y = i. The y axis is turned so that row 0 is at the top, its limits fit the rows, and
+    its grid is removed. Long names are shortened.
+    """
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)

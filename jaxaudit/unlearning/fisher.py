@@ -131,12 +131,22 @@ def golatkar(
 def becker_code(
     log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
 ) -> Any:
-    """min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number per class, as in the paper's tables.
+    """The standard deviation of each parameter's noise, as Becker & Liebig's code computes it; a pytree like `params`.
 
-    F is a sum over the remaining records of (g + 1e-7)^2, where g is the gradient of the log-probability of class 0.
-    The authors' code takes the argmax of each label, which is a single number, so the result is always 0. (It also
-    looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not its weights.) Use
-    this variant only to reproduce those tables.
+    The value is min(sqrt(alpha / F), 0.001). It is ten times that for a parameter that is a vector with one number for
+    each class. F is the sum over the remaining records of (g + 1e-7)^2, where g is the gradient of the log-probability
+    of class 0. The paper has the class of each record instead. The code takes the argmax of a label, which is a single
+    number, so the argmax is always 0. (The code also looks for parameters whose last axis has ten entries, which finds
+    the bias of the last layer, not its weights.) Use this variant only to reproduce the paper's tables.
+
+    Args:
+        log_probs: `log_probs(params, inputs)` gives log-probabilities, nats, one row for each record.
+        params, inputs, labels: the trained parameters, and the training records. The labels' values are not used.
+        remaining: marks the records that are not to be forgotten.
+        alpha: strength of the noise; larger values forget more.
+
+    Raises:
+        InputError: the outputs are not one number for each class.
     """
     outputs = jax.eval_shape(log_probs, params, inputs)
     refuse_without_classes("Fisher forgetting as in the code of Becker & Liebig", outputs)

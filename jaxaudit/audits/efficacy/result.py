@@ -99,7 +99,10 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     conversion_error: float | None
 
     def drawn(self) -> "list[plot.MethodMarks]":
-        """All weights, as charts take them."""
+        """The efficacy of every set of weights (the judged one, then the references), one chart row for each set.
+
+        A row has one efficacy and its upper bound, in 1 / nats squared, and no attack.
+        """
         from jaxaudit.plots.unlearn import MethodMarks
 
         return [

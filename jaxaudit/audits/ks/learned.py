@@ -20,12 +20,13 @@ NEVER, HALF, _ = (frozenset(kind) for kind in zip(OF_QUERY, APART, strict=True))
 
 
 def without_unlearned(evidence: Evidence, tests: Sequence[KSTest]) -> Evidence:
-    """The evidence without the designs, other than the first, whose models hardly do better than guessing.
+    """The evidence without shadow models of designs that did not learn; `Evidence.limitations` says what is left out.
 
-    A design has learned if the median training accuracy of a test's models covers at least 10% of the way from the
-    share of the commonest class to 1. The models of each test are judged separately, so that adding a test does not
-    remove models from another. A design is kept if the test would have too few models without it, the worst leaving
-    first; the first always, since rho and simulated targets use it. `Evidence.limitations` reports all of this.
+    A design is a network together with its training recipe. A design has learned if the median training accuracy of a
+    test's models of the design covers at least 10% of the way from the share of the commonest class to 1. The models of
+    each test are judged separately, so adding a test never removes models from another test. Designs are left out from
+    the worst upwards. A design that did not learn is kept if the test would have too few models without it. The first
+    design is always kept: the test rho (a ratio of two Kolmogorov-Smirnov distances) and simulated targets use it.
     """
     titles: dict[tuple[str, ...], list[str]] = {}
     for test in tests:

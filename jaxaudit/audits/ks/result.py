@@ -149,7 +149,7 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
 
     @property
     def ema(self) -> EMA | None:
-        """The numbers of EMA; None without EMA."""
+        """The numbers of EMA (ensembled membership auditing); None if that test was not run."""
         return next((test.details for test in self.tests if isinstance(test.details, EMA)), None)
 
     @property

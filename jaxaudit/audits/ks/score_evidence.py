@@ -81,7 +81,20 @@ class ScoreEvidence(NamedTuple):
 def score_evidence(
     key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float
 ) -> ScoreEvidence:
-    """The evidence on one target: by the holdout where there is one, else by models that never used the query set."""
+    """How strongly one target's scores show that the target used the query set.
+
+    If the table has a holdout, query set and holdout are compared. Otherwise the target is compared with models that
+    never used the query set. What share was used is told by known members or, without them, by models that used the
+    query set.
+
+    Args:
+        key: random key of the permutation tests.
+        table: the records' scores under all models, and what is known of the models.
+        target: the model to judge, a column of the table.
+        question: `used` asks what share of the query set was used, `left` what share of the effect is left after
+            unlearning. It affects words, and no number.
+        level: confidence level of the interval for the share, such as 0.95.
+    """
     share = between_models(table, target, level)
     directed = [name for name in target.scores if table.directions[name]]
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None

@@ -21,14 +21,17 @@ VERDICTS = {True: "publish", False: "do not publish", None: "inconclusive"}
 
 
 class Bar(StrictStruct, frozen=True):
-    """The number of records with a PDTP above one edge and not above the next; the first bar counts exact zeros.
+    """One bar of a histogram: the number of records whose PDTP lies above `above` and not above `up_to`.
+
+    PDTP is the largest change of any class's log-probability on a record when the record is left out of training, in
+    nats. The seed floor is that change when only the training seed differs. The first bar counts exact zeros.
 
     Attributes:
-        name: the edges in words.
-        above, up_to: the edges, nats; both 0 in the first.
-        breaks_dtp_1: whether such a PDTP breaks the DTP-1 rule.
-        records: the count by PDTP.
-        by_seed_floor: the count by mean seed floor.
+        name: the two edges in words, such as `0.3-1`.
+        above, up_to: the edges, nats; both 0 in the first bar.
+        breaks_dtp_1: whether PDTP in this bar exceeds 1 nat, above which the rule DTP-1 says not to publish the model.
+        records: the number of records with PDTP in this bar.
+        by_seed_floor: the number of records with a mean seed floor in this bar.
     """
 
     name: str

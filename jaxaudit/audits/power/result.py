@@ -83,19 +83,23 @@ class Conclusion(StrictStruct, frozen=True):
 
 
 class PowerResult(StrictStruct, frozen=True, kw_only=True):
-    """The power of the holdout test, the records that it needs, and the probable conclusions on a target.
+    """How well an audit of this size would notice that a target model used the query set.
+
+    The holdout test compares a target's outputs on the query set with outputs on a holdout that the target never saw.
+    The members test compares the query set with records that the target is known to have used.
 
     Attributes:
-        finding: whether the given sizes suffice for the fraction.
-        separation: how far membership scores separate members from non-members among the query records.
-        sizes: power at the given sizes, and at smaller and larger ones in proportion.
-        holdouts: power with the given query set and holdouts of 1, 2, 3 and 4 times its size.
-        by_models: power by number of shadow models; `shadow_models` in JSON.
-        fraction: the fraction to detect.
-        records_needed: the number of query records, with as many holdout records, that detect it with 95%
-            probability; None if no number does.
-        memory: how far the score of the members test separates members from non-members among the query records.
-        conclusions: probable conclusions with and without known members, at each of `sizes`.
+        finding: whether the given sizes suffice to detect use of `fraction` of the query set.
+        separation: difference and spread of the holdout test's score, between records in and not in a model's training
+            set.
+        sizes: power at the given sizes, and at smaller and larger sizes in the same proportion.
+        holdouts: power with the given query set, and a holdout of 1, 2, 3 and 4 times its size.
+        by_models: the smallest detectable fraction for each number of shadow models; `shadow_models` in JSON.
+        fraction: the share of the query set, from 0 to 1, whose use is to be detected.
+        records_needed: the number of query records that detect use of `fraction` with 95% probability, given as many
+            holdout records; None if no number does.
+        memory: as `separation`, of the members test's score.
+        conclusions: the probabilities of each verdict, with and without known members, at each of `sizes`.
     """
 
     finding: Finding

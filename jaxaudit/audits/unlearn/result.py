@@ -260,7 +260,7 @@ class UnlearnAudit:
         return self.results[0]
 
     def scores(self, name: str, score: str) -> Float[np.ndarray, "sets seeds"]:
-        """One score of a method's models, a row for each set to forget; NaN if it was not measured."""
+        """`score`, an attribute of `MethodScores`, of one method: row = set to forget, column = seed; NaN: unmeasured."""
         spreads = [getattr(result[name].scores, score) for result in self.results]
         seeds = self.result.protocol.seeds
         return np.array([[np.nan] * seeds if spread is None else spread.values for spread in spreads])

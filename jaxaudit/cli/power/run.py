@@ -85,7 +85,10 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
 
 
 def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
-    """The work for these options with the models of a bank."""
+    """Prepares the `power` command for shadow models that exist, without training anything.
+
+    Reads the bank in the folder `options.audit.shadows`. The `audit` of the job computes the power when called.
+    """
     path, sizes = options.audit.shadows or Path(), options.sizes
     bank = load_bank(path)
     models = open_bank(bank)

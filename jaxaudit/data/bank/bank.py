@@ -30,20 +30,24 @@ _NAME = re.compile(r"[0-9]{5,7}\.npy")
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Shadow models: the membership mask of each and, if it is trained, its outputs on all records.
+    """Shadow models: for each, the records that it was trained on and, once trained, its outputs on all records.
 
-    Columns are the query set, then the holdout, then the calibration set. Arrays are read-only and in memory, except
-    outputs, which are read from disk one model at a time.
+    Columns of all arrays over records are, in this order: the query set (the records in question), the holdout (records
+    of the same origin that the audited model never saw), and the calibration set (other data of the same domain).
+    Arrays are in memory and read-only. Outputs are read from disk, one model at a time.
 
     Attributes:
-        directory: its directory.
+        directory: the folder that contains the bank.
         description: the content of `bank.json`.
-        labels: class of each record, from 0; all 0 where records have no classes.
-        membership: which records each model is trained on.
-        seeds: of the training of each model; None if there are none.
-        groups: of query and holdout records, if groups are kept whole.
-        designs: the index of each model's design in `description.designs`; all 0 if there is one design.
-        dropped: records that no model is trained on and no test uses, because of copies; their labels are meaningless.
+        labels: the class of each record, from 0; all 0 if records have no classes.
+        membership: row m marks the records that model m is trained on.
+        seeds: the training seed of each model; None if models have no stated seeds.
+        groups: the group (such as the patient) of each query and holdout record, if a model gets a group whole or not
+            at all; else None.
+        designs: for each model, the index of its design in `description.designs`. A design is a network together with
+            its training recipe. All 0 if all models have one design.
+        dropped: marks records that no model is trained on and no test uses, because of copies in the data. The label of
+            a dropped record means nothing.
         correct: in a bank of `log_odds`, whether each model classifies each record correctly; None if unknown.
     """
 

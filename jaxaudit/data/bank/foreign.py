@@ -50,7 +50,11 @@ class Foreign(NamedTuple):
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder of this name; a link, which could lead elsewhere, is refused."""
+    """Whether `path` is a folder; False if nothing is there.
+
+    Raises:
+        InputError: `path` is a symbolic link, which could lead out of the folder that is read.
+    """
     try:
         mode = path.lstat().st_mode
     except OSError:

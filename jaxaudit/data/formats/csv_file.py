@@ -178,7 +178,13 @@ def csv_batches(
 
 
 def header_line(path: Path) -> bytes:
-    """The first line of a table, gzipped or not: parsers take seconds, or end the process, for too many columns."""
+    """The first line of a table, as raw bytes with its line end; a gzipped file is decompressed.
+
+    Call this function before a parser reads the table. A parser can take seconds, or crash, on too many columns.
+
+    Raises:
+        InputError: the line has more than `MOST_COLUMNS` columns or 1 MiB, or the file cannot be read.
+    """
     with open_bounded(path, None) as stream:
         line = stream.readline(FIRST_LINE)
     if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:

@@ -73,7 +73,18 @@ def parsing(complaint: str, advice: str) -> Iterator[None]:
 
 
 def parsed(parse: Callable[[], Iterator[Item]], complaint: str, advice: str) -> Iterator[Item]:
-    """The items that a parser yields, with only the parser's own code within `parsing`."""
+    """Yields the items of `parse()`, and turns any error of the parser into an `InputError`.
+
+    Warnings and logging are off while the parser works, and on again while the caller handles an item.
+
+    Args:
+        parse: returns an iterator of items, none of which is None.
+        complaint: what could not be read, the start of the error message.
+        advice: what the user can do, the end of the error message.
+
+    Raises:
+        InputError: the parser fails.
+    """
     with parsing(complaint, advice):
         items = iter(parse())
         item = next(items, None)

@@ -45,7 +45,12 @@ IN_FULL = (
 
 
 class Lack(NamedTuple):
-    """What to do about what prevents a verdict, and the reason to give with it, unless the numbers already give it."""
+    """One thing that is missing for a verdict.
+
+    Attributes:
+        helps: what the user can do about it, a sentence without its full stop.
+        reason: why no verdict follows; empty if the verdict's other reasons already say so.
+    """
 
     helps: str
     reason: str = ""

@@ -210,7 +210,13 @@ class ShadowModels:
         records: Int[np.ndarray, " records"] | None = None,
         pool: Pool | None = None,
     ) -> "ShadowModels":
-        """Selects some of the models, and some of the records: ascending, unless they are in another `pool`."""
+        """The same with some of the models, and with some of the records.
+
+        Args:
+            models: indices of the models to keep, in the new order.
+            records: indices of the records to keep; None: all. They must be ascending unless `pool` is given.
+            pool: the pool of these records in their new order; by default the present pool restricted to `records`.
+        """
 
         def taken(array: Any) -> Any:
             # As `array[models][..., records]`, in C order.

@@ -104,7 +104,13 @@ def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"
 def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
-    """`ModelOutputs.by_view` of outputs of this kind on records of these classes, views first; cut at `LARGEST`."""
+    """The log-odds (nats) of each record's own class in each view (augmented query), cut at +-`LARGEST` of their kind.
+
+    Args:
+        kind: what `values` are, such as `logits`. Values of the kind `score` are returned as they are.
+        values: a model's outputs, as read from a file.
+        labels: the class of each record.
+    """
     odds, most = np.empty(values.shape[:2]), LARGEST[kind]
     for part in _parts(values):
         odds[part] = _of_class(kind, values[part], labels[part])[0]

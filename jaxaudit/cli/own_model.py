@@ -69,7 +69,14 @@ def parse_model(name: str) -> OwnCode | None:
 
 
 def parse_judged(name: str) -> OwnCode | None:
-    """As `parse_model`, for a command that only judges: the name may also be that of a configuration."""
+    """The location of the factory that `--model` names, for a command that trains no network itself.
+
+    As `parse_model`, but the name may also be that of a pretrained model's folder or its configuration, a .json file.
+    None for such a name, and for a built-in model.
+
+    Raises:
+        InputError: there is no such folder or file, or the name is neither a built-in model's nor a location's.
+    """
     config = pretrained_config(name)
     if config is None:
         try:

@@ -61,7 +61,13 @@ def larger_efforts(effort: str, size_of: Callable[[str], PlannedSize]) -> dict[s
 
 
 def lines_of_efforts(reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: OperationsPace) -> list[str]:
-    """What was left out, and what larger efforts take and bring."""
+    """Lines of a printed plan: what this effort leaves out; what larger efforts leave out, and how long they take.
+
+    Args:
+        reached: the effort of the run.
+        larger: the efforts above it, by name, from `larger_efforts`.
+        pace: converts operations to time.
+    """
 
     def effect(factor: float) -> list[str]:
         return [f"the minimum detectable fraction is about {factor:.1f} times as large"] if factor > 1.01 else []

@@ -48,7 +48,14 @@ class Trial:
 
 
 def estimate_by_trial(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
-    """Starts the work of a command, discards its results, and estimates the time of the whole."""
+    """Starts the work of a command, stops once its pace is known, and estimates the time of the whole. Nothing is kept.
+
+    Args:
+        name: the name of the command.
+        job: its work.
+        models_per_batch: models trained at the same time; None: chosen by the job.
+        machines: the options that say which workers train.
+    """
     with crew(machines) as who, progress_on_stderr("timing") as show:
         trial = Trial(who)
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class Crew(NamedTuple):
-    """The workers that train; no executor for this process.
+    """The workers that train.
 
     Attributes:
+        executor: hands chunks to workers; None if this process trains.
         mixed_devices: whether machines that round differently may take part.
-        mixed: the machines that did, in words; complete once training is done.
+        mixed: the machines that round differently and took part, in words; complete once training is done.
     """
 
     executor: "Pulling | None"

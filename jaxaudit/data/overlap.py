@@ -76,9 +76,17 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 def refuse_held(
     other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that no record of the holdout, of the reference, or of the known members (`of`) is in another set.
+    """Checks that a set of known use shares no record with another set.
 
-    `role` is the other set's, such as "query set"; `advice` says what to do.
+    Args:
+        other: the other set.
+        held: the set of known use: the holdout, the reference (known non-members), or the known members.
+        role: what the other set is, such as "query set", for the message.
+        advice: what to do, the end of the message.
+        of: which set `held` is: `HOLDOUT`, `REFERENCE` or `MEMBERS`.
+
+    Raises:
+        InputError: a record is in both.
     """
     shared = find_overlap(other, held)
     if len(shared[0]):

@@ -17,7 +17,15 @@ TABLE_ENTRIES = 1 << 22  # most index entries in a block: 32 MB with the weights
 
 
 class StepBlock(NamedTuple):
-    """Consecutive steps of an epoch, after its first `before` steps; rows past the first `steps` are padding."""
+    """Minibatches of consecutive steps of an epoch, for a chunk of models. Tables have one fixed length.
+
+    Attributes:
+        indices: the records of each step, and of each model unless all models share their minibatches.
+        weights: the weight of each such record for each model; 0 if the model does not train on the record.
+        steps: the number of steps; table entries past this number are padding.
+        epoch: the number of the epoch, from 0.
+        before: the number of steps of the epoch that come before the block.
+    """
 
     indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]
     weights: Float[np.ndarray, "block models batch"]
@@ -105,10 +113,17 @@ def blocks_after(
     rows: Bool[np.ndarray, "models examples"],
     taken: int,
 ) -> Iterator[tuple[StepBlock, int]]:
-    """The blocks that are left of all epochs after `taken` steps, each with its first step that is not taken yet.
+    """The blocks of steps that remain of all epochs, each with the index of its first step that has not been taken yet.
 
-    An accelerator runs one program after another: the words of an epoch are asked for before the steps of the epoch
-    before it, so that its tables can be made while these steps are taken.
+    The random words of an epoch are requested before the steps of the epoch before it are taken. An accelerator runs
+    one program after another, so the epoch's tables can then be made while these steps are taken.
+
+    Args:
+        learner: gives the number of epochs and the minibatch size.
+        group: the group of the chunk's models.
+        keys: the random key of each model.
+        rows: the membership mask of each model.
+        taken: the number of steps taken before, over all epochs.
     """
     first, skip = divmod(taken, max(group.steps, 1))
     tables = Tables(learner, group, keys, rows)
@@ -123,6 +138,9 @@ def blocks_after(
 
 
 def place_block(block: StepBlock, group: ChunkGroup) -> tuple[Array, Array]:
-    """Puts a block's tables on the devices, split over them like the models."""
+    """Puts a block's record indices and their weights, in this order, on the devices.
+
+    Both are split over the devices by model. Indices that all models share are copied to every device.
+    """
     indices = place_pool(block.indices) if group.shared else place_models(block.indices, axis=1)
     return indices, place_models(block.weights, axis=1)

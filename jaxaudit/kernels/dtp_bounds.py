@@ -15,9 +15,12 @@ from jaxaudit.errors import InputError
 def dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Float[np.ndarray, " records"]:
     """An upper bound of DTP, in nats, from PDTP: max(PDTP, log delta) (theorem 6.2).
 
-    The algorithm must be `delta`-training stable in the same outputs that PDTP was measured with, and PDTP must be
-    exact (`bins=0`). Classifiers of this package give normalised probabilities. In these, only Bayes inference and a
-    single random tree are stable: for the other algorithms use `log_odds_dtp_bound`.
+    DTP is the largest change of any output, on any input, by leaving a record out of training. PDTP is that change on
+    the record's own input. The algorithm must be `delta`-training stable (definition 6.1): leaving a record out changes
+    no probability by a larger factor than `delta`, or than the probability of the record's class on its own input, if
+    that changes by more. It must be so in the outputs that PDTP was measured with, and PDTP must be exact (`bins=0`).
+    Classifiers of this package give normalised probabilities. In these, only Bayes inference and a single random tree
+    are stable: for the other algorithms use `log_odds_dtp_bound`.
 
     Raises:
         InputError: `delta` is below 1, or a PDTP is negative or NaN.

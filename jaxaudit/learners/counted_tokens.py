@@ -109,9 +109,10 @@ def head_gradient(
 
 @custom_vmap
 def most_of_all(number: Int[Array, ""]) -> Int[Array, ""]:
-    """A number of turns of a loop; under `vmap` the largest, which the loop then takes for all.
+    """The number of turns of a loop, unchanged; under `vmap` over models, the largest number of any model.
 
-    Turns beyond a model's own must add zeros: neighbours then change no bit of it.
+    So all models take equally many turns. A turn beyond a model's own number must add zeros. Then the other models do
+    not change a bit of that model's result.
     """
     return number
 

@@ -115,7 +115,10 @@ def optima(of: Objectives, starts: Points, inverse: Inverse, tolerance: Float[Ar
 
 
 def inverse_at_zero(of: Objectives) -> Inverse:
-    """The inverse of the first model's second derivative where all classes are equally likely: one block for all."""
+    """The inverse of the second derivative of the first model's objective at parameters 0: all classes equally likely.
+
+    All rows of parameters share one block. The inverse is an approximation, for use as a preconditioner.
+    """
     classes = len(of.targets)
     return Inverse(_blocks(of, of.weights[:1] * (1 / 4 if classes == 2 else 1 / classes)))
 

@@ -128,7 +128,10 @@ class RandomTrees:
 
     @property
     def largest_dtp(self) -> float | None:
-        """log(1 + 1 / smoothing), the largest effect of a record on its leaf; None for forests without `dtp_bound`."""
+        """The largest change of any output by leaving any record out, nats: log(1 + 1 / smoothing), that of its leaf.
+
+        None if no bound is proven: without smoothing, or if trees are not joined by `geometric_mean`.
+        """
         return log1p(1 / self.smoothing) if self._is_bounded else None
 
     def dtp_bound(

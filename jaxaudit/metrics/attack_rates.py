@@ -61,9 +61,9 @@ class RateAt(StrictStruct, frozen=True):
 
 
 class Realised(StrictStruct, frozen=True):
-    """The realised false positive rate (`value`) and its interval, beside the stated one (`fpr`).
+    """The share of non-members that are called members (`value`) where the stated false positive rate is `fpr`.
 
-    NaN if too few false positives are expected at the stated rate.
+    `low` and `high` are the ends of its interval. All but `fpr` are NaN if too few false positives are expected.
     """
 
     fpr: float

@@ -102,9 +102,13 @@ def holdout_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
 
 
 def members_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
-    """Known members and the other two sets, in this order, cannot be told apart by covariates or texts.
+    """Checks that known members were not told apart from query set and holdout together, without the target's outputs.
 
-    A failure takes away a verdict that rests on the members. Where nothing was measured, the check is a warning.
+    A failure takes away a verdict that rests on the members. If nothing was measured, the check is a warning.
+
+    Args:
+        baseline: of `blind_baseline`, with the members as its first records and all others after them.
+        level: the smallest p-value, times the number of p-values, must be above this.
     """
     if not baseline.p_values:
         message = "whether known members were sampled like the other two sets was not measured: the table has neither "

@@ -110,12 +110,17 @@ def behaves_like(
     membership: Bool[np.ndarray, "models n"],
     unseen: Bool[np.ndarray, " asked"],
 ) -> tuple[str, ...]:
-    """Describes how a target's outputs on unused records differ from those of shadow models; empty if they do not.
+    """How a target's outputs on records that it did not use differ from those of shadow models; empty if they do not.
 
     Each model is described by four numbers (`behaviour`) on the records that it did not use. Each of the target's
     numbers is compared with those of the shadow models by a t-test for one more model, at level 1% / 4 (Bonferroni).
-    The target's records beyond the number of the shadow models' are ignored; `unseen` are those that it is known not to
-    have used.
+    Every difference is a phrase with both numbers.
+
+    Args:
+        target: the target's log-odds of each record's own class, nats. Records beyond the shadow models' are ignored.
+        shadows: the same of the shadow models.
+        membership: the records that each shadow model was trained on.
+        unseen: marks the records that the target is known not to have used.
 
     >>> random = np.random.default_rng(1)
     >>> shadows, none = random.normal(size=(20, 300)), np.zeros((20, 300), bool)

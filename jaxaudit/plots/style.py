@@ -34,7 +34,12 @@ def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
 
 
 def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[], Figure]:
-    """A function that makes a figure with one chart, which `draw` draws."""
+    """A function without arguments that makes a figure with one chart.
+
+    Args:
+        draw: draws the chart on the axes that it is given.
+        height: of the figure, in inches.
+    """
 
     def blank_figure() -> Figure:
         figure, axes = canvas(height)

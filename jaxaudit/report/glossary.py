@@ -138,5 +138,5 @@ def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def papers(sources: Iterable[str]) -> tuple[str, ...]:
-    """The papers among these sources, in full."""
+    """Title and venue of each paper that these citations name, one line for each; unknown citations are left out."""
     return tuple(line for source in sorted(set(sources)) if (line := in_full(source)) is not None)

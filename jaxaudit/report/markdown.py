@@ -31,7 +31,7 @@ def as_markdown(part: RunContent) -> str:
 
 
 def first_table(part: RunContent) -> list[str]:
-    """The title and the rows of the first table that a page does not fold."""
+    """The first table that a page shows unfolded, as lines of Markdown with its title; empty if there is none."""
     for cells in part.tables:
         if cells.on in ("page", "both") and not cells.folded and cells.rows:
             rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]

@@ -29,7 +29,9 @@ from jaxaudit.unlearning.method import cites
 class Recorded(NamedTuple):
     """The parameters of models, and of the same models without the updates that involved records of a forget set.
 
-    The leading axis is models; of `amnesiac`, the parameters after unlearning of each forget set, models and sets.
+    Attributes:
+        original: the parameters after training on all records; the leading axis is models.
+        amnesiac: the parameters after unlearning; the leading axes are models and forget sets.
     """
 
     original: Any
@@ -120,7 +122,10 @@ class Recording(TrainsAsAnother):
         return start._replace(state=Running(start.state, sums, jnp.zeros(self.sets, jnp.float32)))
 
     def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
-        """The learner's gradient and module state, with this step's term added to the sums (summation by parts)."""
+        """The learner's gradient at a minibatch and the new module state, which contains the sums of updates to undo.
+
+        Each forget set's sum gets the term of this step, (b(t-1) - b(t)) theta(t): see the module's formula.
+        """
         held = (labels[:, None] >> jnp.arange(self.sets)) & 1
         touched = jnp.any((held > 0) & (weights > 0)[:, None], axis=0).astype(jnp.float32)
         sums = _add(state.state.sums, state.state.touched - touched, state.params)

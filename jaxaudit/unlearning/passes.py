@@ -36,9 +36,12 @@ class Minibatch(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One pass over a set in random order: the minibatches, as many as all records would need.
+    """One pass over a set of records in random order.
 
-    `steps` is the number of minibatches that contain a record of the set; they come first.
+    Attributes:
+        minibatches: as many as a pass over the whole training set has. Those that contain records of the set come
+            first; in all others every weight is 0.
+        steps: the number of minibatches that contain records of the set.
     """
 
     minibatches: Minibatch

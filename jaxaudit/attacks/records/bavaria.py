@@ -34,7 +34,7 @@ class BaVarIAt:
     least = Least(1, 1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target; NaN with too few shadow models."""
+        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
         # Priors are estimated from all records, so all blocks are read before the first score.
         blocks = [(part, block, *in_out_statistics(block)) for part, block in shadowed.blocks()]
         priors = prior_of([inner for _, _, inner, _ in blocks]), prior_of([outer for *_, outer in blocks])

@@ -52,7 +52,7 @@ class LiRA:
         return Least(fewest if self.online else 0, fewest)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target; NaN with too few shadow models."""
+        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
         widths = _pooled_widths(shadowed) if self.fixed else None
 
         def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:

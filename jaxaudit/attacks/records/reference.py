@@ -24,7 +24,7 @@ class AttackR:
     least = Least(outside=1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target; NaN with too few shadow models."""
+        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
 
         def share(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
             shares, outside = np.empty(block.attacked.shape), ~block.membership[:, None]

@@ -79,7 +79,7 @@ class RMIA:
         return shadowed.unused is None
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target; NaN with too few shadow models."""
+        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
         scores = np.zeros((len(targets), records))
         ratios, judged = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
@@ -146,7 +146,7 @@ class BASE:
         return Least() if self.online else Least(outside=1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target; NaN with too few shadow models."""
+        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
 
         def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
             return special.log_expit(block.attacked) - np.log(mean_probabilities(block)[0 if self.online else 1])

@@ -82,8 +82,14 @@ def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.nd
 
 
 class ModelsToTrain(NamedTuple):
-    """The models that the audit trains, without attack networks: attacked ones and shadow models of random halves;
-    shadow models with and without targets for each time that they are drawn; for the PDTP of each measured half."""
+    """Numbers of models that the audit trains, without attack networks.
+
+    Attributes:
+        attacked: attacked models.
+        pooled: shadow models of random halves.
+        paired: shadow models with and without targets, for each time that these are drawn.
+        left_out: models without one record, which PDTP needs, for each measured half.
+    """
 
     attacked: int
     pooled: int
@@ -106,7 +112,14 @@ def models_to_train(
     fresh_shadows: bool,
     models_per_batch: int,
 ) -> ModelsToTrain:
-    """The models that `train_splits` trains with these options, by purpose."""
+    """The number of models of each purpose that `train_splits` trains.
+
+    Args:
+        drawn: the targets and splits, from `draw`.
+        learner: trains the attacked models. One that computes leave-one-out models itself trains none for PDTP.
+        shadow_pairs, pooled_shadows, measured, fresh_shadows: as for `train_splits`.
+        models_per_batch: models trained at the same time; the last batch of leave-one-out models is filled up.
+    """
     models, candidates = drawn.membership.shape
     groups = groups_of(drawn.targets, candidates // 2)
     draws = (models // 2 if fresh_shadows else 1) if shadow_pairs else 0

@@ -233,11 +233,12 @@ def find_target(
     records: int,
     relative: bool,
 ) -> Finding:
-    """The verdict over one target of unknown membership, by the deciding attack.
+    """The verdict of the deciding attack over one target of unknown membership.
 
-    `attack succeeds` if more of its records are called members than chance explains; else `inconclusive`: the target
-    may have used none of them, or the attack may be too weak. A target that is unlike the shadow models is
-    `inconclusive`. `rates` are those on the shadow models, at the resolution at which the target is compared.
+    `attack succeeds` if more of its `records` scored records are called members than chance explains, else
+    `inconclusive`: the target may have used none, or the attack may be too weak. Also `inconclusive`: no threshold can
+    be set (`called_members` is None), the target is unlike the shadow models (`alikeness`, None if unmeasured), or the
+    attack is `relative`: it compares a record with the target's others. `rates` are of the shadow models.
     """
     attack, checks = result.decided_by, in_order((_like(alikeness), *checks_of_bank(result, rates)))
     caveats = (

@@ -142,7 +142,17 @@ def audit_of_weights(
     draws: bool = False,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
-    """The audit of these weights, the judged ones first; see `EfficacyResult` and, for `draws`, `efficacy_finding`."""
+    """The audit of sets of weights of one network.
+
+    Args:
+        every: the measurements of each set of weights, the judged one first.
+        labels, class_names: the class of each record, and the names of the classes.
+        outputs: the number of outputs of the network.
+        framework: the framework in which the network is written.
+        likelihood: what the outputs mean.
+        draws: whether layers that are random in training were switched off, which becomes a limitation.
+        notes: further limitations.
+    """
     measured = [weights.by_layer for weights in every]
     models = tuple(
         WeightsExposure(

@@ -145,7 +145,7 @@ class Evidence:
 
     @property
     def in_reference(self) -> Bool[np.ndarray, " asked"]:
-        """Which of the compared records are in the reference."""
+        """Marks those of the compared records (`Pool.compared`) that are in the reference, the known non-members."""
         return np.isin(np.arange(len(self.pool.compared)), np.r_[self.referred])
 
     @property

@@ -184,7 +184,7 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
 
 
 class NoiseFloor(StrictStruct, frozen=True):
-    """Kolmogorov-Smirnov distances between query models that differ only in their random seed."""
+    """KS distances between confidences of query models that differ only in the seed; None with fewer than two."""
 
     median: Number
     max: Number

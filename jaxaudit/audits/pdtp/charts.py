@@ -9,7 +9,10 @@ from jaxaudit.plots import pdtp as plot
 
 
 def draw_bars(axes: Axes, result: PDTPResult) -> None:
-    """Draws the number of records by PDTP."""
+    """Draws a histogram on `axes`: the number of records by PDTP in nats, and by seed floor if that was measured.
+
+    Bars whose PDTP breaks the rule DTP-1 have another colour.
+    """
     bars = result.distribution
     counts, floors = np.array([(bar.records, bar.by_seed_floor) for bar in bars]).T
     within, seeded = sum(not bar.breaks_dtp_1 for bar in bars), result.seed_floor.seeded
@@ -17,7 +20,7 @@ def draw_bars(axes: Axes, result: PDTPResult) -> None:
 
 
 def draw_riskiest(axes: Axes, result: PDTPResult, most: int) -> None:
-    """Draws the `most` records with the largest PDTP."""
+    """Draws PDTP of the `most` records with the largest PDTP, one row each, and their seed floor if measured."""
     risks = result.by_risk()[:most]
     numbers = np.array([(risk.pdtp, risk.seed_floor, risk.seed_floor_max) for risk in risks])
     names = [f"record {risk.index}" for risk in risks]

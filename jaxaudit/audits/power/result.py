@@ -90,8 +90,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         finding: whether the given sizes suffice to detect use of `fraction` of the query set.
-        separation: difference and spread of the holdout test's score, between records in and not in a model's training
-            set.
+        separation: difference and spread of the holdout test's score, between records that a model used and others.
         sizes: power at the given sizes, and at smaller and larger sizes in the same proportion.
         holdouts: power with the given query set, and a holdout of 1, 2, 3 and 4 times its size.
         by_models: the smallest detectable fraction for each number of shadow models; `shadow_models` in JSON.

@@ -45,11 +45,9 @@ class Protocol(StrictStruct, frozen=True):
         attack_nonmembers: number of test records that attack networks learned from, beside all members.
         seeds: models per method, one per seed.
         level: confidence level of the intervals; no verdict depends on it.
-        p_value_threshold: the largest p-value of a difference: 0.05, divided by the number of scores and sets of a
-            method.
+        p_value_threshold: the largest p-value of a difference: 0.05, divided by a method's scores times sets.
         enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
-        members_share: share of members among the records that an attack on the original learned from; None without
-            attack.
+        members_share: share of members among records that the attack learned from; None without an attack.
         seeds_to_compare: the number of seeds needed for the challenge's score and U-LiRA.
     """
 
@@ -128,8 +126,7 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
     Attributes:
         name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
         scores: the scores of its models.
-        places: rank of each score in `COMPARED` among retrained models; empty for `retraining`, without `attack` for
-            `untrained`.
+        places: rank of each of `COMPARED` among retrained models; empty for `retraining`; `untrained` has no `attack`.
         finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
             retrained models of the other half; None for `untrained`, and with fewer seeds than
@@ -202,7 +199,10 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
         ]
 
     def plot(self) -> "Figure":
-        """Efficacy with the band of retrained models, efficacy against its bound, and the attack, if any."""
+        """A figure with two or three charts side by side, a mark for each model.
+
+        Efficacy by method, with a band of retrained models; efficacy against its bound; any attack against efficacy.
+        """
         from jaxaudit.plots import unlearn as plot
         from jaxaudit.plots.style import panels
 
@@ -260,7 +260,7 @@ class UnlearnAudit:
         return self.results[0]
 
     def scores(self, name: str, score: str) -> Float[np.ndarray, "sets seeds"]:
-        """`score`, an attribute of `MethodScores`, of one method: row = set to forget, column = seed; NaN: unmeasured."""
+        """`score`, an attribute of `MethodScores`, of one method: row = set to forget, column = seed; NaN: no value."""
         spreads = [getattr(result[name].scores, score) for result in self.results]
         seeds = self.result.protocol.seeds
         return np.array([[np.nan] * seeds if spread is None else spread.values for spread in spreads])

@@ -54,10 +54,14 @@ INPUTS, LABELS = "x", "y"
 
 
 class DealSource(NamedTuple):
-    """The provider's records, as every command reads them; their file, if it is one; and their name, without folders.
+    """The records to deal, as their provider gave them.
 
-    `arrays` are as they are written (of a `.npz` all of its own, without the groups), `split` the names of those with
-    one row per record.
+    Attributes:
+        examples: the records, as every other command reads them.
+        arrays: the arrays to write, by name. Of a `.npz` these are all its arrays, except the groups.
+        split: the names of `arrays` that have one row for each record, so that a side gets its own rows only.
+        path: the file of the records; None if they are not a file.
+        name: the name of the records, without folders.
     """
 
     examples: Examples
@@ -239,9 +243,17 @@ def record_of(
     sides: Mapping[str, DealSide],
     hashes: Mapping[str, np.ndarray],
 ) -> bytes:
-    """The record of a deal, whose sides are written.
+    """The file that documents a deal, as JSON: its options, its source, and the size and hashes of each side.
 
     `membership` of a side is the SHA-256 of the hashes of its records, in the file's order.
+
+    Args:
+        how, seed: the options of the deal.
+        whole: whether groups were dealt whole.
+        copied: the number of records that are copies of others.
+        source: facts on the source, as they are written.
+        out: the folder that contains the sides' files.
+        sides, hashes: each side, and the hashes of its records, by its name.
     """
 
     def recorded(name: str, side: DealSide) -> dict[str, Any]:

@@ -165,7 +165,13 @@ def bank_arrays(key: Key[Array, ""], sets: BankSets, description: Description, c
 
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
-    """Rejects an existing bank that was planned differently."""
+    """Refuses to write a plan into a bank that was planned with other data or options, or for more models.
+
+    Args:
+        out: the folder of the bank.
+        earlier: what the bank was planned as; None if there is no bank, which is never refused.
+        planned: what is to be written.
+    """
     if earlier is None:
         return
     ours, earlier_facts = _facts(planned), _facts(earlier)

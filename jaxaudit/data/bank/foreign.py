@@ -65,7 +65,11 @@ def is_folder(path: Path) -> bool:
 
 
 def has_array(folder: Path, stem: str) -> bool:
-    """Whether a folder has the file `stem`.npy; a pickle of this name instead is refused."""
+    """Whether a folder has the file `stem`.npy.
+
+    Raises:
+        InputError: there is no such file, but a pickle of this name.
+    """
     suffixes = [suffix for suffix in (".npy", *PICKLES) if os.path.lexists(folder / f"{stem}{suffix}")][:1]
     for suffix in suffixes:
         refuse_pickle(folder / f"{stem}{suffix}")

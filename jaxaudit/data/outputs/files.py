@@ -125,7 +125,16 @@ def read_outputs(path: Path, expected: Expected) -> OutputColumns:
 def order_of_rows(
     names: Sequence[str] | None, where: str, expected: Expected, source: str
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The rows of a file that names its records in their order in the set, and a note; None: the file's own order.
+    """The order in which to take a file's rows so that they follow the records of the set, and notes for the user.
+
+    The order is None if rows are taken as they come: if the file does not name its records, or the names of the set's
+    records are not known.
+
+    Args:
+        names: the names of records in the file, row by row; None if there are none.
+        where: the place of these names in the file, for messages.
+        expected: the set.
+        source: the name of the file, for messages.
 
     Raises:
         InputError: the names of the set's records are known, and the file has others.

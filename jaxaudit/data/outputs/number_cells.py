@@ -37,10 +37,14 @@ def separated_by_blanks(text: str) -> tuple[str, str] | None:
 
 
 def with_points(text: str, expected: Expected, source: str) -> tuple[str, str] | None:
-    """A table of one number a line with a decimal comma, with points in their place, and a note; None if it is none.
+    """A table with one number on each line, whose decimal commas become points, and a note that says so.
+
+    None if `text` is no such table, or has no comma. A comma may separate two columns of whole numbers instead: the
+    text is not taken for such a table if the first column never repeats a number, or if all numbers are 0 or 1.
+    `expected` and `source` name the set and the file in the message.
 
     Raises:
-        InputError: every line is two whole numbers or one with a decimal comma.
+        InputError: it cannot be told whether commas are decimal commas or separate two columns of whole numbers.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     titled = _WITH_COMMA.fullmatch(lines[0]) is None

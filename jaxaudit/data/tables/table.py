@@ -183,7 +183,11 @@ def ordinal(table: Table) -> Examples:
 
 
 def candidate_indices(generator: np.random.Generator, records: int, count: int = 2000) -> Int[np.ndarray, " count"]:
-    """Indices of `count` different records, 1 to `records`, every subset equally likely, in ascending order."""
+    """The indices of `count` different records, in ascending order; every subset of this size is equally likely.
+
+    Raises:
+        InputError: `count` is not between 1 and `records`.
+    """
     if not 1 <= count <= records:
         raise InputError(
             f"{count} candidate records cannot be drawn from {records}; give a number from 1 to {records}."

@@ -46,7 +46,11 @@ def on_disk(source: str, data_dir: Path | None) -> Path | None:
 
 
 def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
-    """The path of the set `NAME[@SPLIT]`, if it is a file or folder, and its split."""
+    """The path and the split of the set `NAME[@SPLIT]`.
+
+    The path is None if NAME is no file or folder, here or in `data_dir`. The split is empty if none is named. An
+    existing path may itself contain an `@`.
+    """
     # A path may itself contain an '@'.
     source, split = (name, "") if exists(expanded(name)) else split_name(name)
     return on_disk(source, data_dir), split
@@ -92,7 +96,10 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
 
 
 def prepared_names(folder: Path) -> list[str]:
-    """The names of the sets prepared in a folder, with their config if they have one; empty if there is no folder."""
+    """The names of the TensorFlow Datasets that are prepared in a folder, as `NAME`, or `NAME/CONFIG` for each config.
+
+    Empty if the folder does not exist.
+    """
     names = []
     for root in _subfolders(folder):
         if _versions(root):

@@ -119,7 +119,7 @@ def rates_cells(rates: Sequence[Rates]) -> PageTable:
 
 
 def usage_cells(targets: Sequence[TargetResult]) -> PageTable:
-    """All targets' tests of use in full."""
+    """One row for each target and test of use (EMA too): verdict, used fraction, its limits, p-values and reasons."""
     several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
 
     def row(target: TargetResult, test: str, *numbers: str, adjusted: float | None = None) -> tuple[str, ...]:

@@ -17,7 +17,15 @@ LEAST = 1e-5
 def draw_accuracies(
     axes: Axes, pdtp: Float[np.ndarray, " targets"], attacks: Sequence[tuple[str, Float[np.ndarray, " targets"]]]
 ) -> None:
-    """Draws the accuracy of each attack on each target record against the record's PDTP."""
+    """Draws a mark for each attack and target record: PDTP of the record across (nats), accuracy of the attack up.
+
+    Lines mark the accuracy of guessing, 0.5, and a PDTP of 1 nat. Marks of one attack have one colour and shape.
+
+    Args:
+        axes: an empty chart.
+        pdtp: of each target record, nats; infinite values are drawn at the right end.
+        attacks: the name of each attack, and its accuracy on each target record.
+    """
     most = _most(pdtp, 0.01)
     for place, (name, accuracies) in enumerate(attacks):
         style.draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
@@ -31,7 +39,7 @@ def draw_accuracies(
 
 
 class EstimateRow(NamedTuple):
-    """An estimate for one attack, with its interval; NaN if not available."""
+    """One row of `draw_estimates`: a name, an estimate and the ends of its interval; NaN if not available."""
 
     name: str
     value: float
@@ -40,7 +48,10 @@ class EstimateRow(NamedTuple):
 
 
 def draw_estimates(axes: Axes, rows: Sequence[EstimateRow], across: str, chance: float) -> None:
-    """Draws estimates with their intervals, one per row, and a line at the value of guessing."""
+    """Draws estimates across, one row each from the top: a mark and its interval, and a line at the value of guessing.
+
+    `across` is the label of the axis, and `chance` the value of guessing.
+    """
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
             style.draw_interval(axes, place, row.low, row.high)
@@ -53,7 +64,7 @@ def draw_estimates(axes: Axes, rows: Sequence[EstimateRow], across: str, chance:
 
 
 class Band(NamedTuple):
-    """A ROC curve with its confidence band."""
+    """A ROC curve, as rates from 0 to 1, and the ends of the confidence band of its true positive rates."""
 
     name: str
     false_positive: Float[np.ndarray, " points"]
@@ -63,7 +74,10 @@ class Band(NamedTuple):
 
 
 def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
-    """Draws ROC curves on logarithmic axes from 1e-5, with the line of guessing; the first with its confidence band."""
+    """Draws ROC curves: false positive rate across, true positive rate up, both on logarithmic axes from 1e-5.
+
+    The first curve has its confidence band. A line shows guessing.
+    """
     for place, curve in enumerate(curves):
         across, up, low, high = (np.maximum(end, LEAST) for end in curve[1:])
         if not place:
@@ -80,7 +94,11 @@ def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
 
 
 def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"]) -> None:
-    """Draws a histogram of the records' separations; at 0.5, a record's membership does not show in outputs."""
+    """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
+
+    The separation says how well models with a record and models without it are told apart by their outputs on it. A
+    line marks 0.5, at which membership of the record does not show. `edges` are those of the bins.
+    """
     axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
     dress(axes, "separation of models with and without the record", "records")
     axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
@@ -90,7 +108,10 @@ def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int
 def draw_beside_pdtp(
     axes: Axes, pdtp: Float[np.ndarray, " n"], named_shares: Float[np.ndarray, " n"], risky: tuple[float, float]
 ) -> None:
-    """Draws the share of models for which a record is called a member against its PDTP (nats), with risk thresholds."""
+    """Draws a mark for each record: PDTP across (nats), and up the share of its models for which it is called a member.
+
+    Lines mark the two values of `risky`, from which a record is at risk: of PDTP, and of the share.
+    """
     most = _most(pdtp, 3.0)
     how: dict[str, Any] = {"color": BLUE, "markersize": 4.5, "alpha": 0.45, "markeredgewidth": 0, "clip_on": False}
     axes.plot(np.minimum(pdtp, most), named_shares, "o", **how)

@@ -82,10 +82,14 @@ def plotted_log_odds(confidences: Sample) -> Sample:
 
 
 def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: float, *, stretched: bool) -> None:
-    """Draws empirical CDFs of the confidences of the query model, the target and the calibration model.
+    """Draws empirical CDFs: confidence in the true class across, share of query records up.
 
-    The gap between the first two is marked, with the `distance` on which the verdict is based. If `stretched`, the axis
-    shows log-odds.
+    Args:
+        axes: an empty chart.
+        samples: the confidences of the query model, the target and the calibration model, in this order.
+        gap: the widest gap between the first two, which is marked.
+        distance: the distance on which the verdict is based, written beside the gap.
+        stretched: whether the axis across is one of log-odds.
     """
     scale = plotted_log_odds if stretched else np.asarray
     low, high = (-LOG_ODDS, LOG_ODDS) if stretched else (0.0, 1.0)
@@ -110,7 +114,7 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
 
 
 class RhoRow(NamedTuple):
-    """One model's name, its rho in each replicate, their median and the interval; NaN if not available."""
+    """One row of `draw_rho`: a model, its rho in each replicate, their median and its interval; NaN if not available."""
 
     name: str
     values: Float[np.ndarray, " replicates"]
@@ -120,7 +124,11 @@ class RhoRow(NamedTuple):
 
 
 def draw_rho(axes: Axes, rows: Sequence[RhoRow]) -> None:
-    """Draws rho of each model over replicates, with its interval, and a line at 1."""
+    """Draws rho across, one row for each model from the top: a circle for each replicate, the median and its interval.
+
+    rho is the target's distance from the query models divided by that of the calibration models. A line marks 1: below
+    it the query set counts as remembered, above it as forgotten.
+    """
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
             draw_interval(axes, place, row.low, row.high)
@@ -141,7 +149,15 @@ def draw_rho(axes: Axes, rows: Sequence[RhoRow]) -> None:
 
 
 def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..."]]]) -> None:
-    """Draws Kolmogorov-Smirnov distances, one row per kind: to other seeds, to other data, and to targets."""
+    """Draws Kolmogorov-Smirnov distances from a query model across, one row for each group from the top.
+
+    A row has a mark for each distance and a bar at their median. A band reaches from 0 to the largest of the first
+    group.
+
+    Args:
+        axes: an empty chart.
+        groups: names and distances: query models of other seeds first, then models of other data, and targets.
+    """
     for place, (_, values) in enumerate(groups):
         axes.plot(values, np.full(len(values), place), "o", color=BLUE, markersize=5, alpha=0.75, markeredgewidth=0)
         if np.isfinite(values).any():
@@ -156,9 +172,15 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
 
 
 class ShareMark(NamedTuple):
-    """A test of one target: the used fraction, its interval and upper limit, and the `least` fraction that it detects.
+    """One row of `draw_shares`: a test of one target, with fractions of the query set from 0 to 1; NaN if not
+    available.
 
-    Shares are from 0 to 1; NaN if not available.
+    Attributes:
+        name: the name of the row.
+        share: the used fraction.
+        low, high: the ends of its interval.
+        upper: its upper limit.
+        least: the smallest fraction that the test detects.
     """
 
     name: str
@@ -170,7 +192,11 @@ class ShareMark(NamedTuple):
 
 
 def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fraction") -> None:
-    """Draws the used fraction of each test with its interval and limit, and the minimum detectable fraction."""
+    """Draws fractions of the query set across, one row for each test of a target from the top.
+
+    A row has the used fraction, its interval and its upper limit, and the minimum detectable fraction. `fraction` is
+    the name of the used fraction in the legend.
+    """
     tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
     marks = [
         (fraction, "share", "D", {"color": BLUE, "markersize": 6}),

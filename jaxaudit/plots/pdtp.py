@@ -20,9 +20,15 @@ def draw_distribution(
     within: int,
     seeded: bool,
 ) -> None:
-    """Draws the histogram of PDTP, and of the seed floor if there is one: numbers of records by bar.
+    """Draws a histogram: a bar for each interval of PDTP across, number of records up on a logarithmic axis.
 
-    The first `within` bars keep the DTP-1 rule; records of the others break it.
+    Args:
+        axes: an empty chart.
+        names: the intervals in words, from the lowest.
+        counts: the number of records in each interval, by PDTP.
+        floors: the number of records by seed floor (PDTP when only the training seed differs), a line over each bar.
+        within: the number of first bars that keep the rule DTP-1; the others have another colour.
+        seeded: whether there is a seed floor; else `floors` are not drawn.
     """
     places = np.arange(len(names))
     limit = within - 0.5
@@ -54,10 +60,14 @@ def draw_distribution(
 def draw_risks(
     axes: Axes, names: Sequence[str], risks: Float[np.ndarray, "records 3"], *, limit: float, seeded: bool
 ) -> None:
-    """Draws the PDTP of the riskiest records, each with its seed floor if the learner has a seed.
+    """Draws PDTP of the riskiest records across (nats), one row for each from the top, and a line at `limit`.
 
-    The columns are PDTP, and the mean and the largest value of the seed floor, in nats; a PDTP above `limit` breaks the
-    DTP-1 rule.
+    Args:
+        axes: an empty chart.
+        names: the name of each record.
+        risks: columns: PDTP, and the mean and the largest value of the seed floor (PDTP when only the seed differs).
+        limit: the largest PDTP that keeps the rule DTP-1, nats. Marks above it have another colour and shape.
+        seeded: whether the seed floor is drawn, as a bar to its largest value with a tick at its mean.
     """
     most = max([*risks[np.isfinite(risks)].tolist(), limit]) * 1.12
     for place, (pdtp, floor, floor_max) in enumerate(risks.tolist()):
@@ -78,9 +88,9 @@ def draw_risks(
 
 
 def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"], *, limit: float) -> None:
-    """Draws the largest PDTP of the remaining records as the riskiest record is removed repeatedly.
+    """Draws the number of removed records across, and up the largest PDTP (nats) of the records that remain.
 
-    A value above `limit`, in nats, breaks the DTP-1 rule.
+    The riskiest record is removed repeatedly. A line marks `limit`; a value above it breaks the rule DTP-1.
     """
     steps = np.arange(len(largest))
     finite = largest[np.isfinite(largest)]
@@ -101,9 +111,10 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"], *
 
 
 def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]], *, limit: float) -> None:
-    """Draws, for each run, the share of records with a PDTP above each value: a curve further right is riskier.
+    """Draws a line for each run: PDTP across (nats), and up the share of records with a larger PDTP, both logarithmic.
 
-    Records above `limit`, in nats, break the DTP-1 rule.
+    A line further right is riskier. A vertical line marks `limit`; records above it break the rule DTP-1. `runs` are
+    names and the PDTP of every record.
     """
     least, fewest = 1e-3, min(1 / len(values) for _, values in runs)
     most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), limit]) * 1.3

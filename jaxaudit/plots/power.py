@@ -35,9 +35,9 @@ class Line(NamedTuple):
 
 
 def draw_probabilities(axes: Axes, lines: Sequence[Line], wanted_fraction: float) -> None:
-    """Draws the detection probability against the used fraction on a logarithmic axis, one line per size.
+    """Draws a line for each size: used fraction across, on a logarithmic axis, and the probability of detection up.
 
-    A vertical line marks the fraction `wanted_fraction`, a horizontal one `WANTED`.
+    A vertical line marks the fraction `wanted_fraction`, a horizontal one the probability `WANTED`.
     """
     for place, line in enumerate(lines):
         sizes = {"linewidth": 2.6, "markersize": 6} if line.is_given else {"linewidth": 1.4, "markersize": 4.5}

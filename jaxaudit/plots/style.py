@@ -28,7 +28,7 @@ LONGEST_NAME = 26
 
 
 def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
-    """A figure with one empty chart."""
+    """A figure with one empty chart, and its axes; `height` is in inches."""
     figure, (axes,) = panels(1, height)
     return figure, axes
 
@@ -50,14 +50,14 @@ def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[]
 
 
 def panels(count: int, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
-    """A figure with empty charts side by side."""
+    """A figure with `count` empty charts side by side, and their axes from the left; `height` is in inches."""
     figure = Figure(figsize=(WIDTH * count, height), layout="constrained")
     figure.patch.set_facecolor(PAPER)
     return figure, [figure.add_subplot(1, count, place + 1) for place in range(count)]
 
 
 def dress(axes: Axes, across: str, up: str = "") -> None:
-    """Sets the axis labels, and draws a light frame and a lighter grid."""
+    """Labels the axes with `across` and `up`, and draws a light frame and a lighter grid."""
     axes.set_facecolor("none")
     axes.set_xlabel(across, color=INK, fontsize=SIZE)
     axes.set_ylabel(up, color=INK, fontsize=SIZE)
@@ -74,7 +74,15 @@ def dress(axes: Axes, across: str, up: str = "") -> None:
 def logarithmic(
     axes: Axes, name: str, ticks: ArrayLike, labels: Sequence[str], ends: Any, scale: str = "log", **how: Any
 ) -> None:
-    """Sets the scale, ticks and ends of the axis `x` or `y`."""
+    """Sets the scale, the ticks and the ends of one axis.
+
+    Args:
+        axes: the chart.
+        name: the axis: `x` or `y`.
+        ticks, labels: the places of the ticks, and the text at each.
+        ends: the lowest and the highest value shown.
+        scale, how: Matplotlib's name of the scale, and its settings.
+    """
     getattr(axes, f"set_{name}scale")(scale, **how)
     getattr(axes, f"set_{name}ticks")(ticks, labels)
     getattr(axes, f"set_{name}lim")(*ends)
@@ -82,7 +90,7 @@ def logarithmic(
 
 
 def legend(axes: Axes, columns: int) -> None:
-    """Puts the legend above the chart, where it covers nothing."""
+    """Puts the legend above the chart, where it covers nothing, in this number of columns."""
     shown = axes.legend(
         fontsize=SIZE,
         labelcolor=INK,
@@ -99,7 +107,10 @@ def legend(axes: Axes, columns: int) -> None:
 
 
 def write_text(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
-    """Writes text on the chart, on an opaque background."""
+    """Writes text on the chart at `place`, (x, y) in units of the data, on an almost opaque background.
+
+    `how` has settings of Matplotlib's `Axes.text`, which take precedence.
+    """
     settings: dict[str, Any] = {"fontsize": SIZE, "color": INK, "zorder": 8, "parse_math": False, **how}
     text = axes.text(float(place[0]), float(place[1]), words, **settings)
     text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
@@ -107,20 +118,28 @@ def write_text(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Te
 
 
 def series_line(place: int) -> dict[str, Any]:
-    """The colour and dashes of a series' line, by its index."""
+    """The colour and the dashes of the line of series number `place`, from 0, as arguments of `Axes.plot`."""
     return {"color": SERIES[place % len(SERIES)], "linestyle": DASHES[place % len(DASHES)]}
 
 
 def draw_marks(
     axes: Axes, place: int, across: ArrayLike, up: ArrayLike, name: str, *, size: float = 5.0, alpha: float = 0.75
 ) -> None:
-    """Draws the marks of a series, by its index."""
+    """Draws the marks of one series, in the colour and shape of series number `place`, from 0.
+
+    Args:
+        axes: the chart.
+        place: the number of the series.
+        across, up: the coordinates of the marks.
+        name: the name of the series in the legend.
+        size, alpha: of a mark: its size in points, and its opacity from 0 to 1.
+    """
     marker, colour = MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]
     axes.plot(across, up, marker, color=colour, markersize=size, alpha=alpha, markeredgewidth=0, label=name)
 
 
 def draw_interval(axes: Axes, row: int, low: float, high: float) -> None:
-    """Draws an interval as a broad bar in this row."""
+    """Draws the interval from `low` to `high` on the x axis as a broad bar at y = `row`."""
     axes.plot([low, high], [row, row], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
 
 

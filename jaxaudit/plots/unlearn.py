@@ -32,7 +32,13 @@ SPREAD = 0.28
 
 
 class MethodMarks(NamedTuple):
-    """One method's scores, one per seed: efficacy and its bound in 1 / nats squared, and the attack's probability."""
+    """The scores of one method's models, one for each seed.
+
+    Attributes:
+        name: the name of the method.
+        efficacy, bound: efficacy and its upper bound, in 1 / nats squared.
+        attack: the mean membership probability that an attack gives the records to forget; None if there is no attack.
+    """
 
     name: str
     efficacy: Float[np.ndarray, " seeds"]
@@ -41,7 +47,11 @@ class MethodMarks(NamedTuple):
 
 
 def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[float, float] | None) -> None:
-    """Draws the efficacy of every model on a logarithmic axis, one row per method, and the band of retrained models."""
+    """Draws efficacy across on a logarithmic axis, one row for each method from the top: a mark per model, and the
+    median.
+
+    `band` is the range of retrained models, which is shaded; None: no band. Infinite efficacies are at the right end.
+    """
     low, high = _limits([method.efficacy for method in methods])
     if band is not None:
         ends = max(band[0], low), min(band[1], high)
@@ -61,10 +71,12 @@ def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[floa
 
 
 def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, Float[np.ndarray, " layers"]]]) -> None:
-    """Draws the information of every layer on a logarithmic axis, one row per layer and one mark per set of weights.
+    """Draws the information of every layer across on a logarithmic axis, one row per layer and one mark per set of
+    weights.
 
     A line joins the smallest and the largest value of a row. Marks are offset vertically, so that equal values are
-    visible. A layer without information is drawn at the left end of the axis.
+    visible. A layer without information is drawn at the left end of the axis. `models` are names and the information of
+    each layer.
     """
     low, high = _limits([values for _, values in models])
     drawn = [(name, _inside(values, low, high)) for name, values in models]
@@ -81,7 +93,10 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
 
 
 def draw_bounds(axes: Axes, methods: Sequence[MethodMarks]) -> None:
-    """Draws efficacy against its bound on logarithmic axes, one mark per model; no mark is below the line."""
+    """Draws a mark for each model: efficacy across and its upper bound up, both on logarithmic axes.
+
+    A line shows where both are equal; no mark is below it.
+    """
     low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
     for place, method in enumerate(methods):
         across, up = (_inside(numbers, low, high) for numbers in (method.efficacy, method.bound))
@@ -94,7 +109,11 @@ def draw_bounds(axes: Axes, methods: Sequence[MethodMarks]) -> None:
 
 
 def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None) -> None:
-    """Draws the attack's membership probability for the forget set against efficacy, one mark per model."""
+    """Draws a mark for each model: efficacy across on a logarithmic axis, and up the attack's membership probability.
+
+    The probability is the mean over the records to forget. A line marks `guess`, the value of an attack without
+    information; None: no line. Methods without an attack are left out.
+    """
     attacked = [method for method in methods if method.attack is not None]
     low, high = _limits([method.efficacy for method in attacked])
     for place, method in enumerate(methods):
@@ -111,7 +130,16 @@ def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None
 def draw_told_apart(
     axes: Axes, rows: Sequence[EstimateRow], across: str, best: tuple[float, float], guess: float
 ) -> None:
-    """Draws how distinguishable models are from retrained ones, with intervals, and a band for retraining itself."""
+    """Draws how well models are told apart from retrained ones across, one row per method: an estimate and its
+    interval.
+
+    Args:
+        axes: an empty chart.
+        rows: the estimate of each method.
+        across: the label of the axis.
+        best: the interval of retraining itself, which is shaded.
+        guess: the value of guessing, which a line marks.
+    """
     draw_estimates(axes, rows, across, guess)
     axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
     legend(axes, 1)

@@ -68,7 +68,11 @@ class Distance:
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
-        """KL(q || p_out) - KL(q || p_in) of every target under every attacked model, nats."""
+        """KL(q || p_out) - KL(q || p_in) of every target under every attacked model, nats: above 0, a member.
+
+        q is the attacked model's output on the target. p_in and p_out are mean probabilities over `shadows`, pairs of
+        models with and without the target: see `distance_scores`. `key` and `progress` are not used.
+        """
         return np.stack([distance_scores(q, *shadows[:2], bins=inputs.bins) for q in inputs.outputs])
 
 
@@ -127,7 +131,11 @@ class Frequency:
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
-        """The log-ratio of counts of every target under every attacked model."""
+        """The log-ratio of counts of every target under every attacked model: above 0, a member.
+
+        The counts are of models in `shadows`, pairs with and without the target, whose output falls in the same bin as
+        the attacked model's: see `frequency_scores`. `key` and `progress` are not used.
+        """
         return np.stack([frequency_scores(q, *shadows[:2], bins=inputs.bins) for q in inputs.outputs])
 
 

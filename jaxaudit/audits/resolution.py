@@ -91,7 +91,14 @@ def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str
 
 
 def grid_of(description: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
-    """The first view of a model's outputs, with the precision at which they are stored."""
+    """The first view of a model's outputs, with the precision at which they are stored (decimals, digits, type).
+
+    Args:
+        description: of the bank, which says what the outputs are.
+        values: the outputs: record, view (augmented query), value. A single value becomes the second of two logits.
+        dtype: the number type of the file.
+        name: the name of the outputs, for messages.
+    """
     first, kind = (
         np.array(values[:, 0], np.float64),
         "probabilities" if description.outputs == "probabilities" else "logits",

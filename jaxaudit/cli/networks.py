@@ -81,7 +81,14 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
 
 
 def make_designs(names: str, model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> tuple[Design, ...]:
-    """The designs that `--designs` names, without the guess, which `make_shadow_learner` makes."""
+    """The designs (networks with their recipes) that `--designs` names, except that of `make_shadow_learner`.
+
+    Args:
+        names: the value of `--designs`.
+        model, recipe: the options of network and training.
+        query: the query set.
+        records: the largest number of training records of a model.
+    """
     designs = designs_beside(names, model, recipe, query.inputs.shape[1:])
     return tuple(Design(name, make_shadow_learner(*design, query, records)) for name, design in designs.items())
 

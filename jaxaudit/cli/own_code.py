@@ -31,7 +31,13 @@ class OwnCode(NamedTuple):
 
 
 def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str) -> OwnCode | None:
-    """The location that an option names; None for a built-in name.
+    """The location of your own code that an option names; None for a built-in name.
+
+    Args:
+        flag: the option, such as `--optimizer`.
+        text: its value, a built-in name or `MODULE:NAME` or `FILE.py:NAME`.
+        known_names: the built-in names.
+        own_kind, noun: what the option takes, for messages, such as "your own optimizer" and "function".
 
     >>> parse_own("--optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
     OwnCode(file=None, module='optax', name='lion')
@@ -60,7 +66,9 @@ def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str,
 def parse_own_names(
     flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str
 ) -> dict[str, OwnCode | None]:
-    """The distinct names of a list in order, each with the location of your own code or None; see `parse_own`.
+    """The distinct names of a list separated by commas, in order, each with the location of your own code or None.
+
+    The arguments are those of `parse_own`.
 
     >>> parse_own_names("--tests", "rho, mine:Test", ("rho",), "your own test", "Test")
     {'rho': None, 'mine:Test': OwnCode(file=None, module='mine', name='Test')}
@@ -78,7 +86,17 @@ def parse_own_names(
 def load_named(
     flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
 ) -> dict[str, Any]:
-    """Your own values among these names; a class is called without arguments."""
+    """Your own values among these names, by the name as given. A class is called without arguments.
+
+    Refuses a value that lacks an attribute of the interface, or whose `name` is no word or is taken.
+
+    Args:
+        flag: the option, for messages.
+        names: the names given, each with its location, or None for a built-in name.
+        interface: the protocol that a value must have.
+        needs: what a value must be, for messages.
+        taken: the names of built-in values.
+    """
     values_by_text: dict[str, Any] = {}
     for text, code in names.items():
         if code is None:

@@ -34,7 +34,12 @@ class OperationsPace(NamedTuple):
 
 
 def pace_of(recipe: RecipeFlags, learner: SteppedLearner, examples: Examples, models_per_batch: int) -> OperationsPace:
-    """The pace of this machine for a dry run, which may measure it; else that of two cores."""
+    """The pace of this machine, measured on some steps, in a dry run that trains here; else that of two cores.
+
+    Args:
+        recipe: the options of training.
+        learner, examples, models_per_batch: what is timed.
+    """
     if not recipe.dry_run or recipe.spread:
         return OperationsPace()
     say("timing a few steps")
@@ -83,7 +88,7 @@ def lines_of_efforts(reached: PlannedSize, larger: Mapping[str, PlannedSize], pa
 def numbers_of_efforts(
     effort: str, reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: OperationsPace
 ) -> dict[str, object]:
-    """The same for `--json`."""
+    """The same as `lines_of_efforts`, as fields for `--json`; `effort` is the name of the run's effort."""
     return {
         "effort": effort,
         "operations": reached.operations,

@@ -239,7 +239,15 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
 
 
 def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
-    """The groups of sets of these numbers of records, if they were dealt whole."""
+    """The groups of the records of each set, if groups were dealt whole: if query set and holdout both have groups.
+
+    Args:
+        data: the options of the sets.
+        query, holdout, members: the number of records of each set; None if there is no such set.
+
+    Returns:
+        None if the records have no groups, or only one set has.
+    """
     if data.groups is None or data.holdout_groups is None or holdout is None:
         return None
     member_groups, of_members = None, getattr(data, "members_groups", None)

@@ -14,7 +14,10 @@ SHOWN = 10
 def read_scores(
     path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
 ) -> ScoreTable:
-    """The table in a file, as `load_scores` reads it."""
+    """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or taken for granted.
+
+    The arguments are those of `load_scores`.
+    """
     table = load_scores(path, rename=rename, lower=lower, higher=higher)
     for note in table.notes:
         say(f"{table.name}: {note}")

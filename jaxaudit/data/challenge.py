@@ -160,10 +160,16 @@ def check_files(key: Key, folder: Path) -> None:
 
 
 def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:
-    """The outputs on a challenge, in its order.
+    """The outputs on a challenge that a trainer gave back, in the order of the challenge's records.
 
     A column of text or an array `record` (in a `.npz`) must have the names of the records of this challenge, each once;
     it orders the rows.
+
+    Args:
+        path: the file of outputs.
+        key: the key of the challenge, which has the names of its records.
+        classes: the number of classes, or their names.
+        kind: what the numbers are, such as `logits`; `auto`: found from the numbers.
     """
     names = key.names
     return load_outputs(path, classes, len(names), kind, of=CHALLENGE, records=names)

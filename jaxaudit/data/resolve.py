@@ -104,7 +104,13 @@ def load_tfds(
     image_size: tuple[int, int] | None = None,
     gray: bool = True,
 ) -> Examples:
-    """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`."""
+    """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`.
+
+    `split`, `data_dir`, `image_size` and `gray` are as for `load`.
+
+    Raises:
+        InputError: no such set is known.
+    """
     set_name = tfds.parse_set_name(source)
     folders = tfds.set_folders(data_dir)
     prepared = tfds.find_prepared(set_name, folders) if set_name else None

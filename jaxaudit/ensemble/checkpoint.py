@@ -66,7 +66,10 @@ def kept_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
-    """The models per batch of the chunks that `checkpoints` holds of these models; None without chunks."""
+    """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many` with these arguments.
+
+    None if there are no such chunks.
+    """
     return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
 
 

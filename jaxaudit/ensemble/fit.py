@@ -113,7 +113,7 @@ def measure_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
 ) -> BatchChoice:
-    """The models per batch that `fit_many` would choose for these models, with its measurements.
+    """The models per batch that `fit_many` would choose with these arguments, which are its own, and its measurements.
 
     If several calls must give the same numbers, measure once and pass the result to all; see `choose_models_per_batch`.
     """

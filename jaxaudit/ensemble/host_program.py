@@ -42,7 +42,17 @@ def train_from_host(
     keeper: StateKeeper,
     end: EpochEnd | None = None,
 ) -> TrainState:
-    """The trained state of one model, with a leading axis of one; calls `advance(1)` after every step."""
+    """Trains one model to the end, step by step from the host. The state returned has a leading axis of one.
+
+    Args:
+        learner: trains the model.
+        group: the group of the model's chunk.
+        keys, rows: the key and the membership mask of the model.
+        pool: the inputs and labels of all records, on the device.
+        advance: called with the number of steps done since the last call.
+        keeper: restores a saved state, and saves the newest.
+        end: called after each epoch; returns the state and whether training is over. None: not called.
+    """
     add_axis, drop_axis = partial(jax.tree.map, lambda leaf: leaf[None]), partial(jax.tree.map, lambda leaf: leaf[0])
     with DISPATCH:
         now = keeper.begin(drop_axis(init_chunk(learner, keys)))

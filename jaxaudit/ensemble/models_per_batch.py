@@ -90,6 +90,12 @@ def choose_models_per_batch(
     Nothing is measured if there is only one choice or no step. Two runs may choose differently, and models trained in
     chunks of another size differ by rounding: pass the reported number to repeat a run exactly.
 
+    Args:
+        learner: trains the models.
+        keys, membership: the random key of each model, and the records that it is trained on.
+        pool: the inputs and labels of all records, on the devices.
+        groups: the models in groups that can share a chunk.
+
     Raises:
         NoRoom: not even one model fits into memory.
     """

@@ -77,8 +77,17 @@ def run_block(
 ) -> Any:
     """The states after the minibatches `start` to `stop` of a block; the memory of `states` is reused.
 
-    `when` says how many steps of the epoch precede the block. One compiled program serves all values of these numbers,
-    `start` and `stop`.
+    One compiled program serves all values of `start`, `stop` and the numbers in `when`.
+
+    Args:
+        learner: gives the step.
+        states: the training states of the models.
+        when: the models' keys, the epoch, and how many steps of the epoch precede the block.
+        inputs, labels: all records.
+        indices, weights: the block's tables of records and their weights (`StepBlock`).
+        start, stop: the first minibatch to take, and the first after the last.
+        shared: whether all models share their minibatches.
+        uneven: whether a minibatch without weights must leave a model unchanged.
     """
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
     keys, epoch, before = when

@@ -29,13 +29,19 @@ def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
 
 
 def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> int:
-    """The bytes of all arrays that one model's step computes, however the compiler fuses them; at least 1."""
+    """The bytes of all arrays that one model's step computes, however the compiler fuses them; at least 1.
+
+    `inputs` and `labels` are all records, of which the step takes a minibatch.
+    """
     traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
     return max(1, _written(traced(*_step_arguments(learner, key, inputs, labels)).jaxpr))
 
 
 def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> float:
-    """The floating-point operations of the gradient of one model's step, counted without compiling."""
+    """The floating-point operations of the gradient of one model's step, counted without compiling.
+
+    `inputs` and `labels` are all records, of which the step takes a minibatch.
+    """
     gradient = jax.jit(lambda state, *batch: learner.gradient(state, *batch))
     return operations_of(gradient.lower(*_step_arguments(learner, key, inputs, labels)))
 

@@ -134,7 +134,15 @@ def _fill(_context: object, output: Any, words: Any, first: Any, other_samples: 
 def bootstrap_by_sort(
     key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], *, replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
-    """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates."""
+    """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates; NaN if any number is NaN.
+
+    Args:
+        key: random key of the draws.
+        first: one sample.
+        other_samples: the samples to which its distance is measured, one row each.
+        replicates: the number of draws.
+        paired: whether all samples are resampled by the same records.
+    """
     n, (k, m) = first.size, other_samples.shape
     unions = jax.vmap(lambda other: sorted_union(first, other))(other_samples)
 
@@ -218,10 +226,11 @@ def bootstrap_distances(
     replicates: int,
     paired: bool,
 ) -> Float[np.ndarray, "replicates k"]:
-    """Distances of resampled `first` to each of resampled `other_samples`, all by the same records in one replicate.
+    """KS distances of resampled `first` to each of resampled `other_samples`, all by one draw per replicate.
 
-    `words` seed the generator (SFC64 through NumPy's SeedSequence, one stream for every 16 replicates). Draws
-    are uniform without bias, so that the record counts are exactly multinomial.
+    `words` seed the generator (SFC64 through NumPy's SeedSequence, one stream for every 16 replicates). Draws are
+    uniform without bias, so that the record counts are exactly multinomial. `paired`: the other samples are resampled
+    by the same records as `first`, else by records of their own.
     """
     runs = [runs_of(first, other) for other in other_samples]
     n, m = first.size, other_samples.shape[1]
@@ -246,7 +255,7 @@ def bootstrap_rows(
     replicates: int,
     paired: bool,
 ) -> Float[np.ndarray, "*lead_out replicates k"]:
-    """`bootstrap_distances` for every row, with leading axes broadcast; NaN for rows that contain NaN."""
+    """`bootstrap_distances` for every row of arrays, with leading axes broadcast; NaN for rows that contain NaN."""
     lead = np.broadcast_shapes(words.shape[:-1], first.shape[:-1], other_samples.shape[:-2])
     words = np.broadcast_to(words, (*lead, words.shape[-1]))
     first = np.broadcast_to(first, (*lead, first.shape[-1]))

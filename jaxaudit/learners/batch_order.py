@@ -104,7 +104,19 @@ def _fill(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
 def traced_batches(
     bits: UInt32[Array, " examples"], member: Bool[Array, " examples"], batch_size: int, batch_coupled: bool
 ) -> tuple[Int[Array, "steps batch"], Float[Array, "steps batch"]]:
-    """The same minibatches in a traced program, where the row is not known; further steps have weights of 0."""
+    """The minibatches of `pool_batches` or `own_batches` in a traced program, where the members are not known.
+
+    There are as many as all records need; further ones have weights of 0.
+
+    Args:
+        bits: the random word of each record, which orders the records.
+        member: marks the records to train on.
+        batch_size: records per minibatch.
+        batch_coupled: whether minibatches must contain members only; see `SteppedLearner`.
+
+    Returns:
+        The indices of each minibatch's records, and their weights.
+    """
     examples = member.shape[0]
     members = jnp.sum(member)
     own_order = _own_order(bits, member)

@@ -36,7 +36,7 @@ class Learner(Protocol):
     """
 
     def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
-        """The parameters of one model trained on the records whose weight is 1."""
+        """The parameters of one model trained on the records whose weight is 1; records of weight 0 have no effect."""
         ...
 
     def log_probs(self, params: Any, inputs: Inputs) -> Float[Array, "n classes"]:
@@ -166,7 +166,7 @@ class SteppedLearner(Learner, Protocol):
         ...
 
     def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
-        """The first half of `step`: what `update` needs from the minibatch."""
+        """The first half of `step`: the gradient at a minibatch, and the new module state, which `update` needs."""
         ...
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:

@@ -31,7 +31,7 @@ class LeftOutModels:
     learner: ReadsAllForEach
 
     def fit(self, key: Key[Array, ""], inputs: Array, labels: Array, weights: Array) -> Any:
-        """A single model, trained by refitting."""
+        """A single model, trained from the start by the learner's own `fit`."""
         return self.learner.fit(key, inputs, labels, weights)
 
     def log_probs(self, params: Any, inputs: Array) -> Array:

@@ -59,7 +59,14 @@ def objectives(
     classes: int,
     l2: Float[Array, ""] | float,
 ) -> Objectives:
-    """The objectives of models with these weights, in the precision of the weights."""
+    """The objectives of models that share records and differ in the records' weights, in the precision of the weights.
+
+    Args:
+        inputs, labels: the records' features and classes.
+        weights: for each model, 1 for members and 0 for other records.
+        classes: the number of classes.
+        l2: the penalty factor of parameters other than intercepts.
+    """
     dtype = weights.dtype
     extended = jnp.concatenate([inputs.astype(dtype), jnp.ones((len(inputs), 1), dtype)], axis=1)
     targets = jax.nn.one_hot(labels, classes, dtype=dtype).T

@@ -79,8 +79,7 @@ class LogisticRegression:
     def leave_one_out(
         self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
-        """For each record in `records`: outputs on the record, of the model with the record and of the model without
-        it.
+        """For each record in `records`: outputs on the record, of the model with the record and of one without it.
 
         A model without a record starts at the model of all records and converges to the same tolerance as `fit`. All is
         computed in float64. Memory: classes * columns^2 numbers for the preconditioner, up to `MOST_COUPLED` squared

@@ -67,14 +67,18 @@ def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[
 def take_step(
     learner: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights, moment: Moment
 ) -> TrainState:
-    """The training state after one step at this moment."""
+    """The training state after one step of `learner` on this minibatch, at this moment (epoch and random key)."""
     return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
 
 
 def train_by_steps(
     learner: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights
 ) -> TrainState:
-    """The training state after all epochs, in the batch order that key and members determine; can be traced."""
+    """The training state after all epochs, in the batch order that key and members determine; can be traced.
+
+    Members are the records of `inputs` and `labels` with a weight above 0. A `ValidatedLearner` holds some of the
+    members back to judge each epoch by them.
+    """
 
     member, judge = weights > 0, None
     if isinstance(learner, ValidatedLearner):

@@ -213,7 +213,7 @@ def called_at(
     false_positive_rates: Sequence[float],
     thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> Bool[np.ndarray, "rates models n"]:
-    """Which records the attack calls members of each model, at each stated false positive rate; see `attack_rates`.
+    """Which records the attack calls members of each model, at each stated rate; the arguments are `attack_rates`'.
 
     Let a be the number of false positives that the rate allows among the other models' non-members. A record is called
     a member if its score is above that of their (a + 1)-th highest. An equal score is not called, so at most a of these

@@ -194,7 +194,7 @@ def class_coverage(
     class_names: tuple[str, ...],
     minimum: int = MIN_CLASS_RECORDS,
 ) -> Check:
-    """Every class that occurs has enough records in both sets."""
+    """Checks that every class that occurs has at least `minimum` records in query set and calibration set (labels)."""
     counts = np.stack([np.bincount(labels, minlength=len(class_names)) for labels in (query, calibration)])
     occurring = np.where(counts.any(axis=0), counts, counts.max() + 1)
     side, scarcest = np.unravel_index(np.argmin(occurring), counts.shape)

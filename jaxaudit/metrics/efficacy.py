@@ -200,6 +200,8 @@ def computes_short(
 ) -> bool:
     """Whether the model computes or stores anything in floats of fewer than 32 bits (bfloat16, float16).
 
+    `log_prob(params, inputs, labels, *constants)` is the model, on records that show its shapes.
+
     >>> computes_short(lambda p, x, y: (x @ p)[:, 0], jnp.ones((2, 1)), np.ones((3, 2), np.float32), np.zeros(3))
     False
     """

@@ -111,6 +111,14 @@ def member_flags(
 ) -> Bool[np.ndarray, " n"]:
     """The query records that any of the three signals calls a member, by the thresholds of one calibration model.
 
+    Args:
+        target: the target's signals on the query records.
+        labels: the classes of the query records.
+        calibration: the calibration model's signals on the calibration records.
+        calibration_labels: the classes of the calibration records.
+        members: marks the calibration records that the calibration model was trained on.
+        classes: the number of classes.
+
     Raises:
         InputError: there are no members, or no non-members, among the calibration records.
     """

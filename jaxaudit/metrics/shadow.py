@@ -160,7 +160,11 @@ def _p_value(own_statistic: float, of_shadows: Float[np.ndarray, " models"], bas
 def check_shadows(
     target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int, alpha: float
 ) -> tuple[Bool[np.ndarray, " models"], Bool[np.ndarray, " models"]]:
-    """Which shadow models were trained on none, and which on all, of the first `queried` records; see `shadow_test`."""
+    """Which shadow models were trained on none, and which on all, of the first `queried` records; see `shadow_test`.
+
+    Raises:
+        InputError: shapes disagree, or there are too few such models for a p-value of `alpha`.
+    """
     check_outputs(target, shadows, membership)
     used = membership[:, :queried].sum(axis=1)
     never, fully = used == 0, used == queried

@@ -128,7 +128,17 @@ def built_once(
 ) -> tuple[Any, type, int]:
     """The configuration of a network, its class, and how many numbers its parameters have.
 
-    It is built without allocating its tensors.
+    The network is built without allocating its tensors.
+
+    Args:
+        entries: the entries of the configuration file.
+        file: the configuration file, for messages.
+        network: what the network is, in words, and the class of `transformers` that makes it.
+        dtype: the number type of the parameters.
+        allowed: the largest size of its tensors, in bytes.
+
+    Raises:
+        InputError: `transformers` does not accept the configuration, or the network is too large.
     """
     library: Any = importlib.import_module("transformers")
     wrong = f"{file}: is no configuration of {network[0]} that transformers {library.__version__} accepts"

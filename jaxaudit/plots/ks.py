@@ -114,7 +114,7 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
 
 
 class RhoRow(NamedTuple):
-    """One row of `draw_rho`: a model, its rho in each replicate, their median and its interval; NaN if not available."""
+    """One row of `draw_rho`: a model, its rho in each replicate, their median and its interval; NaN if unknown."""
 
     name: str
     values: Float[np.ndarray, " replicates"]
@@ -172,8 +172,7 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
 
 
 class ShareMark(NamedTuple):
-    """One row of `draw_shares`: a test of one target, with fractions of the query set from 0 to 1; NaN if not
-    available.
+    """One row of `draw_shares`: a test of one target, with fractions of the query set from 0 to 1; NaN if unknown.
 
     Attributes:
         name: the name of the row.

@@ -47,8 +47,7 @@ class MethodMarks(NamedTuple):
 
 
 def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[float, float] | None) -> None:
-    """Draws efficacy across on a logarithmic axis, one row for each method from the top: a mark per model, and the
-    median.
+    """Draws efficacy across on a logarithmic axis, one row per method: a mark for each model, and the median.
 
     `band` is the range of retrained models, which is shaded; None: no band. Infinite efficacies are at the right end.
     """
@@ -71,8 +70,7 @@ def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[floa
 
 
 def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, Float[np.ndarray, " layers"]]]) -> None:
-    """Draws the information of every layer across on a logarithmic axis, one row per layer and one mark per set of
-    weights.
+    """Draws the information of layers across on a logarithmic axis, one row per layer, one mark per set of weights.
 
     A line joins the smallest and the largest value of a row. Marks are offset vertically, so that equal values are
     visible. A layer without information is drawn at the left end of the axis. `models` are names and the information of
@@ -130,8 +128,7 @@ def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None
 def draw_told_apart(
     axes: Axes, rows: Sequence[EstimateRow], across: str, best: tuple[float, float], guess: float
 ) -> None:
-    """Draws how well models are told apart from retrained ones across, one row per method: an estimate and its
-    interval.
+    """Draws how well models are told apart from retrained ones, one row per method: an estimate and its interval.
 
     Args:
         axes: an empty chart.

@@ -32,7 +32,17 @@ def layers_picture(
     models: Sequence[tuple[str, Float[np.ndarray, " layers"]]],
     thickness: float,
 ) -> Picture:
-    """The information of each layer, in the order of the network; of many layers, those with the most."""
+    """A picture and a table of the information of each layer, in the order of the network.
+
+    Of many layers, those with the most information are shown, and the caption says so.
+
+    Args:
+        title, caption: of the picture.
+        seen: ends the description for screen readers, which begins with the number of layers.
+        names: the names of the layers.
+        models: the name of each set of weights, and the information of its layers.
+        thickness: the height that each set of weights adds, in inches.
+    """
     most = np.stack([values for _, values in models]).max(axis=0)
     chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
     shown = [visible(names[index]) for index in map(int, chosen)]

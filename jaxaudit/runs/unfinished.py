@@ -45,7 +45,14 @@ LONGEST = 60
 def run_identity(
     command: str, options: Mapping[str, Any], data: Mapping[str, str], code: Mapping[str, str | None]
 ) -> Identity:
-    """Everything that affects a run's numbers."""
+    """Everything that affects a run's numbers: two runs with equal identities give equal results.
+
+    Args:
+        command: the name of the command.
+        options: the options that decide a number.
+        data: the content hash of each data set, by role.
+        code: the content hash of each piece of your own code, by name.
+    """
     identity = {
         "command": {"command": command},
         "options": options,

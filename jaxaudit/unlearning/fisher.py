@@ -99,10 +99,11 @@ def paper(
     *,
     smallest: float = 1e-8,
 ) -> Any:
-    """Equation 4 of Becker & Liebig (2022): (alpha / F)^(1/4), with F of equation 6 on the remaining records.
+    """The standard deviation of each parameter's noise by equation 4 of Becker & Liebig (2022); a pytree like `params`.
 
-    The paper does not define the noise for F = 0, as for the weights of a pixel that is always black; it would be
-    infinite. Here F is at least `smallest`, the constant in Golatkar's code.
+    The value is (alpha / F)^(1/4), with F of equation 6 on the remaining records. The paper does not define the noise
+    for F = 0, as for the weights of a pixel that is always black; it would be infinite. Here F is at least `smallest`,
+    the constant in Golatkar's code. The arguments are those of `becker_code`.
     """
     fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=remaining.astype(jnp.float32))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
@@ -111,9 +112,11 @@ def paper(
 def golatkar(
     log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
 ) -> Any:
-    """sqrt(alpha min(1 / (F + 1e-8), 1000)), F of remaining records in expectation over labels drawn from the model.
+    """The standard deviation of each parameter's noise as in Golatkar's code; a pytree like `params`.
 
-    Takes one pass per class; the records' own labels are not used.
+    The value is sqrt(alpha min(1 / (F + 1e-8), 1000)), with F of remaining records in expectation over labels drawn
+    from the model. Takes one pass per class; the records' own labels are not used. The arguments are those of
+    `becker_code`.
     """
     outputs = log_probs(params, inputs)
     refuse_without_classes("Fisher forgetting as in Golatkar's code", outputs)

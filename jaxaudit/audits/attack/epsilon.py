@@ -10,7 +10,18 @@ from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse
 
 
 def bound_of_recipe(bank: Bank, shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
-    """A lower bound on epsilon from one attack, where each record was included by an independent fair coin."""
+    """A lower bound on epsilon of differential privacy of the shadow models' recipe, from one attack on them.
+
+    Args:
+        bank: the shadow models.
+        shadowed: their outputs and membership masks, the input of the attack.
+        attack: the attack.
+        delta: the delta of differential privacy.
+        level: the one-sided confidence level of the bound.
+
+    Raises:
+        InputError: the bank deals whole groups, its masks are not independent fair coins, or `epsilon_bound` raises.
+    """
     if bank.groups is not None:
         raise InputError(
             "`delta`: the bank deals whole groups, and a bound on epsilon needs a coin for each record; deal a new "

@@ -132,7 +132,10 @@ def models_to_train(
 
 
 def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
-    """The fastest number of shadow models per batch, measured; see `measure_models_per_batch`."""
+    """The fastest number of shadow models per batch for an attack on `targets` records, measured.
+
+    See `measure_models_per_batch`. As in an attack, a model is trained on half of the records.
+    """
     half = len(examples) // 2
     rows = len(groups_of(np.arange(targets), half)[0]) + 2
     return measured_models_per_batch(key, examples.take(slice(half)), learner, rows)
@@ -144,7 +147,7 @@ def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
 
 
 def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measured: int, bins: int) -> None:
-    """Rejects numbers out of range; see `train_splits`."""
+    """Refuses numbers that are out of range with an `InputError`; the arguments are those of `train_splits`."""
     counts = {"iterations": (1, iterations), "measured iterations": (1, measured)}
     shadows = {"shadow pairs": (0, shadow_pairs), "pooled shadow models": (0, pooled_shadows)}
     for name, (least, count) in (counts | shadows).items():

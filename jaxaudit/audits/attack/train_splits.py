@@ -205,6 +205,15 @@ def pair_outputs(
 
     The models of a pair have the same key and the same minibatches except for the target (common random numbers), so
     that their difference comes from the target, not from the seed.
+
+    Args:
+        key: random key of draws and models.
+        examples: the candidates, from which training sets are drawn.
+        learner: trains the models.
+        targets: the indices of the targets among the candidates.
+        size: the number of training records of a model.
+        shadows: the number of pairs for each target.
+        execution: how models are trained.
     """
     groups = groups_of(targets, size)
     keys = join_keys(several(stream(key, "train", index), shadows) for index in range(len(groups)))

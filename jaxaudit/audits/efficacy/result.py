@@ -165,7 +165,14 @@ def exposed(
     labels: np.ndarray,
     class_names: tuple[str, ...],
 ) -> tuple[Exposed, ...]:
-    """The records in the form in which a result lists them."""
+    """The records as a result lists them: class, and squared gradient norm and similarity for each set of weights.
+
+    Of more than `LISTED` records, only those with the smallest norms under the first weights are listed.
+
+    Args:
+        models, measured: the sets of weights, and the measurements of each.
+        labels, class_names: the class of each record, and the names of the classes.
+    """
     shown = np.arange(len(labels))
     if len(shown) > LISTED:
         shown = np.sort(np.argsort(measured[0].per_example, kind="stable")[:LISTED])

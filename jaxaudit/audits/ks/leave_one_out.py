@@ -50,6 +50,16 @@ def leave_one_out(
 
     The rates hold for targets like the shadow models. A real target need not have used the calibration set.
 
+    Args:
+        key: random key of the draws.
+        evidence: the shadow models.
+        tests: the tests to measure; those that cannot be measured so are left out.
+        level: confidence level of intervals.
+        progress: called with the number of judged models and their total; None: not called.
+
+    Returns:
+        The verdicts for each test and each used fraction (`SHARES`) that any model has.
+
     Raises:
         InputError: a test has too few models, groups or calibration records.
     """

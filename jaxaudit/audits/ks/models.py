@@ -69,10 +69,17 @@ def shadow_rows(
     with_reference: bool = False,
     with_members: bool = False,
 ) -> Membership:
-    """Membership masks: a share of the calibration set and `count` of these records, drawn anew for each mask.
+    """Membership masks: a share of the calibration set and `count` of `records`, drawn anew for each mask.
 
-    `groups` numbers the group of each record from 0; then all records of `count` groups are drawn. `with_reference`
-    adds the same share of a separate reference, `with_members` the same share of the known members as of these records.
+    Args:
+        key, pool: the random key and the records of the audit.
+        kind: the kind of the models; each kind has its own random numbers.
+        records: the indices of the records to draw from.
+        count: the number of records to draw or, with `groups`, of groups whose records are all drawn.
+        models: the number of masks.
+        groups: the group of each of `records`, numbered from 0.
+        with_reference: whether to add the same share of a separate reference (known non-members).
+        with_members: whether to add the same share of the known members as of `records`.
     """
     members = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
     units = groups.max() + 1 if groups is not None else len(records)
@@ -114,12 +121,17 @@ def train_rows(
     with_signals: bool = False,
     execution: Execution,
 ) -> ShadowModels:
-    """Trains all models; the seed of a model follows from its kind and number.
+    """Trains all models of an audit; the seed of a model follows from its kind and number.
 
     Args:
-        learners: one for each design.
+        key: random key of all models.
+        rows: the membership masks of each kind of models.
+        pool: the records.
+        learners: one for each design (a network with its training recipe).
         designs: the index of each model's design, by kind; models of kinds without an entry have the first design.
+        design_names: the name of each design; empty if there is one.
         with_signals: whether to compute EMA's signals.
+        execution: how models are trained.
     """
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = join_keys(several(stream(key, kind), len(masks)) for kind, masks in rows.items() if len(masks))

@@ -46,7 +46,13 @@ def protocol_of(
     level: float,
     of_texts: bool = False,
 ) -> Protocol:
-    """The protocol for one of this many sets to forget; see `Protocol`."""
+    """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores and sets.
+
+    Args:
+        forgotten_records, training_records, test_records, attack_nonmembers, seeds, level: as for `Protocol`.
+        sets: the number of sets to forget.
+        of_texts: whether the records are texts, which have other scores.
+    """
     threshold = ALPHA / (len(OF_TEXTS if of_texts else COMPARED) * sets)
     return Protocol(
         training_records=training_records,
@@ -148,7 +154,16 @@ def compare_with_retrained(
     layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
     distinguished: Mapping[str, tuple[Distinguishability, ...]],
 ) -> tuple[MethodResult, ...]:
-    """Every method compared with retrained models, for one set to forget, without conclusions."""
+    """Every method compared with retrained models, for one set to forget, without conclusions.
+
+    Args:
+        index: the number of the set.
+        protocol: the protocol for the set.
+        scores: of each method, the scores on each set.
+        layers: of each method, the information of each layer about each set's records, for each seed.
+        distinguished: of each method, how well its models are told from retrained ones, for each set; empty if
+            unmeasured.
+    """
 
     def places(name: str) -> dict[Score, Place]:
         places: dict[Score, Place] = {}

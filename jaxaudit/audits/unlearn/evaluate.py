@@ -248,6 +248,15 @@ def costs(
     The parts are `train`, `retrain`, `untrained`, `original`, for each of `names` and each set `NAME SET`, and for each
     of `methods`, which unlearn trained models, and each set `unlearning(NAME, SET)`. The unknown cost of a method is
     estimated as the usual passes over all records.
+
+    Args:
+        learner: trains the models.
+        examples, nonmembers: numbers of training records, and of test records that attacks learn from; 0: no attack.
+        attack_epochs: training epochs of an attack.
+        attack_each: whether an attack is trained for the models of each method, too.
+        seeds, sets: numbers of seeds and of sets to forget.
+        names: the judged methods.
+        methods: those of them that unlearn trained models.
     """
     steps = learner.epochs * -(-examples // learner.batch_size) * seeds
     attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0

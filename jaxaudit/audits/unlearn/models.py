@@ -96,7 +96,19 @@ def unlearned(
     together: bool,
     parts: Sequence[Execution],
 ) -> NetworkParams:
-    """A method's models, made one at a time or all of a set together; `parts` receive the progress of each set."""
+    """A method's models for every set to forget and every seed, made one at a time, or all of a set together.
+
+    Args:
+        alone: the method, as a jitted function of a key, trained parameters and the records to forget.
+        keys: a random key for each model.
+        originals: the trained parameters of each seed.
+        forget: the records of each set.
+        together: whether the models of a set are computed in one call.
+        parts: receive the progress of each set.
+
+    Returns:
+        The parameters after unlearning; the leading axes are sets and seeds.
+    """
     at_once = jax.jit(jax.vmap(alone.__wrapped__, in_axes=(0, 0, None)))
 
     def of_set(keys: Any, row: Any, part: Execution) -> Any:

@@ -217,7 +217,16 @@ def new_salt() -> str:
 
 
 def key_writer(out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[int]]) -> Writer:
-    """Writes the key, with the hashes of these files, which are in their place by then."""
+    """A function that writes the key of a blind deal, the private file that says which record is in which role.
+
+    Args:
+        out: the folder of the deal.
+        names: its other files, which must be written before the key: the key has their hashes.
+        salt: the random text from which names and order of the records follow.
+        seed: the seed of the deal.
+        whole: whether groups were dealt whole.
+        rows: the positions of each role's records.
+    """
 
     def save(file: IO[bytes]) -> None:
         files = {name: file_hash(out / name) for name in names}

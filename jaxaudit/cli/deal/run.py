@@ -168,7 +168,10 @@ def key_of(seed: int) -> Key[Array, ""]:
 def draw_deal(
     key: Key[Array, ""], how: Deal, count: int, groups: Int[np.ndarray, " n"] | None
 ) -> dict[str, Bool[np.ndarray, " n"]]:
-    """True for the records of each side, by its name."""
+    """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name.
+
+    `how` has the shares of the sides. `groups` has the group of each of `count` records, if groups are dealt whole.
+    """
     drawn = deal(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
     if how.withdraw is not None:
         return {"query": drawn, "members": ~drawn}

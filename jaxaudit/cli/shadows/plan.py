@@ -62,6 +62,12 @@ def lay(out: Path, arrays: Arrays, earlier: Description | None, description: Des
     """Writes a bank without outputs, or adds models to an existing bank.
 
     If two commands write a new bank at the same time, only one does.
+
+    Args:
+        out: the folder of the bank.
+        arrays: the arrays of all models, from `bank_arrays`.
+        earlier: what the existing bank was planned as; None if there is no bank.
+        description: what is to be written.
     """
     if earlier is not None:
         with working_in(out):
@@ -141,7 +147,14 @@ def bank_description(
 
 
 def bank_arrays(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
-    """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays."""
+    """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays.
+
+    Args:
+        key: random key of the plan.
+        sets: the records.
+        description: what the bank is planned as.
+        coins: whether each record is included by an independent fair coin.
+    """
     sizes = description.sizes
     bank_plan = plan_bank(
         key,

@@ -90,7 +90,11 @@ def refuse_hard_labels(values: np.ndarray, source: str) -> None:
 
 
 def rounding_of_sums(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
-    """How far from 1 the rounding of its entries can move the sum of a row of probabilities."""
+    """How far from 1 the rounding of its entries can move the sum of a row of probabilities.
+
+    The entries have this number of `decimals` or of `significant` digits (None: not rounded so), or are of type
+    `dtype`.
+    """
     if significant is not None:
         return max(1e-3, 0.5 * 10.0**-significant * min(classes, 10) + SLACK)
     if decimals is not None:

@@ -78,7 +78,16 @@ def _with_gaps(values: Any) -> Any:
 
 
 def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
-    """Refuses scores that are missing on part of a set, the same everywhere, or one value for each set."""
+    """Refuses scores that are missing on part of a set, the same everywhere, or one value for each set.
+
+    Args:
+        column, name: the names of the column and of the table, for messages.
+        values: the score of each record; NaN if missing.
+        sets: the name of the set of each record.
+
+    Raises:
+        InputError: the scores are useless in one of these ways.
+    """
     of_sets = {set_name: values[sets == set_name] for set_name in SETS}
     for set_name, set_values in of_sets.items():
         missing = int(np.isnan(set_values).sum())

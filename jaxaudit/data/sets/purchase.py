@@ -95,7 +95,17 @@ def _places(places: dict[int, int], values: np.ndarray, most: int, complaint: st
 
 
 def cluster(bought: np.ndarray, seed: int, clusters: int, sample: int) -> np.ndarray:
-    """`int32[customers]`: the k-means cluster of every customer; see `purchase`."""
+    """`int32[customers]`: the k-means cluster of every customer; see `purchase`.
+
+    Args:
+        bought: which goods each customer bought, one row each.
+        seed: of the sample and of the start.
+        clusters: the number of clusters.
+        sample: the number of customers, drawn at random, from which the cluster centres are computed.
+
+    Raises:
+        InputError: fewer different customers than clusters.
+    """
     # Imported here because scikit-learn takes about a second to import.
     from sklearn.cluster import KMeans
 

@@ -50,7 +50,17 @@ _MOST_KEPT = 32
 def compiled_plan(
     log_prob: LogProb, params: Any, constants: tuple[Any, ...], form: Any, arrays: Sequence[Any]
 ) -> tuple[CompiledPlan, list[Any]]:
-    """The plan, and the leaves of the parameters and after them those of the constants."""
+    """The compiled plan for a log-probability, kept for further calls with the same function, shapes and types.
+
+    Args:
+        log_prob: the function whose gradient is taken, for one example.
+        params, constants: the parameters, of which the gradient is taken, and its other arguments.
+        form: the structure of an example.
+        arrays: the arrays of all examples, one row for each example.
+
+    Returns:
+        The plan, and the leaves of the parameters and after them those of the constants.
+    """
     leaves, tree = jax.tree.flatten((params, constants))
     leaves, trained = [jnp.asarray(leaf) for leaf in leaves], len(jax.tree.leaves(params))
     one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]

@@ -121,7 +121,10 @@ def squared_grad_norms(
 def examples_at_a_time(
     log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, constants: tuple[Any, ...] = ()
 ) -> int:
-    """How many examples `squared_grad_norms` of these arguments computes at a time by default; raises as it does."""
+    """How many examples `squared_grad_norms` computes at a time by default.
+
+    The arguments and the errors are those of `squared_grad_norms`.
+    """
     _, arrays, form = _checked(params, inputs, labels, None)
     with jax.default_matmul_precision("highest"):
         ready, _ = compiled_plan(log_prob, params, constants, form, arrays)

@@ -77,7 +77,17 @@ def limited(
     kinds: Sequence[str],
     unseen: Bool[np.ndarray, " asked"] | None,
 ) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
-    """The numbers, without a fraction where memory is unknown; the confidence in it; and what is lacking."""
+    """The numbers of a test of use, limited to what is known of how much the target memorises of records that it used.
+
+    Args:
+        usage: the numbers as the test gives them.
+        outputs, evidence: the target's outputs, and the shadow models.
+        kinds: the kinds of shadow models that the target is compared with.
+        unseen: marks the compared records that the target is known not to have used; None if none are known.
+
+    Returns:
+        The numbers, without a fraction if memory is unknown; the confidence in the fraction; and what is missing.
+    """
     why, trust, lacks = recipe_of(outputs, evidence)
     if why:
         reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why

@@ -65,7 +65,7 @@ class BatchChoice(NamedTuple):
 
 
 class TimedModels(NamedTuple):
-    """The models whose steps are timed; see `choose_models_per_batch`. The group is one of the plan."""
+    """The models whose steps are timed: the arguments of `choose_models_per_batch`, and one of its groups."""
 
     learner: SteppedLearner
     keys: Key[Array, " models"]

@@ -43,7 +43,7 @@ class LogisticRegressionParams(NamedTuple):
 
 @dataclass(frozen=True)
 class LogisticRegression:
-    """Multinomial logistic regression as a `LeavesOneOut` learner; made by `logistic_regression`."""
+    """Multinomial logistic regression as a `LeavesOneOut` learner; fields: the arguments of `logistic_regression`."""
 
     inputs: int
     classes: int

@@ -35,7 +35,7 @@ class NaiveBayesParams(NamedTuple):
 
 @dataclass(frozen=True)
 class NaiveBayes:
-    """Naive Bayes as a `LeavesOneOut` learner; made by `naive_bayes`."""
+    """Naive Bayes as a `LeavesOneOut` learner; made by `naive_bayes`, whose arguments describe the fields."""
 
     category_counts: tuple[int, ...]
     classes: int

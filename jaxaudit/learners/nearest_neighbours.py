@@ -32,7 +32,7 @@ class TrainingSet(NamedTuple):
 
 @dataclass(frozen=True)
 class NearestNeighbours:
-    """k-nearest neighbours as a `LeavesOneOut` learner; made by `nearest_neighbours`."""
+    """k-nearest neighbours as a `LeavesOneOut` learner; fields: the arguments of `nearest_neighbours`."""
 
     classes: int
     neighbours: int

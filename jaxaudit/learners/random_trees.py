@@ -73,7 +73,7 @@ class Forest(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomTrees:
-    """Random decision trees as a `LeavesOneOut` learner; made by `random_trees`."""
+    """Random trees as a `LeavesOneOut` learner; made by `random_trees`, whose arguments describe the fields."""
 
     category_counts: tuple[int, ...]
     classes: int

@@ -43,7 +43,10 @@ class TruePositiveRate(StrictStruct, frozen=True):
 
 
 class AttackMetrics(StrictStruct, frozen=True):
-    """How well an attack distinguishes members from non-members. Larger means more exposed. See `attack_metrics`."""
+    """How well an attack distinguishes members from non-members, each number with its interval. Larger: more exposed.
+
+    The formulas are those of `attack_metrics`. `auc` is the area under the ROC curve.
+    """
 
     accuracy: Estimate
     precision: Estimate

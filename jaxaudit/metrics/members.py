@@ -51,7 +51,13 @@ NO_MEMORY_LEFT = (
 
 
 class Sides(NamedTuple):
-    """The mean score of each of the three sets, its sampling variance, and the degrees of freedom of the variances."""
+    """The scores of query set, holdout and known members, as the members test compares them.
+
+    Attributes:
+        query, holdout, members: the mean score of each set.
+        query_variance, holdout_variance, members_variance: the sampling variance of each mean.
+        freedom: the degrees of freedom of the variances.
+    """
 
     query: float
     holdout: float

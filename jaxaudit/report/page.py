@@ -95,7 +95,13 @@ class Answer(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """How to repeat the run; the command is in pieces that must not be broken across lines."""
+    """How to repeat a run.
+
+    Attributes:
+        command: the command, in pieces that must not be broken across lines.
+        facts: further facts on the run, as name and value.
+        data, versions, options: the data, the versions of libraries, and all options, each as a table.
+    """
 
     command: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
@@ -173,7 +179,16 @@ class RunContent(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The whole page: a part for each run, a table and charts that compare them, terms, and papers in full."""
+    """The whole page.
+
+    Attributes:
+        title: its title.
+        parts: the content of each run.
+        together: a table that compares the runs; None for a single run.
+        pictures: charts that compare the runs.
+        terms: the terms of the glossary that the page uses.
+        papers: the papers that the page cites, in full.
+    """
 
     title: str
     parts: tuple[RunContent, ...]

@@ -24,7 +24,14 @@ _OWN = re.compile(r"^  (?:cited|used|part) = .*\n", re.MULTILINE)
 
 
 class Entry(NamedTuple):
-    """An entry of the bibliography, whose citation (`source`) is such as `Carlini et al. 2022`."""
+    """An entry of the bibliography.
+
+    Attributes:
+        key: its key in BibTeX.
+        source: how the package cites it, such as `Carlini et al. 2022`.
+        title, venue: of the paper.
+        bibtex: the entry in BibTeX.
+    """
 
     key: str
     source: str

@@ -33,7 +33,14 @@ class UsedScores(msgspec.Struct, frozen=True):
 
 
 class ComparedSets(msgspec.Struct, frozen=True):
-    """What a run of `ks` or `power` compared. There is no calibration set where known members are enough."""
+    """What a run of `ks` or `power` compared; None for what the run did not have.
+
+    Attributes:
+        query, calibration, holdout, members, reference: the sets of records. The reference are known non-members. Runs
+            by known members alone have no calibration set.
+        shadows: the bank whose shadow models were used.
+        scores: the table of scores that was used in place of models.
+    """
 
     query: NamedSet
     calibration: NamedSet | None

@@ -46,7 +46,7 @@ OfForgotten = Callable[[Float[Array, " batch"], Float[Array, " batch"], Float[Ar
 
 
 class Recipe(NamedTuple):
-    """The weights of the two losses, and the recipe of the descent; see `gradient_difference`."""
+    """How a method descends, and the weights `gamma` and `alpha` of its losses; see `gradient_difference`."""
 
     gamma: float
     alpha: float

@@ -42,7 +42,10 @@ class NamedWeights(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The measurements of a set of weights; see `WeightsExposure`. `true_norms` are those of `EfficacyAudit`."""
+    """The measurements of one set of weights on the records, of the whole network and `by_layer`.
+
+    The fields are those of `WeightsExposure`; `true_norms` are those of `EfficacyAudit`.
+    """
 
     name: str
     by_layer: EfficacyByLayer

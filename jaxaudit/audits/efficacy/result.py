@@ -61,9 +61,13 @@ class WeightsExposure(StrictStruct, frozen=True):
 
 
 class Exposed(StrictStruct, frozen=True):
-    """One record: the squared norm of its gradient and its cosine with the mean gradient, by name of the weights.
+    """One record, and how much each set of weights exposes of it.
 
-    `class` is empty if records have no class; a cosine is None if a gradient is 0.
+    Attributes:
+        index: the index of the record.
+        class_name: its class; empty if records have no class. `class` in JSON.
+        information: the squared norm of the gradient at the record, by name of the weights.
+        similarity: the cosine of that gradient with the mean gradient, by name of the weights; None if a gradient is 0.
     """
 
     index: int

@@ -64,7 +64,7 @@ class Protocol(StrictStruct, frozen=True):
 
 
 class ScoreSpread(StrictStruct, frozen=True):
-    """A score of the models of all seeds, in the order of the seeds."""
+    """A score of a method's models: `values` by training seed; their median, smallest, largest and mean."""
 
     median: Extended
     low: Extended

@@ -46,9 +46,14 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 
 class EfficacyInputs(NamedTuple):
-    """The network, the weights being judged and others beside them, the records, and limitations of all these.
+    """What a run of `efficacy` measures.
 
-    `config_hash` is of the configuration that the network is built from, if there is one.
+    Attributes:
+        net: the network.
+        judged, references: the weights that are judged, and others to compare with.
+        examples: the records.
+        notes: limitations of all these, to show.
+        config_hash: of the configuration that the network is built from; None if there is none.
     """
 
     net: PureModule

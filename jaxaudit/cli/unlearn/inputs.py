@@ -26,9 +26,14 @@ TEST = "@test"
 
 
 class Parts(NamedTuple):
-    """The records of a run; which training records to forget, and these in words; and limitations to show.
+    """The records of a run of `unlearn`.
 
-    `described` are the training records in words, `answers` other answers to the questions of those to forget.
+    Attributes:
+        train, test: the training records and the test records.
+        forget: marks the training records to forget.
+        forgotten, described: the records to forget, and the training records, in words.
+        notes: limitations to show.
+        answers: other answers to the questions of the records to forget; None if there are none.
     """
 
     train: Examples

@@ -60,7 +60,7 @@ class Hashes(StrictStruct, frozen=True, kw_only=True):
 
 
 class SampledAlike(StrictStruct, frozen=True, kw_only=True):
-    """p-values of tests whether query set and holdout are exchangeable, see `metrics.exchangeability.Alike`."""
+    """p-values of "query set and holdout are exchangeable", one for each statistic; see `exchangeability.Alike`."""
 
     labels: PValue
     inputs: PValue

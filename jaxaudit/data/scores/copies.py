@@ -32,7 +32,13 @@ REFUSAL = "a model is no evidence against itself"
 
 
 class ScoreColumn(NamedTuple):
-    """The numbers of a model, or a covariate, in a table; NaN where the model was not asked."""
+    """One column of a table of scores: the numbers of a model, or a covariate; NaN where there is none.
+
+    Attributes:
+        name: the heading of the column.
+        role, model, score: the three parts of the heading: what is known of the model, its name, and the score's name.
+        values: the number of each record.
+    """
 
     name: str
     role: str

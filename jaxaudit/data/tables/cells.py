@@ -19,7 +19,15 @@ MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
 
 
 class ColumnCells(NamedTuple):
-    """A column's cells, with every distinct text stored once."""
+    """A column's cells, with every distinct text stored once.
+
+    Attributes:
+        codes: for each row, the index of its text in the other arrays.
+        texts: the distinct texts.
+        missing: whether each text stands for a missing value, such as `?`.
+        numbers: the number in each text; NaN where the text is no number.
+        is_number: whether each text is a number.
+    """
 
     codes: np.ndarray  # [n], indices into the others
     texts: pa.StringArray

@@ -50,7 +50,14 @@ class Supervised(NamedTuple):
 
 
 class StoredImages(NamedTuple):
-    """How the images and classes of a set are stored."""
+    """How the images and classes of a set are stored.
+
+    Attributes:
+        keys: the features that hold image and class.
+        channels: the number of channels of an image.
+        dtype: the number type of an image.
+        class_names: the name of each class; its number if it has no name.
+    """
 
     keys: Supervised
     channels: int

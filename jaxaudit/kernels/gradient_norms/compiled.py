@@ -33,7 +33,14 @@ LogProb = Callable[..., Array]
 
 
 class CompiledPlan(NamedTuple):
-    """A plan and its compiled functions of one chunk, by whether they are called within another program."""
+    """A plan and its compiled functions of one chunk of examples.
+
+    Attributes:
+        plan: the plan.
+        norms, squares: functions that compute squared gradient norms, and sums of squared gradients, by whether they
+            are called within another program.
+        bytes_of_norms, bytes_of_squares: the memory that one example takes in each.
+    """
 
     plan: GradientPlan
     norms: dict[bool, Any]
@@ -53,10 +60,10 @@ def compiled_plan(
     """The compiled plan for a log-probability, kept for further calls with the same function, shapes and types.
 
     Args:
-        log_prob: the function whose gradient is taken, for one example.
+        log_prob: the function whose gradient is taken, of the form `LogProb`.
         params, constants: the parameters, of which the gradient is taken, and its other arguments.
-        form: the structure of an example.
-        arrays: the arrays of all examples, one row for each example.
+        form: the structure of inputs and labels.
+        arrays: their arrays, one row for each example.
 
     Returns:
         The plan, and the leaves of the parameters and after them those of the constants.

@@ -36,6 +36,7 @@ def difficulty(
     shadows: Float[np.ndarray, "models n"] | None = None,
     membership: Bool[np.ndarray, "models n"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
+    taught: Float[np.ndarray, "teachings n"] | None = None,
 ) -> Float[np.ndarray, "n kinds"]:
     """Predictors of how difficult each record is, for `residual_scores`.
 
@@ -45,6 +46,8 @@ def difficulty(
         shadows, membership: log-odds and membership masks of shadow models, if available; the masks do not depend on
             the split.
         groups: the group of each record, if whole groups were drawn: neighbours are sought in other groups.
+        taught: what models say of each record that learned from the other records' classes (`metrics.taught`), one row
+            for each way of teaching.
 
     Raises:
         InputError: there are inputs and no key.
@@ -62,10 +65,15 @@ def difficulty(
     if shadows is not None and membership is not None and len(shadows):
         shadow_profile = profile(cut(shadows), membership)
         without, gap = shadow_profile.outside, shadow_profile.inside - shadow_profile.outside
-        bent = np.tanh(without / 3)
-        odds = [without, without**2, special.log_expit(without), special.expit(without), bent, gap, gap * bent]
-        parts.append(np.stack(odds, axis=1))
+        parts.append(np.stack([*_bent(without), gap, gap * np.tanh(without / 3)], axis=1))
+    if taught is not None:
+        parts += [np.stack(_bent(odds), axis=1) for odds in taught]
     return np.concatenate(parts, axis=1)
+
+
+def _bent(odds: Float[np.ndarray, " n"]) -> list[Float[np.ndarray, " n"]]:
+    """Log-odds of a record that are predictors of a target's, and functions of them that bend."""
+    return [odds, odds**2, special.log_expit(odds), special.expit(odds), np.tanh(odds / 3)]
 
 
 def residual(values: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]) -> Float[np.ndarray, " n"]:

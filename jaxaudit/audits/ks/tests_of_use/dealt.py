@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
@@ -19,9 +20,9 @@ from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Difficulty, Usage
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import Kind
+from jaxaudit.shadow_models import Kind, Pool
 
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
@@ -46,7 +47,7 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
             printed=outputs.printed,
             recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
         )
-        return outputs, replace(usage, design=evidence.design)
+        return outputs, replace(usage, design=evidence.design, difficulty=difficulty_by(key, evidence))
 
     # The target is stored with its numbers, so that its `id` cannot be reused by another object.
     return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]
@@ -59,13 +60,62 @@ def predictors_of(
     indices: slice | Int[np.ndarray, " some"],
     groups: Int[np.ndarray, " some"] | None,
 ) -> Float[np.ndarray, "some kinds"]:
-    """Predictors of the difficulty of records: class, neighbours, and models with outputs on all of the records."""
-    pool, examples = evidence.pool, evidence.pool.examples
-    records, (odds, rows) = pool.compared[indices], _models_on(evidence, indices)
-    # Of records without classes, neighbours have none that could tell.
-    inputs = examples.inputs[records] if examples.inputs.size and not pool.classless else None
+    """Predictors of the difficulty of query set and holdout, or of these and the known members.
+
+    They are class, neighbours, models with outputs on all of these records, and what the records themselves teach.
+    """
+    examples, records = evidence.pool.examples, evidence.pool.compared[indices]
+    odds, rows = _models_on(evidence, indices)
+    inputs = examples.inputs[records] if _has_neighbours(evidence.pool) else None
     shadows = None if odds is None else outputs.at_resolution(odds)
-    return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
+    lesson = taught_by_records(key, evidence)
+    # Where neighbours are as near, the first is taken: the order must not be that of the sets.
+    order = lesson.order[lesson.order < len(records)]
+
+    def in_order(columns: np.ndarray | None) -> np.ndarray | None:
+        return None if columns is None else columns[..., order]
+
+    predictors = difficulty(
+        stream(key, "difficulty"),
+        examples.labels[records][order],
+        None if inputs is None else inputs[order],
+        in_order(shadows),
+        in_order(rows),
+        in_order(groups),
+        in_order(lesson.odds),
+    )
+    return predictors[np.argsort(order)]
+
+
+def difficulty_by(key: Key[Array, ""], evidence: Evidence) -> Difficulty:
+    """What tells the difficulty of records, beside models."""
+    if taught_by_records(key, evidence).odds is not None:
+        return "taught"
+    return "neighbours" if _has_neighbours(evidence.pool) else "classes"
+
+
+def _has_neighbours(pool: Pool) -> bool:
+    """Whether records have inputs; of records without classes, neighbours have none that could tell."""
+    return bool(pool.examples.inputs.size) and not pool.classless
+
+
+def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficulty:
+    """What query set, holdout and known members teach about the difficulty of each of their records, in this order.
+
+    All tests and targets share it, and no output enters it.
+    """
+    pool, known_members = evidence.pool, evidence.known_members
+    indices, groups = np.r_[evidence.dealt_records, known_members], pool.groups
+    if groups is not None:
+        members = known_members.stop - known_members.start
+        # Members that nobody named the groups of are groups of their own.
+        alone = 1 + int(groups.max()) + np.arange(members)
+        groups = np.concatenate([groups, alone if pool.member_groups is None else pool.member_groups])
+
+    def teach() -> TaughtDifficulty:
+        return taught_difficulty(stream(key, "taught difficulty"), pool.examples.take(pool.compared[indices]), groups)
+
+    return evidence.once("taught", teach)
 
 
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured
+from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.memory import helped, limited, of_holdout
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
@@ -125,7 +125,10 @@ class HoldoutTest(KSTest):
             trust=trust,
             more=helped(lacks, "") if lacks else more,
             lacks=lacks,
-            last=() if groups is None else (BY_GROUPS.format(query=query, holdout=held),),
+            last=(
+                *(() if groups is None else (BY_GROUPS.format(query=query, holdout=held),)),
+                *taught_by_records(key, evidence).caveats,
+            ),
             change=change,
         )
 

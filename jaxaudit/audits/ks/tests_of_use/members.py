@@ -3,12 +3,22 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured, predictors_of, sets_alike
+from jaxaudit.audits.ks.tests_of_use.dealt import (
+    EXACT,
+    OF_P,
+    difficulty_by,
+    exchangeable,
+    measured,
+    predictors_of,
+    sets_alike,
+    taught_by_records,
+)
 from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
@@ -139,7 +149,7 @@ class MembersTest(KSTest):
         remembers = answer.p_memory <= ALPHA
         return judgement_of_use(
             self,
-            answer.usage,
+            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
             (holdout_like_query(alikeness), holdout_apart(alikeness), members_alike),
             needs=NEEDS,
             of_p=OF_P,
@@ -150,6 +160,7 @@ class MembersTest(KSTest):
             else "Request outputs that tell more: logits, or every decimal; or outputs on more known members.",
             words=LEFT if self.question == "left" else OF_USE,
             strange=() if remembers else (STRANGE[self.question],),
+            last=taught_by_records(key, evidence).caveats,
         )
 
 

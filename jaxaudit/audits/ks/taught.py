@@ -1,0 +1,205 @@
+"""How difficult the records of a test are, taught by these records: the small models that `metrics.taught` asks.
+
+A dense network learns any record, and of images a convolutional one beside it, whose images are shifted at random.
+Each is trained for several numbers of epochs: what is difficult early on, and what late, tells of different targets.
+Their predictions are kept in the cache folder, by a digest of everything that they depend on, so that the next target
+of the same records costs nothing; no record and no class is kept.
+
+Without inputs, or where models would learn nothing, neighbours tell the difficulty (`metrics.difficulty`).
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.data.cache import cached_arrays
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.images import is_image, scale_images
+from jaxaudit.data.sequences import are_texts
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.ensemble.checkpoint import digest_of
+from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.metrics.exchangeability import standardised
+from jaxaudit.metrics.scores import cut, log_odds
+from jaxaudit.metrics.taught import MOST_TEACHERS, judged_by_others, order_of_contents, taught_rows, units_of
+from jaxaudit.models import MLP
+from jaxaudit.models.small import SmallCNN
+from jaxaudit.randomness import generator_of, several, stream
+from jaxaudit.version import __version__
+
+LEAST_RECORDS = 100
+DENSE_EPOCHS, CONVOLUTIONAL_EPOCHS = (3, 8, 20), (3, 8)
+HIDDEN, BATCH, RATE = 128, 64, 1e-3
+SHIFT = 2
+"""Images are shifted by up to so many pixels in each direction, anew in each step."""
+LEAST_SIDE, LARGEST_SIDE, USUAL_SIDE = 8, 42, 28
+"""Pixels a side: smaller images are records of numbers; larger ones are reduced to about the usual side."""
+MOST_COLUMNS = 4_096
+"""Records of more numbers are reduced to so many random combinations of them."""
+FARTHEST = 8.0
+"""Standardised numbers are cut at this distance from their mean."""
+DENSE_AT_ONCE = 3
+
+
+class TaughtDifficulty(NamedTuple):
+    """What the records of a test teach about their difficulty.
+
+    Attributes:
+        odds: for each network and number of epochs, the mean log-odds (nats) of each record among models that did not
+            learn from it; None if neighbours tell the difficulty.
+        order: the order of the records by their contents, in which everything is computed.
+        caveats: why neighbours tell it, or how records were reduced, in a sentence each.
+    """
+
+    odds: Float[np.ndarray, "teachings n"] | None
+    order: Int[np.ndarray, " n"]
+    caveats: tuple[str, ...] = ()
+
+
+def taught_difficulty(
+    key: Key[Array, ""], examples: Examples, groups: Int[np.ndarray, " n"] | None = None
+) -> TaughtDifficulty:
+    """The difficulty that these records teach, in the order in which they come.
+
+    Guarantees: the result is the same for the same records in any order, and on every call with the same key on the
+    same kind of device.
+
+    Args:
+        key: random key of the models.
+        examples: all records of the test, of all sets.
+        groups: the group of each record, if whole groups were dealt.
+    """
+    count = len(examples)
+    if not examples.inputs.size or len(examples.class_names) < 2 or are_texts(examples):
+        return TaughtDifficulty(None, np.arange(count))
+    if lack := _lack(examples):
+        return TaughtDifficulty(None, np.arange(count), (f"Neighbours tell how difficult a record is: {lack}.",))
+    hashes = examples.record_hashes
+    order = order_of_contents(hashes, examples.labels)
+    units = units_of(hashes[order].view("S16"), None if groups is None else groups[order])
+    labels = np.unique(examples.labels[order], return_inverse=True)[1].astype(np.int32)
+    digest = digest_of(
+        f"{__version__} {jax.__version__} {jax.local_devices()[0].device_kind} {examples.inputs.shape[1:]}",
+        jax.random.key_data(key),
+        hashes[order].view("<u8"),
+        labels,
+        units,
+    )
+
+    def teach() -> dict[str, np.ndarray]:
+        return {"odds": _teach(key, _prepared(key, examples.take(order)), labels, units)}
+
+    odds = np.empty_like(kept := cached_arrays(f"taught difficulty {digest}", teach)["odds"])
+    odds[:, order] = kept
+    return TaughtDifficulty(odds, order, _reductions(examples))
+
+
+def _lack(examples: Examples) -> str:
+    """Why these records teach nothing, as a phrase; empty if they do."""
+    inputs = examples.inputs
+    if len(examples) < LEAST_RECORDS:
+        return f"{len(examples)} records are too few to teach it, of which {LEAST_RECORDS} are needed"
+    if len(np.unique(examples.labels)) < 2:
+        return "all records are of one class"
+    if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
+        return "some inputs are not finite numbers"
+    if inputs.min() == inputs.max():
+        return "all inputs are the same number"
+    return ""
+
+
+def _size(examples: Examples) -> tuple[int, int] | None:
+    """The height and width of images in teaching; None for other records."""
+    sides = examples.inputs.shape[1:3]
+    if not is_image(examples) or min(sides) < LEAST_SIDE:
+        return None
+    shrink = max(1.0, max(sides) / USUAL_SIDE) if max(sides) > LARGEST_SIDE else 1.0
+    return max(LEAST_SIDE, round(sides[0] / shrink)), max(LEAST_SIDE, round(sides[1] / shrink))
+
+
+def _reductions(examples: Examples) -> tuple[str, ...]:
+    """How these records are reduced in teaching, in sentences."""
+    size, shape = _size(examples), examples.inputs.shape[1:]
+    few = f"a random {MOST_TEACHERS:,} of {len(examples):,} records taught" if len(examples) > MOST_TEACHERS else ""
+    small = ""
+    if size not in (None, shape[:2]):
+        small = f"images were reduced to {size[0]} x {size[1]} pixels"
+    elif size is None and np.prod(shape) > MOST_COLUMNS:
+        small = f"records were reduced to {MOST_COLUMNS:,} random combinations of their numbers"
+    return tuple(f"To teach how difficult a record is, {change}." for change in (few, small) if change)
+
+
+def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n ..."]:
+    """The records as networks learn them: images with pixels from 0 to 1, or standardised numbers."""
+    inputs, size = examples.inputs, _size(examples)
+    inputs = inputs if inputs.dtype in (np.uint8, np.uint16) else inputs.astype(np.float32)
+    if size is not None:
+        images = scale_images(inputs.reshape(*inputs.shape[:3], -1), size, gray=False)
+        least, largest = images.min(), images.max()
+        return (images - least) / np.maximum(largest - least, np.float32(1e-6))
+    flat = inputs.reshape(len(inputs), -1)
+    if flat.shape[1] > MOST_COLUMNS:
+        combinations = generator_of(stream(key, "combinations")).normal(size=(flat.shape[1], MOST_COLUMNS))
+        flat = standardised(flat.astype(np.float32)) @ combinations.astype(np.float32)
+    return np.clip(standardised(flat.astype(np.float32)), -FARTHEST, FARTHEST).astype(np.float32)
+
+
+def _teach(
+    key: Key[Array, ""], inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " n"], units: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "teachings n"]:
+    """What the models say of each record, for each network and number of epochs."""
+    rows = taught_rows(generator_of(stream(key, "rows")), units)
+    teaches = rows.any(axis=0)
+    odds = []
+    for name, learner in learners_of(inputs.shape[1:], int(labels.max()) + 1).items():
+
+        def judged(params: Any, _: Any, learner: NetworkLearner = learner) -> Float[np.ndarray, "some n"]:
+            return cut(log_odds(log_probs_many(learner, params, inputs), labels)).astype(np.float32)
+
+        of_models = fit_many(
+            several(stream(key, name), len(rows)),
+            rows[:, teaches],
+            inputs[teaches],
+            labels[teaches],
+            learner,
+            execution=Execution(models_per_batch=DENSE_AT_ONCE),
+            summarize=judged,
+            members_only=True,
+        )
+        odds.append(judged_by_others(of_models, rows))
+    return np.stack(odds)
+
+
+@lru_cache(maxsize=8)
+def learners_of(shape: tuple[int, ...], classes: int) -> dict[str, NetworkLearner]:
+    """The small models of records of this shape, by name; equal arguments give the same objects, compiled once."""
+
+    def dense(shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
+        return MLP(shape, classes, rngs=rngs, hidden=(HIDDEN,))
+
+    def learner(factory: Any, epochs: int, **options: Any) -> NetworkLearner:
+        return network(factory, shape, classes, optimizer=optax.adam(RATE), epochs=epochs, batch_size=BATCH, **options)
+
+    learners = {f"dense {epochs}": learner(dense, epochs) for epochs in DENSE_EPOCHS}
+    if len(shape) == 3:
+        learners |= {
+            f"convolutional {epochs}": learner(SmallCNN, epochs, augment=(shifted,)) for epochs in CONVOLUTIONAL_EPOCHS
+        }
+    return learners
+
+
+def shifted(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+    """Moves each image by up to `SHIFT` pixels in each direction, at random; what comes in is 0."""
+    padded = jnp.pad(inputs, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
+    corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * SHIFT + 1)
+
+    def window(image: Array, corner: Array) -> Array:
+        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), inputs.shape[1:])
+
+    return jax.vmap(window)(padded, corners)

@@ -107,8 +107,6 @@ def _lack(examples: Examples) -> str:
         return f"{len(examples)} records are too few to teach it, of which {LEAST_RECORDS} are needed"
     if len(np.unique(examples.labels)) < 2:
         return "all records are of one class"
-    if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
-        return "some inputs are not finite numbers"
     if inputs.min() == inputs.max():
         return "all inputs are the same number"
     return ""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.metrics.effect import ALPHA, LEVEL, share_of_effect
-from jaxaudit.metrics.holdout import adjusted_scores, effect_of
+from jaxaudit.metrics.holdout import effect_of, scores_by_shadows
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 
 
@@ -42,6 +42,7 @@ def before_after(
     membership: Bool[Array | np.ndarray, "models n_plus_m"],
     *,
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
+    predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
     permutations: int = PERMUTATIONS,
     alpha: float = ALPHA,
     level: float = LEVEL,
@@ -63,7 +64,7 @@ def before_after(
         key: random key of the permutations.
         before, after: each model's log-odds of each record's own class: `size` query records, then the holdout.
         shadows: the shadow models' log-odds of the same records, at the same resolution.
-        membership, groups, permutations, alpha, level: as for `holdout_test`.
+        membership, groups, predictors, permutations, alpha, level: as for `holdout_test`.
 
     Raises:
         InputError: as `holdout_test`.
@@ -71,7 +72,8 @@ def before_after(
     membership = np.asarray(membership)
     group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     first, second = (
-        adjusted_scores(np.asarray(outputs), size, shadows, membership, group_numbers)[1] for outputs in (before, after)
+        scores_by_shadows(np.asarray(outputs), size, shadows, membership, group_numbers, predictors)
+        for outputs in (before, after)
     )
     paired = first[0] - second[0]
     how = {"groups": group_numbers, "permutations": permutations, "alpha": alpha}

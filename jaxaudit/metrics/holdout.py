@@ -6,8 +6,10 @@ in finite samples, for any target and any other training data. If whole groups w
 records, near-copies), groups are exchangeable and records are not: with `groups`, whole groups are permuted, and
 variances are taken over groups.
 
-The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, about as many as the query set has (`dealt_alike`), which does not depend on the split.
+The score (`residual_scores_of_models`) is what the difficulty of records leaves of the outputs; shadow models tell it,
+too. Each was trained on a random choice of query *and* holdout records, about as many as the query set has
+(`dealt_alike`), which does not depend on the split. One score serves the p-value, the fraction and its limits, the
+minimum detectable fraction, and the check of swapped sets.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +20,12 @@ from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.difficulty import residual_scores
+from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
+from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.resemblance import holdout_used
-from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
+from jaxaudit.metrics.scores import check_shadows, cut, membership_scores
 from jaxaudit.metrics.usage import OVER_FORGOTTEN, STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
 MOST_TIED = 0.5
@@ -48,8 +51,7 @@ def holdout_test(
     """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
 
     - `p_never`: a permutation test of the mean score of query against holdout records. Exact: if the target never used
-      the query set, it is at most u with probability at most u, for any target. The score is the membership score or,
-      if `predictors` are given, that of `residual_scores`, which has more power for targets unlike the shadow models.
+      the query set, it is at most u with probability at most u, for any target.
     - `p_fully`: the rank of the target's difference of mean scores (records in its training set minus the others) among
       those of the shadow models. Exact if the target is trained like them, other data included; too small if all shadow
       models share calibration data and the target has other data.
@@ -68,7 +70,8 @@ def holdout_test(
         membership: the shadow models' membership masks, drawn at random. Each has about `n` records (`dealt_alike`),
             all choices of that number equally likely; with groups, about as many whole groups as the query set has.
         groups: the group of each record, if the provider chose whole groups at random.
-        predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
+        predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split,
+            beside those that these shadow models give.
         permutations: the number of random permutations.
         alpha, level: the level of both tests, and the confidence level of the interval.
         stated, recipe: as for `conclude`; no verdict depends on the recipe.
@@ -81,10 +84,9 @@ def holdout_test(
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
     group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    membership_result, scores = adjusted_scores(target, size, shadows, membership, group_numbers)
+    scores = scores_by_shadows(target, size, shadows, membership, group_numbers, predictors)
     query_scores, holdout_scores = scores[0, :size], scores[0, size:]
-    is_query = np.arange(len(target)) < size
-    supposed = np.concatenate([membership, is_query[None]])
+    supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
     with ThreadPoolExecutor(1) as beside:
         testing = beside.submit(
             permutation_test,
@@ -95,15 +97,9 @@ def holdout_test(
             permutations=permutations,
             alpha=alpha,
         )
-        among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, membership_result.weights)
+        among = residual_scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, predictors)
         test = testing.result()
-    p_never = test.p_larger
-    if predictors is not None:
-        left = residual_scores(target, predictors)
-        p_never = permutation_test(
-            key, left[:size], left[size:], groups=group_numbers, permutations=permutations, alpha=alpha
-        ).p_larger
-    full = mean_differences(without_difficulty(among, among, supposed), supposed)
+    full = mean_differences(among, supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     unseen = np.mean([mean_variance(s, group_numbers, ~m) for s, m in zip(scores[1:], membership, strict=True)])
     least = float(unseen * (1 / size + 1 / len(holdout_scores)))
@@ -117,29 +113,37 @@ def holdout_test(
     narrow = limits.upper <= stated
     doubts = (
         *swapped(test.p_smaller, alpha),
-        *(holdout_used(membership_result, membership, size, stated, alpha) if narrow else ()),
+        *(
+            holdout_used(membership_scores(target, shadows, membership), membership, size, stated, alpha)
+            if narrow
+            else ()
+        ),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    return conclude("holdout", p_never, p_fully, limits, doubts, alpha=alpha, stated=stated, recipe=recipe)
+    return conclude("holdout", test.p_larger, p_fully, limits, doubts, alpha=alpha, stated=stated, recipe=recipe)
 
 
-def adjusted_scores(
+def scores_by_shadows(
     target: Float[Array | np.ndarray, " n_plus_m"],
     size: int,
     shadows: Float[Array | np.ndarray, "models n_plus_m"],
     membership: Bool[np.ndarray, "models n_plus_m"],
     groups: Int[np.ndarray, " n_plus_m"] | None = None,
-) -> tuple[MembershipScores, Float[np.ndarray, "all_models n_plus_m"]]:
-    """Membership scores, and scores adjusted for each record's difficulty: the target's row, then the shadow models'.
+    predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
+) -> Float[np.ndarray, "all_models n_plus_m"]:
+    """What difficulty leaves of the outputs: the target's row, then the shadow models', each beside all others.
 
     `target` holds `size` query records, then the holdout; `groups` are numbered from 0. Raises as `holdout_test`.
     """
     _check_rows(membership, size, len(target), groups)
-    membership_result = membership_scores(target, shadows, membership)
-    return membership_result, without_difficulty(
-        np.concatenate([membership_result.target[None], membership_result.shadows]),
-        membership_result.shadows,
-        membership,
+    models = np.asarray(shadows, np.float64)
+    check_shadows(np.asarray(target), models, membership)
+    by_all = profile(cut(models), membership)
+    return np.concatenate(
+        [
+            residual_scores_of_models(np.asarray(target, np.float64)[None], [by_all], predictors),
+            residual_scores_among(models, membership, predictors),
+        ]
     )
 
 

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.json_types import StrictStruct
-from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.power import Separation, as_of_own_data, pooled_variance, separation_of
+from jaxaudit.metrics.profile import profiles_of_others
 from jaxaudit.metrics.scores import cut, evenly_spaced
 from jaxaudit.metrics.usage import STATED_FRACTION
 
@@ -57,21 +58,16 @@ def memory_of_models(
     odds, rows = cut(log_odds), np.asarray(membership)
     designs = np.zeros(len(odds), int) if designs is None else designs
     predictors = difficulty(key, labels, inputs, groups=groups)
-    measured, moved = evenly_spaced(odds).tolist(), odds
+    measured, moved = evenly_spaced(odds), odds
     if helped and stretch > 1:
         moved, _ = as_of_own_data(odds, rows, designs, stretch)
 
-    def of(model: int) -> tuple[np.ndarray, np.ndarray]:
-        alone = residual_scores(odds[model], predictors)
-        if not helped:
-            return alone, alone
-        other_rows = np.arange(len(odds)) != model
-        of_shadows = difficulty(key, labels, None, odds[other_rows], rows[other_rows])
-        return alone, residual_scores(moved[model], np.concatenate([predictors, of_shadows], axis=1))
-
-    score_pairs = np.stack([of(model) for model in measured], axis=1)
+    scores = scores_beside = np.stack([residual_scores(odds[model], predictors) for model in measured])
+    if helped:
+        profiles = profiles_of_others(odds, rows, measured)
+        scores_beside = residual_scores_of_models(moved[measured], profiles, predictors)
     units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
-    alone, beside = (separation_of(column, rows[measured], groups) for column in score_pairs)
+    alone, beside = (separation_of(column, rows[measured], groups) for column in (scores, scores_beside))
     return Memory(alone, beside, units)
 
 

@@ -107,7 +107,7 @@ def membership_scores(
     """
     target, shadows = cut(target), cut(shadows)
     membership = np.asarray(membership)
-    _check(target, shadows, membership)
+    check_shadows(target, shadows, membership)
     among, weights = _scores_and_weights(shadows, membership)
     evidence = membership_evidence(target, profile(shadows, membership))
     return MembershipScores(special.expit(evidence @ weights), among, weights)
@@ -125,7 +125,7 @@ def scores_among(
     from known weights, to save time. Raises as `membership_scores`.
     """
     models, membership = cut(models), np.asarray(membership)
-    _check(models[0], models, membership)
+    check_shadows(models[0], models, membership)
     return _scores_and_weights(models, membership, start)[0]
 
 
@@ -190,7 +190,7 @@ def evidence_among(
 ) -> tuple[Float[np.ndarray, "models n kinds"], Float[np.ndarray, " kinds"]]:
     """The evidence from which `scores_among` computes scores, and the weights of its kinds."""
     models, membership = cut(models), np.asarray(membership)
-    _check(models[0], models, membership)
+    check_shadows(models[0], models, membership)
     evidence = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
     return evidence, fit_weights(evidence, membership)
 
@@ -228,11 +228,12 @@ def check_outputs(target: np.ndarray, shadows: np.ndarray, membership: np.ndarra
         )
 
 
-def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
+def check_shadows(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
+    """Refuses too few shadow models, models of the same records, NaN, and shapes that disagree."""
     check_outputs(target, shadows, membership)
     if len(shadows) < 4:
         raise InputError(
-            f"{len(shadows)} shadow models are too few for membership scores; train at least 4, preferably 32."
+            f"{len(shadows)} shadow models are too few to tell what use changes; train at least 4, preferably 32."
         )
     if membership.all() or not membership.any():
         raise InputError(

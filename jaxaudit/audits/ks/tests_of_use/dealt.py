@@ -40,7 +40,7 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
             outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices]),
             evidence.members(Kind.MIXED)[:, indices],
             groups=groups,
-            predictors=predictors_of(key, outputs, evidence, indices, groups),
+            predictors=predictors_of(key, evidence, indices, groups),
             level=level,
             stated=stated,
             permutations=least_permutations(evidence.targets),
@@ -55,36 +55,30 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
 
 def predictors_of(
     key: Key[Array, ""],
-    outputs: TargetOutputs,
     evidence: Evidence,
     indices: slice | Int[np.ndarray, " some"],
     groups: Int[np.ndarray, " some"] | None,
 ) -> Float[np.ndarray, "some kinds"]:
-    """Predictors of the difficulty of query set and holdout, or of these and the known members.
+    """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets.
 
-    They are class, neighbours, models with outputs on all of these records, and what the records themselves teach.
+    They are class, neighbours, and what the records themselves teach; shadow models come beside them.
     """
     examples, records = evidence.pool.examples, evidence.pool.compared[indices]
-    odds, rows = _models_on(evidence, indices)
-    inputs = examples.inputs[records] if _has_neighbours(evidence.pool) else None
-    shadows = None if odds is None else outputs.at_resolution(odds)
     lesson = taught_by_records(key, evidence)
     # Where neighbours are as near, the first is taken: the order must not be that of the sets.
     order = lesson.order[lesson.order < len(records)]
 
-    def in_order(columns: np.ndarray | None) -> np.ndarray | None:
-        return None if columns is None else columns[..., order]
+    def predict() -> Float[np.ndarray, "some kinds"]:
+        predictors = difficulty(
+            stream(key, "difficulty"),
+            examples.labels[records][order],
+            examples.inputs[records][order] if _has_neighbours(evidence.pool) else None,
+            None if groups is None else groups[order],
+            None if lesson.odds is None else lesson.odds[:, order],
+        )
+        return predictors[np.argsort(order)]
 
-    predictors = difficulty(
-        stream(key, "difficulty"),
-        examples.labels[records][order],
-        None if inputs is None else inputs[order],
-        in_order(shadows),
-        in_order(rows),
-        in_order(groups),
-        in_order(lesson.odds),
-    )
-    return predictors[np.argsort(order)]
+    return evidence.once(f"predictors {len(records)}", predict)
 
 
 def difficulty_by(key: Key[Array, ""], evidence: Evidence) -> Difficulty:
@@ -147,7 +141,7 @@ def sets_alike(
     """
     examples = evidence.pool.examples.take(evidence.pool.compared[indices])
     at_hand = examples if examples.inputs.size else at_hand
-    odds, rows = _models_on(evidence, indices)
+    odds, rows = models_on(evidence, indices)
     alikeness = alike(
         key,
         None if at_hand is None else at_hand.inputs,
@@ -160,7 +154,7 @@ def sets_alike(
     return alikeness._replace(labels=NOT_MEASURED) if evidence.pool.classless else alikeness
 
 
-def _models_on(
+def models_on(
     evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
 ) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
     """Log-odds and training sets of the test's models on these records; None without such models or outputs.

@@ -9,7 +9,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured, taught_by_records
+from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured, predictors_of, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.memory import helped, limited, of_holdout
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples
@@ -146,5 +146,6 @@ def _change(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, lev
         outputs.at_resolution(before.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt_records])),
         evidence.members(Kind.MIXED)[:, dealt_records],
         groups=evidence.pool.groups,
+        predictors=predictors_of(key, evidence, dealt_records, evidence.pool.groups),
         level=level,
     )

@@ -15,6 +15,7 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     difficulty_by,
     exchangeable,
     measured,
+    models_on,
     predictors_of,
     sets_alike,
     taught_by_records,
@@ -24,11 +25,13 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
-from jaxaudit.metrics.difficulty import residual_scores
+from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, members_test
 from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.profile import profile
+from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
@@ -119,9 +122,15 @@ class MembersTest(KSTest):
         if pool.groups is not None and pool.member_groups is not None:
             groups = np.concatenate([pool.groups, pool.member_groups])
             first_members = np.concatenate([pool.member_groups, pool.groups])
+        predictors, (odds, rows) = predictors_of(key, evidence, indices, groups), models_on(evidence, indices)
+        if odds is None or rows is None:
+            scores = residual_scores(outputs.log_odds[indices], predictors)
+        else:
+            by_models = profile(cut(outputs.at_resolution(odds)), rows)
+            scores = residual_scores_of_models(outputs.log_odds[None, indices], [by_models], predictors)[0]
         answer = members_test(
             stream(key, "members test"),
-            residual_scores(outputs.log_odds[indices], predictors_of(key, outputs, evidence, indices, groups)),
+            scores,
             (evidence.queries, dealt_records.stop - evidence.queries, members),
             groups=groups,
             p_never=measured(key, outputs, evidence, level, self.stated).p_never

@@ -31,12 +31,14 @@ from experiments.memory_page import drawing, lines, summarise, summary
 from experiments.memory_worlds import WORLDS, draw_world
 from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import permutation_test
+from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.resemblance import behaves_like
+from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Usage, conclude, without_fraction
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -107,9 +109,12 @@ def judged(
         groups = None if pool.groups is None else pool.groups[found.places]
         if used == SHARES[place % len(SHARES)]:
             for way, shadows in (("members", None), ("members, models", pool.shadows[:, found.places])):
-                rows = None if shadows is None else pool.rows[:, found.places]
-                told = difficulty(key, pool.labels[found.places], pool.inputs[found.places], shadows, rows, groups)
-                answer = members_test(key, residual_scores(odds[found.places], told), found.sizes, groups=groups)
+                told = difficulty(key, pool.labels[found.places], pool.inputs[found.places], groups)
+                scores = residual_scores(odds[found.places], told)
+                if shadows is not None:
+                    by_models = profile(cut(shadows), pool.rows[:, found.places])
+                    scores = residual_scores_of_models(odds[None, found.places], [by_models], told)[0]
+                answer = members_test(key, scores, found.sizes, groups=groups)
                 yield {**facts, "way": way, "memory": round(answer.memory, 3), **_plain(answer.usage)}
             yield {**facts, "way": "neither", **_plain(_by_others(pool, odds, found, key))}
         if used == SOME[place % len(SOME)]:
@@ -133,10 +138,9 @@ def _by_others(pool: Pool, odds: np.ndarray, found: Dealt, key: Any) -> Usage:
     size, held, _ = found.sizes
     asked = found.places[: size + held]
     groups = None if pool.groups is None else pool.groups[asked]
-    told = difficulty(
-        *(key, pool.labels[asked], pool.inputs[asked], pool.shadows[:, asked], pool.rows[:, asked], groups)
-    )
-    scores = residual_scores(odds[asked], told)
+    told = difficulty(key, pool.labels[asked], pool.inputs[asked], groups)
+    by_models = profile(cut(pool.shadows[:, asked]), pool.rows[:, asked])
+    scores = residual_scores_of_models(odds[None, asked], [by_models], told)[0]
     p_never = permutation_test(key, scores[:size], scores[size:], groups=groups).p_larger
     usage = conclude("holdout", p_never, None, UNKNOWN)
     return without_fraction(usage, ("how much this model remembers of what it used is not known",))
@@ -159,7 +163,7 @@ def _by_holdout(
             # Rows were dealt from the whole pool: hardly any has just as many groups of these. Records then stand in.
             groups, alike = None, [dealt_alike(int(row.sum()), size, size + held) for row in own]
     kept = np.flatnonzero(np.array(alike, bool))
-    told = difficulty(key, pool.labels[asked], pool.inputs[asked], shadows[kept][:, asked], own[kept], groups)
+    told = difficulty(key, pool.labels[asked], pool.inputs[asked], groups)
     usage = holdout_test(
         *(key, odds[asked[:size]].astype(np.float64), odds[asked[size:]].astype(np.float64)),
         *(shadows[kept][:, asked], own[kept]),

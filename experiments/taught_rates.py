@@ -30,17 +30,19 @@ from experiments.memory_worlds import WORLDS
 from experiments.record import describe_run
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
-from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import PERMUTATIONS
+from jaxaudit.metrics.profile import profile
+from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import STATED_FRACTION
 
 KEY = jax.random.key(8)
 WAYS = ("neighbours", "taught", "models", "models and taught")
 
 
-def predictors_by_way(pool: Pool, ways: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The predictors of all records of a world: no deal enters them."""
+def predictors_by_way(pool: Pool) -> dict[str, np.ndarray]:
+    """The predictors of all records of a world, without models: no deal enters them."""
     classes = tuple(map(str, range(int(pool.labels.max()) + 1)))
     examples = Examples(pool.inputs, pool.labels.astype(np.int64), classes, pool.name)
     started = time.time()
@@ -49,12 +51,10 @@ def predictors_by_way(pool: Pool, ways: tuple[str, ...]) -> dict[str, np.ndarray
         f"{pool.name}: {len(examples)} records teach in {time.time() - started:.0f} s {' '.join(taught.caveats)}",
         flush=True,
     )
-    found = {}
-    for way in ways:
-        shadows, rows = (pool.shadows, pool.rows) if "models" in way else (None, None)
-        odds = taught.odds if "taught" in way else None
-        found[way] = difficulty(KEY, pool.labels, pool.inputs, shadows, rows, pool.groups, odds)
-    return found
+    neighbours, teaching = (
+        difficulty(KEY, pool.labels, pool.inputs, pool.groups, odds) for odds in (None, taught.odds)
+    )
+    return {"neighbours": neighbours, "taught": teaching, "models": neighbours, "models and taught": teaching}
 
 
 def dealt_anew(generator: np.random.Generator, pool: Pool, row: np.ndarray, used: float) -> Dealt:
@@ -72,7 +72,13 @@ def answers(
     pool: Pool, folder: Path, ways: tuple[str, ...], models: int, deals: int, permutations: int
 ) -> Iterator[dict[str, Any]]:
     """The answers about the targets of a world, by each way about the same deals."""
-    predictors = predictors_by_way(pool, ways)
+    predictors, by_models = predictors_by_way(pool), profile(cut(pool.shadows), pool.rows)
+
+    def scored(odds: np.ndarray, way: str) -> np.ndarray:
+        if "models" in way:
+            return residual_scores_of_models(odds[None], [by_models], predictors[way])[0]
+        return residual_scores(odds, predictors[way])
+
     for path in sorted(folder.glob("*.npz")):
         if path.stem == "world" or path.stem.startswith(SHADOW):
             continue
@@ -80,7 +86,7 @@ def answers(
         for place in range(min(models, len(targets["odds"]))):
             odds, row = targets["odds"][place].astype(np.float64), targets["rows"][place]
             # A score uses no deal, so each target has one.
-            scores = {way: residual_scores(odds, one) for way, one in predictors.items()}
+            scores = {way: scored(odds, way) for way in ways}
             for used in SHARES:
                 for number in range(deals):
                     generator = np.random.default_rng([*seed, place, round(100 * used), number])

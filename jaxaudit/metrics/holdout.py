@@ -25,7 +25,7 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.resemblance import holdout_used
-from jaxaudit.metrics.scores import check_shadows, cut, membership_scores
+from jaxaudit.metrics.scores import check_models, cut, membership_scores
 from jaxaudit.metrics.usage import OVER_FORGOTTEN, STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
 MOST_TIED = 0.5
@@ -137,7 +137,7 @@ def scores_by_shadows(
     """
     _check_rows(membership, size, len(target), groups)
     models = np.asarray(shadows, np.float64)
-    check_shadows(np.asarray(target), models, membership)
+    check_models(np.asarray(target), models, membership)
     by_all = profile(cut(models), membership)
     return np.concatenate(
         [
@@ -172,22 +172,6 @@ def effect_of(
         ),
         critical=test.critical,
     )
-
-
-def without_difficulty(
-    scores: Float[np.ndarray, "models n"],
-    shadows: Float[np.ndarray, "shadows n"],
-    membership: Bool[np.ndarray, "shadows n"],
-) -> Float[np.ndarray, "models n"]:
-    """Scores minus the part that each record's difficulty explains: residuals of a least-squares fit over all records.
-
-    The predictors are the mean scores of each record among shadow models trained with it, and without it. The fit does
-    not use the split, so exchangeable records stay exchangeable.
-    """
-    without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
-    within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
-    difficulty = np.stack([np.ones_like(without), without, without**2, within, within**2], axis=1)
-    return scores - (difficulty @ np.linalg.lstsq(difficulty, scores.T, rcond=None)[0]).T
 
 
 def _check_rows(

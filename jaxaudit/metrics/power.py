@@ -10,17 +10,18 @@ from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
+from jaxaudit.metrics.difficulty import residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
-from jaxaudit.metrics.holdout import mean_differences, mean_variance, without_difficulty
+from jaxaudit.metrics.holdout import mean_differences, mean_variance
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
-from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence
+from jaxaudit.metrics.scores import check_models, cut
 from jaxaudit.metrics.shadow import SHARE
 
 MOST_RECORDS = 10_000_000
 
 
 class Separation(StrictStruct, frozen=True):
-    """How far membership scores separate records in training from other records.
+    """How far the score of a test separates records in training from other records.
 
     Attributes:
         difference: the mean score of records in training minus that of other records, averaged over models.
@@ -45,8 +46,11 @@ def separation(
     draws: Int[np.ndarray, " models"] | None = None,
     designs: Int[np.ndarray, " models"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
+    predictors: Float[np.ndarray, "n kinds"] | None = None,
 ) -> Separation:
-    """Measures the separation on models that were each trained on a random choice of the records.
+    """Measures how far the score of the holdout test separates the training records of models from others.
+
+    Each model was trained on a random choice of the records.
 
     Each model is scored with the other models as shadow models. Before that, its deviation from the mean of the other
     models of its design is multiplied by `own_data_stretch`: models share a calibration set, but a real target has
@@ -58,29 +62,29 @@ def separation(
             models share one: nothing is stretched.
         designs: each model's design (architecture and training recipe), as a number; None if all have the same.
         groups: the group of each record, if whole groups were chosen at random.
+        predictors: those of each record's difficulty, as for `holdout_test`.
 
     Raises:
-        InputError: as `membership_scores`; or a model has fewer than two records in or out of its training set.
+        InputError: shapes disagree, an output is NaN, there are fewer than 4 models, or a model has fewer than two
+            records in or out of its training set.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
     >>> found = separation(random.normal(size=(20, 400)) + 2 * membership, membership)
-    >>> bool(0.3 < found.difference < 0.7), bool(found.between < 0.001), found.stretch
+    >>> bool(found.difference > 1), bool(found.between < 0.001), found.stretch
     (True, True, 1.0)
     """
     log_odds, membership = cut(log_odds), np.asarray(membership)
     fewest = int(min(membership.sum(axis=1).min(), (~membership).sum(axis=1).min()))
     if fewest < 2:
         raise InputError(f"a model has {fewest} records in or out of its training set; a variance requires at least 2.")
-    evidence, weights = evidence_among(log_odds, membership)
+    check_models(log_odds[0], log_odds, membership)
     designs = np.zeros(len(log_odds), int) if designs is None else designs
     stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws, designs)
-    shadow_scores = special.expit(evidence @ weights)
+    moved, profiles = log_odds, profiles_of_others(log_odds, membership)
     if stretch > 1:
         moved, profiles = as_of_own_data(log_odds, membership, designs, stretch)
-        evidence = np.stack([membership_evidence(*pair) for pair in zip(moved, profiles, strict=True)])
-    scores = without_difficulty(special.expit(evidence @ weights), shadow_scores, membership)
-    return separation_of(scores, membership, groups, stretch)
+    return separation_of(residual_scores_of_models(moved, profiles, predictors), membership, groups, stretch)
 
 
 def separation_of(

@@ -6,12 +6,12 @@ role of known members, other records that of the holdout. A real target may reme
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int
 from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.json_types import StrictStruct
-from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
+from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.power import Separation, as_of_own_data, pooled_variance, separation_of
 from jaxaudit.metrics.profile import profiles_of_others
@@ -37,11 +37,9 @@ class Memory(StrictStruct, frozen=True):
 
 
 def memory_of_models(
-    key: Key[Array, ""] | None,
     log_odds: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
-    labels: Int[np.ndarray, " n"],
-    inputs: Shaped[np.ndarray, "n ..."] | None = None,
+    predictors: Float[np.ndarray, "n kinds"],
     designs: Int[np.ndarray, " models"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
     *,
@@ -52,12 +50,11 @@ def memory_of_models(
 
     With shadow models, a model's deviation from them is stretched before it is scored, by the factor `stretch` that
     `separation` found. If there are very many models and records, only some models are measured (`evenly_spaced`).
-    `helped` says whether the members test will have shadow models with outputs on the known members. The key, labels
-    and inputs are those of `difficulty`; the rest as for `separation`.
+    `helped` says whether the members test will have shadow models with outputs on the known members. The predictors are
+    those of `difficulty`; the rest as for `separation`.
     """
     odds, rows = cut(log_odds), np.asarray(membership)
     designs = np.zeros(len(odds), int) if designs is None else designs
-    predictors = difficulty(key, labels, inputs, groups=groups)
     measured, moved = evenly_spaced(odds), odds
     if helped and stretch > 1:
         moved, _ = as_of_own_data(odds, rows, designs, stretch)

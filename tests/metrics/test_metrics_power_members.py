@@ -90,6 +90,16 @@ def test_more_records_memory_and_groups():
     assert remembering(TOLD, 1.0) == TOLD
 
 
+def of_shadow_models(odds: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    """What they tell of a record's difficulty, as `residual_scores_of_models` says it."""
+    found = profile(cut(odds), membership)
+    without, gap = found.outside, found.inside - found.outside
+    sure = 1 / (1 + np.exp(-without))
+    return np.stack(
+        [without, without**2, np.log(sure), sure, np.tanh(without / 3), gap, gap * np.tanh(without / 3)], axis=1
+    )
+
+
 def outputs() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Log-odds of 20 models on records of two classes, some of them hard; membership, classes and draws."""
     random = np.random.default_rng(8)
@@ -109,7 +119,8 @@ def test_a_slow_memory(grouped: bool):
     assert stretch > 1.1
     inputs = np.random.default_rng(3).normal(size=(300, 4)) + labels[:, None]
     key = jax.random.key(5)
-    found = memory_of_models(key, odds, membership, labels, inputs, designs, groups, stretch=stretch)
+    predictors = difficulty(key, labels, inputs, groups)
+    found = memory_of_models(odds, membership, predictors, designs, groups, stretch=stretch)
     # Away from the mean of the others, beside what all of one design have in common.
     away = np.empty_like(odds)
     for model, row in enumerate(membership):
@@ -123,10 +134,10 @@ def test_a_slow_memory(grouped: bool):
             if place:
                 alike = others & (designs == designs[model])
                 moved = odds[model] + (stretch - 1) * (away[model] - away[alike].mean(axis=0))
-                predictors = difficulty(key, labels, inputs, odds[others], membership[others], groups)
-                scores = residual_scores(cut(moved), predictors)
+                told = of_shadow_models(odds[others], membership[others])
+                scores = residual_scores(cut(moved), np.concatenate([predictors, told], axis=1))
             else:
-                scores = residual_scores(odds[model], difficulty(key, labels, inputs, None, None, groups))
+                scores = residual_scores(odds[model], predictors)
             gaps.append(scores[row].mean() - scores[~row].mean())
             insides.append(mean_variance(scores, groups, row))
             outsides.append(mean_variance(scores, groups, ~row))
@@ -141,6 +152,6 @@ def test_a_slow_memory(grouped: bool):
 
 def test_without_shadow_models_that_say_anything():
     odds, membership, labels, _ = outputs()
-    key = jax.random.key(1)
-    found = memory_of_models(key, odds, membership, labels, stretch=1.3, helped=False)
-    assert found.helped == found.alone == memory_of_models(key, odds, membership, labels).alone
+    predictors = difficulty(None, labels)
+    found = memory_of_models(odds, membership, predictors, stretch=1.3, helped=False)
+    assert found.helped == found.alone == memory_of_models(odds, membership, predictors).alone

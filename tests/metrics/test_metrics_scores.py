@@ -68,7 +68,7 @@ def test_infinite_log_odds_count_as_20() -> None:
     ("target", "shadows", "membership", "message"),
     [
         (TARGET[:-1], SHADOWS, THEIRS, "one column per record"),
-        (TARGET, SHADOWS[:3], THEIRS[:3], "too few for membership scores"),
+        (TARGET, SHADOWS[:3], THEIRS[:3], "too few to tell what use changes"),
         (np.where(TARGET > 1, np.nan, TARGET), SHADOWS, THEIRS, "are NaN"),
         (TARGET, SHADOWS, np.ones_like(THEIRS), "random half"),
     ],

@@ -9,6 +9,7 @@ from jaxtyping import Array, Int, Key, Shaped
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
+from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
 from jaxaudit.audits.pool import make_pool, share_row
@@ -22,6 +23,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
+from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     Separation,
@@ -108,18 +110,11 @@ def measure_power(
     rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt_groups)}
     trained = train_rows(stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution)
     membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
-    measured = separation(odds, membership, draws, in_turn, dealt_groups)
+    taught = taught_difficulty(stream(key, "taught difficulty"), query, dealt_groups).odds
     inputs = None if pool.classless else query.inputs
-    memory = memory_of_models(
-        stream(key, "difficulty"),
-        odds,
-        membership,
-        query.labels,
-        inputs,
-        in_turn,
-        dealt_groups,
-        stretch=measured.stretch,
-    )
+    predictors = difficulty(stream(key, "difficulty"), query.labels, inputs, dealt_groups, taught)
+    measured = separation(odds, membership, draws, in_turn, dealt_groups, predictors)
+    memory = memory_of_models(odds, membership, predictors, in_turn, dealt_groups, stretch=measured.stretch)
     audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
     return replace(audit, models_per_batch=trained.models_per_batch, form=trained.form)
 
@@ -151,9 +146,9 @@ def power_of_models(
         )
     sizes = planned_sizes(query, dealt_stop - query if holdout_size is None else holdout_size, members_size, fraction)
     membership, odds, designs = mixed.membership[:, :dealt_stop], mixed.log_odds[:, :dealt_stop], mixed.designs
-    measured = separation(odds, membership, designs=designs, groups=pool.groups)
-    labels = pool.examples.labels[:dealt_stop]
-    memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
+    predictors = difficulty(None, pool.examples.labels[:dealt_stop])
+    measured = separation(odds, membership, None, designs, pool.groups, predictors)
+    memory = memory_of_models(odds, membership, predictors, designs, pool.groups, helped=False)
     return audit_of(measured, memory, sizes, fraction, "bank")
 
 

@@ -23,6 +23,7 @@ from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.power import detection_probability, separation
 from jaxaudit.shadow_models import OF_QUERY
 
@@ -213,7 +214,8 @@ def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):
     models = slow_evidence(remembering)["mixed"]
     asked = np.r_[remembering.query, remembering.holdout]
     odds = np.array([model["odds"][asked] for model in models])
-    wanted = separation(odds, np.array([model["row"][asked] for model in models]))
+    predictors = difficulty(None, remembering.labels[asked])
+    wanted = separation(odds, np.array([model["row"][asked] for model in models]), predictors=predictors)
     found = power_of_models(open_bank(remembering), holdout_size=200, fraction=0.2).result
     np.testing.assert_allclose(astuple(found.separation), astuple(wanted), rtol=1e-4, atol=1e-6)
     given = found.given

@@ -11,6 +11,7 @@ from scipy import special
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.resolution import Coarsening, all_logits, resolution_of, rounded
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
+from jaxaudit.ensemble import Progress
 from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.scores import log_odds
@@ -106,6 +107,7 @@ class Evidence:
         reduced: how the shadow models differ from those that were requested, in words.
         limitations: further limitations of the shadow models, in sentences.
         targets: number of targets that are judged together.
+        progress: called while records teach their difficulty.
     """
 
     models: ShadowModels
@@ -114,6 +116,7 @@ class Evidence:
     reduced: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
     targets: int = 1
+    progress: Progress | None = None
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -77,6 +77,7 @@ def judge(
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
         rates: also measure the error rates of each test, by judging each shadow model with the others
             (`leave_one_out`), after each of which `progress` is called.
+        progress: called as records teach how difficult they are, too.
 
     Returns:
         One result per target, in the same order: the verdict with its reasons, and for each test of use the p-values
@@ -106,7 +107,7 @@ def judge(
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
     if tests is None:
         tests = possible_tests(shadows, targets)
-    evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(targets))
+    evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(targets), progress=progress)
     evidence, targets = evidence_for(evidence, targets, tests)
     pool = evidence.pool
     for test in tests:

@@ -22,7 +22,7 @@ from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.metrics.exchangeability import standardised
@@ -44,7 +44,8 @@ MOST_COLUMNS = 4_096
 """Records of more numbers are reduced to so many random combinations of them."""
 FARTHEST = 8.0
 """Standardised numbers are cut at this distance from their mean."""
-DENSE_AT_ONCE = 3
+DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20
+"""Dense models in one program; and about how many times as long as theirs a step of a convolutional one takes."""
 
 
 class TaughtDifficulty(NamedTuple):
@@ -63,7 +64,10 @@ class TaughtDifficulty(NamedTuple):
 
 
 def taught_difficulty(
-    key: Key[Array, ""], examples: Examples, groups: Int[np.ndarray, " n"] | None = None
+    key: Key[Array, ""],
+    examples: Examples,
+    groups: Int[np.ndarray, " n"] | None = None,
+    progress: Progress | None = None,
 ) -> TaughtDifficulty:
     """The difficulty that these records teach, in the order in which they come.
 
@@ -74,6 +78,7 @@ def taught_difficulty(
         key: random key of the models.
         examples: all records of the test, of all sets.
         groups: the group of each record, if whole groups were dealt.
+        progress: called as the models are trained, if they are not known.
     """
     count = len(examples)
     if not examples.inputs.size or len(examples.class_names) < 2 or are_texts(examples):
@@ -93,7 +98,7 @@ def taught_difficulty(
     )
 
     def teach() -> dict[str, np.ndarray]:
-        return {"odds": _teach(key, _prepared(key, examples.take(order)), labels, units)}
+        return {"odds": _teach(key, _prepared(key, examples.take(order)), labels, units, progress)}
 
     odds = np.empty_like(kept := cached_arrays(f"taught difficulty {digest}", teach)["odds"])
     odds[:, order] = kept
@@ -149,13 +154,19 @@ def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n .
 
 
 def _teach(
-    key: Key[Array, ""], inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " n"], units: Int[np.ndarray, " n"]
+    key: Key[Array, ""],
+    inputs: Float[np.ndarray, "n ..."],
+    labels: Int[np.ndarray, " n"],
+    units: Int[np.ndarray, " n"],
+    progress: Progress | None,
 ) -> Float[np.ndarray, "teachings n"]:
     """What the models say of each record, for each network and number of epochs."""
     rows = taught_rows(generator_of(stream(key, "rows")), units)
     teaches = rows.any(axis=0)
-    odds = []
-    for name, learner in learners_of(inputs.shape[1:], int(labels.max()) + 1).items():
+    odds, learners = [], learners_of(inputs.shape[1:], int(labels.max()) + 1)
+    weights = [learner.epochs * (CONVOLUTIONS_TAKE if learner.convolves else 1) for learner in learners.values()]
+    parts = Execution(models_per_batch=DENSE_AT_ONCE, progress=progress).split(*weights)
+    for (name, learner), execution in zip(learners.items(), parts, strict=True):
 
         def judged(params: Any, _: Any, learner: NetworkLearner = learner) -> Float[np.ndarray, "some n"]:
             return cut(log_odds(log_probs_many(learner, params, inputs), labels)).astype(np.float32)
@@ -166,7 +177,7 @@ def _teach(
             inputs[teaches],
             labels[teaches],
             learner,
-            execution=Execution(models_per_batch=DENSE_AT_ONCE),
+            execution=execution,
             summarize=judged,
             members_only=True,
         )

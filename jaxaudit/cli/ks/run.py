@@ -178,7 +178,9 @@ def _judged(
         designs=designs,
         execution=execution,
     )
-    return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, **more)
+    # Training has shown all of the progress, if there was any.
+    progress = execution.progress if learner is None else None
+    return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
 
 
 def _filled(options: KSOptions) -> KSOptions:

@@ -107,7 +107,9 @@ def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficul
         groups = np.concatenate([groups, alone if pool.member_groups is None else pool.member_groups])
 
     def teach() -> TaughtDifficulty:
-        return taught_difficulty(stream(key, "taught difficulty"), pool.examples.take(pool.compared[indices]), groups)
+        return taught_difficulty(
+            stream(key, "taught difficulty"), pool.examples.take(pool.compared[indices]), groups, evidence.progress
+        )
 
     return evidence.once("taught", teach)
 

@@ -192,7 +192,7 @@ KS = Command(
     Examples:
 
     `jaxaudit ks --query q.npz --holdout h.npz --members m.npz --target out.csv --holdout-target out_h.csv
-    --members-target out_m.csv` (after `jaxaudit deal`; trains nothing)
+    --members-target out_m.csv` (after `jaxaudit deal`; no shadow models)
 
     `jaxaudit ks --challenge deal/key.json --target outputs.csv` (after `jaxaudit deal --blind`)
 

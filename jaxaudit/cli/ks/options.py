@@ -52,7 +52,7 @@ class KSData(Held, Sampled, SetsFlags):
     members: str | None = option(
         "Records that the target is known to have used, sampled like the query set, such as those that the provider "
         "shared and does not withdraw. They show how much the target remembers, whatever its network: the way to "
-        "`forgotten`. Needs --holdout; without --calibration nothing is trained.",
+        "`forgotten`. Needs --holdout; without --calibration no shadow model is trained.",
         names="data",
         usual="Records that the target is known to have used.",
     )

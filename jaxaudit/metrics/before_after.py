@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.json_types import Number, StrictStruct, number
-from jaxaudit.metrics.effect import ALPHA, LEVEL, share_of_effect
+from jaxaudit.metrics.effect import LEVEL, share_of_effect
 from jaxaudit.metrics.holdout import effect_of, scores_by_shadows
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 
@@ -44,7 +44,6 @@ def before_after(
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
     predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
     permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
     level: float = LEVEL,
 ) -> Change:
     """How much more of the query set was used by the model before a deletion than by the model after it.
@@ -64,7 +63,7 @@ def before_after(
         key: random key of the permutations.
         before, after: each model's log-odds of each record's own class: `size` query records, then the holdout.
         shadows: the shadow models' log-odds of the same records, at the same resolution.
-        membership, groups, predictors, permutations, alpha, level: as for `holdout_test`.
+        membership, groups, predictors, permutations, level: as for `holdout_test`.
 
     Raises:
         InputError: as `holdout_test`.
@@ -76,7 +75,7 @@ def before_after(
         for outputs in (before, after)
     )
     paired = first[0] - second[0]
-    how = {"groups": group_numbers, "permutations": permutations, "alpha": alpha}
+    how = {"groups": group_numbers, "permutations": permutations}
     test = permutation_test(key, paired[:size], paired[size:], **how)
     effect = effect_of(test, np.concatenate([paired[None], second[1:]]), size, membership, group_numbers)
     fraction, low, high = (float(np.clip(end, -1, 1)) for end in share_of_effect(effect, level))

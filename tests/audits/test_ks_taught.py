@@ -14,7 +14,8 @@ from support.ks_audits import audit_ks
 from jaxaudit import load
 from jaxaudit.audits.ks import taught
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.taught import TaughtDifficulty, learners_of, taught_difficulty
+from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
+from jaxaudit.audits.ks.teachers import learners_of
 from jaxaudit.data import Examples
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many

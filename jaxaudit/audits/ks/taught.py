@@ -1,51 +1,35 @@
 """How difficult the records of a test are, taught by these records: the small models that `metrics.taught` asks.
 
-A dense network learns any record, and of images a convolutional one beside it, whose images are shifted at random.
-Each is trained for several numbers of epochs: what is difficult early on, and what late, tells of different targets.
 Their predictions are kept in the cache folder, by a digest of everything that they depend on, so that the next target
 of the same records costs nothing; no record and no class is kept.
 
 Without inputs, or where models would learn nothing, neighbours tell the difficulty (`metrics.difficulty`).
 """
 
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
+from jaxaudit.ensemble import Progress
 from jaxaudit.ensemble.checkpoint import digest_of
-from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.metrics.exchangeability import standardised
-from jaxaudit.metrics.scores import cut, log_odds
-from jaxaudit.metrics.taught import MOST_TEACHERS, judged_by_others, order_of_contents, taught_rows, units_of
-from jaxaudit.models import MLP
-from jaxaudit.models.small import SmallCNN
-from jaxaudit.randomness import generator_of, several, stream
+from jaxaudit.metrics.taught import MOST_TEACHERS, order_of_contents, units_of
+from jaxaudit.randomness import generator_of, stream
 from jaxaudit.version import __version__
 
 LEAST_RECORDS = 100
-DENSE_EPOCHS, CONVOLUTIONAL_EPOCHS = (3, 8, 20), (3, 8)
-HIDDEN, BATCH, RATE = 128, 64, 1e-3
-SHIFT = 2
-"""Images are shifted by up to so many pixels in each direction, anew in each step."""
 LEAST_SIDE, LARGEST_SIDE, USUAL_SIDE = 8, 42, 28
 """Pixels a side: smaller images are records of numbers; larger ones are reduced to about the usual side."""
 MOST_COLUMNS = 4_096
 """Records of more numbers are reduced to so many random combinations of them."""
 FARTHEST = 8.0
 """Standardised numbers are cut at this distance from their mean."""
-DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20
-"""Dense models in one program; and about how many times as long as theirs a step of a convolutional one takes."""
 
 
 class TaughtDifficulty(NamedTuple):
@@ -98,7 +82,10 @@ def taught_difficulty(
     )
 
     def teach() -> dict[str, np.ndarray]:
-        return {"odds": _teach(key, _prepared(key, examples.take(order)), labels, units, progress)}
+        # Who reads what was taught before needs no network.
+        from jaxaudit.audits.ks.teachers import teach_difficulty
+
+        return {"odds": teach_difficulty(key, _prepared(key, examples.take(order)), labels, units, progress)}
 
     odds = np.empty_like(kept := cached_arrays(f"taught difficulty {digest}", teach)["odds"])
     odds[:, order] = kept
@@ -151,64 +138,3 @@ def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n .
         combinations = generator_of(stream(key, "combinations")).normal(size=(flat.shape[1], MOST_COLUMNS))
         flat = standardised(flat.astype(np.float32)) @ combinations.astype(np.float32)
     return np.clip(standardised(flat.astype(np.float32)), -FARTHEST, FARTHEST).astype(np.float32)
-
-
-def _teach(
-    key: Key[Array, ""],
-    inputs: Float[np.ndarray, "n ..."],
-    labels: Int[np.ndarray, " n"],
-    units: Int[np.ndarray, " n"],
-    progress: Progress | None,
-) -> Float[np.ndarray, "teachings n"]:
-    """What the models say of each record, for each network and number of epochs."""
-    rows = taught_rows(generator_of(stream(key, "rows")), units)
-    teaches = rows.any(axis=0)
-    odds, learners = [], learners_of(inputs.shape[1:], int(labels.max()) + 1)
-    weights = [learner.epochs * (CONVOLUTIONS_TAKE if learner.convolves else 1) for learner in learners.values()]
-    parts = Execution(models_per_batch=DENSE_AT_ONCE, progress=progress).split(*weights)
-    for (name, learner), execution in zip(learners.items(), parts, strict=True):
-
-        def judged(params: Any, _: Any, learner: NetworkLearner = learner) -> Float[np.ndarray, "some n"]:
-            return cut(log_odds(log_probs_many(learner, params, inputs), labels)).astype(np.float32)
-
-        of_models = fit_many(
-            several(stream(key, name), len(rows)),
-            rows[:, teaches],
-            inputs[teaches],
-            labels[teaches],
-            learner,
-            execution=execution,
-            summarize=judged,
-            members_only=True,
-        )
-        odds.append(judged_by_others(of_models, rows))
-    return np.stack(odds)
-
-
-@lru_cache(maxsize=8)
-def learners_of(shape: tuple[int, ...], classes: int) -> dict[str, NetworkLearner]:
-    """The small models of records of this shape, by name; equal arguments give the same objects, compiled once."""
-
-    def dense(shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
-        return MLP(shape, classes, rngs=rngs, hidden=(HIDDEN,))
-
-    def learner(factory: Any, epochs: int, **options: Any) -> NetworkLearner:
-        return network(factory, shape, classes, optimizer=optax.adam(RATE), epochs=epochs, batch_size=BATCH, **options)
-
-    learners = {f"dense {epochs}": learner(dense, epochs) for epochs in DENSE_EPOCHS}
-    if len(shape) == 3:
-        learners |= {
-            f"convolutional {epochs}": learner(SmallCNN, epochs, augment=(shifted,)) for epochs in CONVOLUTIONAL_EPOCHS
-        }
-    return learners
-
-
-def shifted(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
-    """Moves each image by up to `SHIFT` pixels in each direction, at random; what comes in is 0."""
-    padded = jnp.pad(inputs, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
-    corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * SHIFT + 1)
-
-    def window(image: Array, corner: Array) -> Array:
-        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), inputs.shape[1:])
-
-    return jax.vmap(window)(padded, corners)

@@ -23,6 +23,8 @@ from jaxaudit.metrics.taught import MOST_TEACHERS, order_of_contents, units_of
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.version import __version__
 
+RECIPE = 1
+"""Another number whenever the same records would teach something else."""
 LEAST_RECORDS = 100
 LEAST_SIDE, LARGEST_SIDE, USUAL_SIDE = 8, 42, 28
 """Pixels a side: smaller images are records of numbers; larger ones are reduced to about the usual side."""
@@ -74,7 +76,7 @@ def taught_difficulty(
     units = units_of(hashes[order].view("S16"), None if groups is None else groups[order])
     labels = np.unique(examples.labels[order], return_inverse=True)[1].astype(np.int32)
     digest = digest_of(
-        f"{__version__} {jax.__version__} {jax.local_devices()[0].device_kind} {examples.inputs.shape[1:]}",
+        f"{RECIPE} {__version__} {jax.__version__} {jax.local_devices()[0].device_kind} {examples.inputs.shape[1:]}",
         jax.random.key_data(key),
         hashes[order].view("<u8"),
         labels,

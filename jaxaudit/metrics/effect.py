@@ -44,7 +44,7 @@ class Effect(NamedTuple):
 def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
     """The used fraction and its interval: all f in [0, 1] that a t-test does not reject at confidence `level`.
 
-    With M models of full use, d their mean statistic and t Student's quantile at M - 1 degrees of freedom, the interval
+    In the notation of `Effect`, with M models of full use, d their mean statistic and t Student's quantile at M - 1 degrees of freedom, the interval
     holds all f whose effect e = e(f) satisfies
 
         |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
@@ -54,9 +54,10 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
     makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
 
     >>> full = np.array([0.9, 1.0, 1.1, 1.0])
-    >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16))]
+    >>> effect = Effect(difference=0.5, variance=0.01, full=full, noise=0.0, critical=0.16)
+    >>> [round(number, 2) for number in used_fraction(effect)]
     [0.5, 0.18, 0.91]
-    >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16, partly=(0.5, 0.8)))]
+    >>> [round(number, 2) for number in used_fraction(effect._replace(partly=(0.5, 0.8)))]
     [0.31, 0.11, 0.79]
     """
     estimate, low, high = (float(np.clip(end, 0, 1)) for end in share_of_effect(effect, level))
@@ -116,8 +117,8 @@ def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
 def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
     """The minimum detectable fraction: the smallest that is detected with probability `power`; None if even 1 is not.
 
-    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of
-    `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f, whatever `partly` is.
+    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of `Effect`
+    and `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f, whatever `partly` is.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411

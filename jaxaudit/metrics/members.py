@@ -166,7 +166,11 @@ def set_means(
     members: Float[np.ndarray, " k"],
     groups: tuple[Int[np.ndarray, " _"] | None, ...] = (None, None, None),
 ) -> Sides:
-    """The mean score of each set and its variance; with groups, the variance is taken over groups."""
+    """The mean score of each set, and the sampling variance of that mean.
+
+    With groups the variance is that of a mean over groups (`mean_variance`, Liang & Zeger 1986). `freedom` is the
+    number of records, or groups, of the smallest set, minus 1.
+    """
     sets = tuple(zip((query, holdout, members), groups, strict=True))
     of_query, of_holdout, of_members = (
         mean_variance(scores_of_set, owner, np.ones(len(scores_of_set), bool)) / len(scores_of_set)
@@ -185,7 +189,7 @@ def limits_by_members(means: Sides, alpha: float = ALPHA, level: float = LEVEL) 
         |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
 
     The upper limit is the upper end of the interval at 1 - 2 alpha. The limits are 0 and 1 if the members' mean is not
-    significantly different from the holdout's.
+    significantly above the holdout's, at the level of the limit; if it is not above at all, the fraction is NaN, too.
 
     >>> known = Sides(0.1, 0.0, 1.0, 0.001, 0.001, 0.001, 999)
     >>> [round(each, 2) for each in limits_by_members(known)[:4]]

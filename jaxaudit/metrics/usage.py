@@ -5,7 +5,10 @@
 - `forgotten`: the p-value of "never used" is above alpha, there are no doubts, and the one-sided 95% upper limit of the
   used fraction is at most a stated one. If the interval's assumption holds, a target that used more than that gets this
   verdict with probability at most alpha. Smaller use is not ruled out, so the verdict is only given with its limit.
-- `inconclusive`, with reasons: in all other cases.
+- `inconclusive`, with reasons: in all other cases, and whatever the numbers are where the p-value itself may be wrong
+  (`Usage.invalid`).
+
+`conclude` turns the numbers of one target into a verdict; `decided` does so again once p-values are adjusted.
 
 Outputs on a query set and a holdout alone cannot distinguish "not used" from "used and not remembered". So a fraction,
 a limit and `forgotten` require knowledge of how much the target remembers: from known members, or from shadow models
@@ -157,7 +160,11 @@ UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
 
 
 def limits_of(effect: Effect, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
-    """The used fraction and its limits, from an effect."""
+    """The used fraction with its interval, upper limit and minimum detectable fraction, from an effect.
+
+    `alpha` is the level of the upper limit and `level` that of the interval; the minimum detectable fraction depends on
+    neither (`detectable_fraction`).
+    """
     return Limits(*used_fraction(effect, level), upper_limit(effect, alpha), detectable_fraction(effect))
 
 
@@ -167,7 +174,13 @@ def limits_of_ratio(
     """The share difference / full, for a positive `full`, and its limits: all shares that a t-test does not reject.
 
     `variance` holds v0, v1 and v2, where v0 + v1 f + v2 f^2 is the variance of difference - f full (`accepted_shares`),
-    and `freedom` its degrees of freedom. `detectable` uses v0.
+    and `freedom` its degrees of freedom. The interval has the confidence `level`, and `upper` is the upper end of that
+    at 1 - 2 `alpha`. The minimum detectable fraction is (z(POWER) + z(1 - ALPHA)) sqrt(v0) / full, z the normal
+    quantile; None if that is above 1.
+
+    >>> limits = limits_of_ratio(0.2, 1.0, (0.01, 0.0, 0.0), 1e6, 0.05, 0.95)
+    >>> [round(number, 2) for number in limits]
+    [0.2, 0.0, 0.4, 0.36, 0.33]
     """
     estimate = float(np.clip(difference / full, 0, 1))
 
@@ -231,7 +244,7 @@ def conclude(
     recipe: str = "",
     question: Question = "used",
 ) -> Usage:
-    """The verdict, by the rule in this module's docstring.
+    """The numbers of one target with their verdict, by the rule in this module's docstring; no p-value is adjusted.
 
     Args:
         method, p_never, p_fully, doubts, invalid, question: see `Usage`; the question changes only the wording.
@@ -262,7 +275,11 @@ def conclude(
 
 
 def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
-    """Sets the verdict and its reasons, which follow from the numbers of `usage`."""
+    """Sets the verdict and its reasons.
+
+    They follow from the p-values and from what is `invalid`, doubted and `unsettled`. An upper limit above the stated
+    share is `unsettled` already (`conclude`, `without_fraction`); the limit is not compared again.
+    """
     p_value = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
     against = (*usage.doubts, *usage.unsettled)
     if usage.invalid:
@@ -280,7 +297,13 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
-    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts."""
+    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts.
+
+    Raises:
+        ValueError: there is neither a `why` nor a doubt.
+    """
+    if not (why or usage.doubts):
+        raise ValueError("a fraction is taken away for a reason, and none is given")
     fraction, low, high, upper, detectable = UNKNOWN
     left = replace(usage, fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
     return decided(replace(left, p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)

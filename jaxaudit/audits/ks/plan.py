@@ -41,7 +41,8 @@ class Work(NamedTuple):
     """The models of an audit, as far as they affect its cost.
 
     Attributes:
-        query, calibration, holdout, reference: records of each set; of a reference only if it is a set of its own.
+        query, calibration, holdout, reference, members: records of each set; of a reference only if it is a set of its
+            own.
         targets: training records of each simulated target, for `whole` query records.
         tests: the tests, including rho.
         epochs, batch_size: the recipe.
@@ -59,16 +60,23 @@ class Work(NamedTuple):
     batch_size: int
     design_cost: float = 1.0
     reference: int = 0
+    members: int = 0
     lightest: tuple[KSTest, ...] = ()
 
     @property
     def sizes(self) -> Sets[int]:
         """The records of each set."""
-        return Sets(query=self.query, calibration=self.calibration, holdout=self.holdout, reference=self.reference)
+        return Sets(
+            query=self.query,
+            calibration=self.calibration,
+            holdout=self.holdout,
+            members=self.members,
+            reference=self.reference,
+        )
 
     @property
-    def records(self) -> tuple[int, int, int, int]:
-        return self.query, self.calibration, self.holdout, self.reference
+    def records(self) -> tuple[int, int, int, int, int]:
+        return self.query, self.calibration, self.holdout, self.reference, self.members
 
 
 class Free(NamedTuple):
@@ -189,8 +197,10 @@ def _fewer_records(plan: Plan, most: float, free: Free, fewest: int) -> Plan:
 
 def _of_records(work: Work, records: int, more_epochs: bool) -> Work:
     """The work with at most this many records of each set, and enough epochs to learn them."""
-    query, calibration, holdout, reference = (min(size, records) for size in work.records)
-    fewer = work._replace(query=query, calibration=calibration, holdout=holdout, reference=reference)
+    query, calibration, holdout, reference, members = (min(size, records) for size in work.records)
+    fewer = work._replace(
+        query=query, calibration=calibration, holdout=holdout, reference=reference, members=members
+    )
     if more_epochs and fewer != work:
         steps = -(-min(query, round(SHARE * calibration)) // work.batch_size)
         fewer = fewer._replace(epochs=max(work.epochs, -(-LEAST_STEPS // steps)))

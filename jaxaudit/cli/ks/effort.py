@@ -28,7 +28,7 @@ from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 
-SETS = ("query", "calibration", "holdout", "reference")
+SETS = ("query", "calibration", "holdout", "reference", "member")
 """Roles of sets, in the order of `Work.records`."""
 BASE_BYTES = 600 << 20
 """Memory of Python, JAX and compiled programs."""
@@ -175,6 +175,7 @@ def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests
         batch_size=options.recipe.batch_size,
         design_cost=mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:]),
         reference=0 if sets.reference is None else len(sets.reference),
+        members=0 if sets.members is None else len(sets.members),
         lightest=tuple(with_fields("--test-option", audit.test_option, lightest).values()),
     )
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
 
+import jax
 import numpy as np
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_target
 from jaxaudit.audits.pool import Part
+from jaxaudit.cli.ks.demonstration import dealt_set
 from jaxaudit.cli.ks.options import KSOptions, Targets
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
@@ -103,10 +105,11 @@ class AuditInputs(NamedTuple):
         return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
 
 
-def read_given(options: KSOptions) -> AuditInputs:
+def read_given(options: KSOptions, *, dealt: bool = False) -> AuditInputs:
     """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
-    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too.
+    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. If `dealt`,
+    the query set that the options name is dealt here into query set, holdout and known members.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
     key = None if data.challenge is None else read_key(data.challenge)
@@ -122,6 +125,10 @@ def read_given(options: KSOptions) -> AuditInputs:
     held = None if data.holdout is None else read(data.holdout)
     holdout = None if held is None else align_target_data(query, held)
     members = None if data.members is None else align_target_data(query, read(data.members))
+    if dealt:
+        dealt_sets = dealt_set(jax.random.key(options.audit.seed), query)
+        query, holdout, members = (dealt_sets[role] for role in (Role.QUERY, Role.HOLDOUT, Role.MEMBERS))
+        held = holdout
     if not data.drop_overlap:
         for of, examples in ((HOLDOUT, holdout), (MEMBERS, members)):
             sets_before = {"query set": query, "calibration set": calibration} | (

@@ -19,6 +19,7 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.command import as_given, opened
+from jaxaudit.cli.ks.demonstration import has_set_alone, tests_of_dealt
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.named_tests import OF_RHO, TEST_NAMES, parse_tests, tests_named
@@ -41,8 +42,6 @@ from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 
-DEMO_QUERY, DEMO_HOLDOUT = "digits@shared", "digits@kept"
-"""Random halves of an embedded set: the holdout test decides the demonstration, because it is exact."""
 FILES = {
     "targets": "outputs",
     "holdout_targets": "on_holdout",
@@ -59,11 +58,15 @@ OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
     options = opened(options)
+    dealt = has_set_alone(options)
     if options.data.query is not None and not options.target.target and not options.target.target_data:
-        say("No --target was given: three targets of known truth are simulated instead.")
-    given_options = options = of_texts(options)
-    options = _filled(options)
-    whole = read_given(options)
+        how = ", and the set is dealt at random into query set, holdout and known members" if dealt else ""
+        say(f"No --target was given: three targets of known truth are simulated instead{how}.")
+    given_options = options = options if dealt else of_texts(options)
+    options = _filled(options, dealt)
+    whole = read_given(options, dealt=dealt)
+    if dealt:
+        options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
     if given_options.audit.shadow_models is None:
         # As many as adjusted p-values need.
         options = with_values(options, shadow_models=max(SHADOW_MODELS, least_models(len(whole.targets))))
@@ -183,12 +186,10 @@ def _judged(
     return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
 
 
-def _filled(options: KSOptions) -> KSOptions:
-    demonstration = (options.data.query, options.data.holdout, options.audit.tests) == (None, None, None)
+def _filled(options: KSOptions, dealt: bool) -> KSOptions:
     options = with_defaults(options)
-    if demonstration:
-        options = with_values(options, query=DEMO_QUERY, holdout=DEMO_HOLDOUT)
-    numbers = {"shadow_models": SHADOW_MODELS, "holdout_shadow_models": HOLDOUT_MODELS, "replicates": REPLICATES}
+    replicates = 0 if dealt and is_texts(options.data.query or "") else REPLICATES
+    numbers = {"shadow_models": SHADOW_MODELS, "holdout_shadow_models": HOLDOUT_MODELS, "replicates": replicates}
     return with_values(with_usual(options, **numbers), tests=",".join(tests_named(options)))
 
 

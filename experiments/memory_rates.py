@@ -203,7 +203,9 @@ def _by_own(pool: Pool, models: Any, place: int, deal: Dealt, key: Any) -> Usage
     kept = np.flatnonzero(np.array(alike, bool))
     predictors = difficulty(key, pool.labels[asked], pool.inputs[asked], groups)
     shadows, own = shadows[kept], own[kept]
-    usage = holdout_test(key, odds[:size], odds[size:], shadows, own, groups=groups, predictors=predictors)
+    usage = holdout_test(
+        key, odds[:size], odds[size:], shadows, own, groups=groups, predictors=predictors, own_recipe=True
+    )
     apart = behaves_like(odds, shadows, own, np.arange(2 * size) >= size)
     return without_fraction(usage, apart) if apart else usage
 

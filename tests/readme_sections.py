@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
 
 from experiments import memory_page  # noqa: E402
+from experiments.memory_summary import VERDICTS  # noqa: E402
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
@@ -292,14 +293,18 @@ WAYS = {
     "own recipe": "outputs on a holdout, and shadow models of the own recipe",
     "neither": "outputs on a holdout, and shadow models of other recipes",
 }
-SHORT_ROWS = {
+RATES_SHOWN = {
     "false alarms": "wrong: `not forgotten`, but never used",
     "wrong forgotten": "wrong: `forgotten`, but more than 25% used",
-    "found": "found: use of all of 1,000 or more",
-    "forgotten": "`forgotten` of what was never used",
-    "inconclusive": "`inconclusive`",
+    "at stated": "`forgotten`, exactly 25% used: allowed up to 5%",
+    "covered": "the 95% limit is at or above the truth",
+    "forgotten": "found: `forgotten` of what was never used",
+    "found": "found: use of all",
+    "half found": "found: use of half",
+    "inconclusive": "`inconclusive`, of all shares alike",
 }
-COVERED = "the 95% limit is at or above the truth"
+DELETED, KEPT = "0.0", {"1.0": "all", "0.5": "half", "0.25": "exactly a quarter"}
+"""What was used, in the two tables of README."""
 
 
 def _table(columns: dict[str, str], rows: dict[str, str], cell: Callable[[str, str], str]) -> list[str]:
@@ -346,19 +351,23 @@ def memory_rates_section() -> str:
     lines = []
     for path in memory_results():
         rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
-        rows = {**SHORT_ROWS, "covered": COVERED}
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
+        final = ", ".join(rates["final"])
         lines += [
-            f"{memory_page.deals(rates)} in {len(rates['worlds'])} worlds, {len(rates['final'])} of which were "
-            "looked at only once; with 95% intervals:",
+            f"{memory_page.deals(rates)} in {len(rates['worlds'])} worlds; with 95% intervals. First those of the "
+            f"{len(rates['final'])} worlds that were looked at only once ({final}):",
             "",
-            *_table(WAYS, rows, partial(_of_way, rates["overall"])),
+            *_table(WAYS, RATES_SHOWN, partial(_of_way, rates["final worlds"])),
             "",
-            f"The worst of {len(rates['by recipe'])} recipes, some of which have few targets:",
+            "All worlds:",
             "",
-            *_table(WAYS, rows, partial(_worst, rates["by recipe"])),
+            *_table(WAYS, RATES_SHOWN, partial(_of_way, rates["overall"])),
             "",
-            f"By recipe and world: [the page]({page}).",
+            f"The worst of {len(rates['by recipe'])} recipes, 1,000 query records or more:",
+            "",
+            *_table(WAYS, RATES_SHOWN, partial(_worst, rates["by recipe"])),
+            "",
+            f"By recipe and world, and what the records teach: [the page]({page}).",
         ]
     return "\n".join(lines)
 
@@ -409,16 +418,39 @@ def _worst(by_recipe: dict[str, Any], way: str, name: str) -> str:
 
 
 def short_error_rates_section() -> str:
-    """The same without intervals."""
-    lines = [f"| you can give | {' | '.join(SHORT_ROWS.values())} |", "|---" * (1 + len(SHORT_ROWS)) + "|"]
+    """What verdicts targets got that were deleted, and that were kept, without intervals."""
+    lines = []
     for path in memory_results():
         rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
-        overall = rates["overall"]
-        for way, given in WAYS.items():
-            shares = (overall[way][name]["share"] for name in SHORT_ROWS)
-            cells = ["-" if share is None else f"{share:.1%}" for share in shares]
-            lines.append(f"| {given} | {' | '.join(cells)} |")
-        lines += ["", _worst_in_short(rates["by recipe"])]
+        large, small = rates["verdicts"]["1,000 or more"], rates["verdicts"]["300"]
+        sizes = " or ".join(
+            f"{cells['members'][DELETED]['forgotten']['of']:,} ({size} query records)"
+            for size, cells in rates["verdicts"].items()
+        )
+        lines += [
+            f"If they **deleted** them, so that none was used; of {sizes} targets, the second in brackets:",
+            "",
+            "| you can give | accused: wrong | cleared: right | `inconclusive` |",
+            "|---|---|---|---|",
+            *(
+                f"| {given} | {' | '.join(_both(large[way], small[way], DELETED, verdict) for verdict in VERDICTS)} |"
+                for way, given in WAYS.items()
+            ),
+            "",
+            "If they **kept** them:",
+            "",
+            "| you can give | used | caught: right | cleared: wrong | `inconclusive` |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {given} | {share} | "
+                f"{' | '.join(_both(large[way], small[way], used, verdict) for verdict in VERDICTS)} |"
+                for way, given in WAYS.items()
+                for used, share in KEPT.items()
+            ),
+            "",
+            "`forgotten` promises that at most 25% was used, so of exactly a quarter up to 5% may be cleared. "
+            f"{_worst_in_short(rates['by recipe'])}",
+        ]
     for path in sorted((ROOT / "experiments" / "results").glob("scores_exact-*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))["exactness"]
         said = ", ".join(f"{each['at most 5%']:.1%} of {each['dealt']}" for each in found if each["known taken out"])
@@ -430,13 +462,21 @@ def short_error_rates_section() -> str:
     return "\n".join(lines)
 
 
+def _both(large: dict[str, Any], small: dict[str, Any], used: str, verdict: str) -> str:
+    """A share among targets of many query records, and in brackets among those of few."""
+    shares = (cells[used][verdict]["share"] for cells in (large, small))
+    shown = ["-" if share is None else f"{share:.1%}" for share in shares]
+    return f"{shown[0]} ({shown[1]})"
+
+
 def _worst_in_short(by_recipe: dict[str, Any]) -> str:
-    """The worst recipe of two rates, in the order of the rows."""
-    found = {name: [memory_page.worst(by_recipe, way, name) for way in WAYS] for name in ("found", "wrong forgotten")}
-    shares = {name: ", ".join(f"{each[1]['share']:.0%}" for each in cells if each) for name, cells in found.items()}
+    """The recipe of which use of all is missed most often, and the most that is wrongly cleared, by known members."""
+    missed, cleared = (memory_page.worst(by_recipe, "members", name) for name in ("found", "wrong forgotten"))
+    assert missed is not None
+    assert cleared is not None
     return (
-        f"For the worst of {len(by_recipe)} recipes, row by row: use of all was found in {shares['found']}; "
-        f"`forgotten` was wrong in {shares['wrong forgotten']}."
+        f"By known members, use of all was caught in {missed[1]['share']:.0%} of the recipe that is missed most often "
+        f"({missed[0]}). Of no recipe were more than {cleared[1]['share']:.1%} cleared that used more than a quarter."
     )
 
 

@@ -10,14 +10,14 @@ from jaxaudit.data.files import load_path, refuse_columns
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, read_slices, split_name
-from jaxaudit.data.sets.embedded import HALVES, digits, digits_half, printed_digits
+from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.data.tfds import tfds
 from jaxaudit.data.tfds.prepare import has_originals, prepare_array_record
 from jaxaudit.data.tfds.read import read_prepared
 from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
-    "digits": {"train": digits, "all": digits, **{half: partial(digits_half, half) for half in HALVES}},
+    "digits": {"train": digits, "all": digits},
     "printed-digits": {"train": printed_digits, "all": printed_digits},
 }
 """The sets that come with this package and with scikit-learn, by split."""

@@ -71,7 +71,7 @@ def before_after(
     membership = np.asarray(membership)
     group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     first, second = (
-        scores_by_shadows(np.asarray(outputs), size, shadows, membership, group_numbers, predictors)
+        scores_by_shadows(np.asarray(outputs), size, shadows, membership, group_numbers, predictors, own_recipe=True)[0]
         for outputs in (before, after)
     )
     paired = first[0] - second[0]

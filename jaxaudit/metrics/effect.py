@@ -44,8 +44,8 @@ class Effect(NamedTuple):
 def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
     """The used fraction and its interval: all f in [0, 1] that a t-test does not reject at confidence `level`.
 
-    In the notation of `Effect`, with M models of full use, d their mean statistic and t Student's quantile at M - 1 degrees of freedom, the interval
-    holds all f whose effect e = e(f) satisfies
+    In the notation of `Effect`, with M models of full use, d their mean statistic and t Student's quantile at M - 1
+    degrees of freedom, the interval holds all f whose effect e = e(f) satisfies
 
         |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
 

@@ -10,6 +10,12 @@ The score (`residual_scores_of_models`) is what the difficulty of records leaves
 too. Each was trained on a random choice of query *and* holdout records, about as many as the query set has
 (`dealt_alike`), which does not depend on the split. One score serves the p-value, the fraction and its limits, the
 minimum detectable fraction, and the check of swapped sets.
+
+Of models that know their records by heart, such as forests, another score tells more: the membership score that is
+learned from the shadow models (`membership_scores`), if these have the target's own recipe. It is taken where it
+separates the shadow models' own records `BETTER` times as far (in standard errors: 112 against 54 of forests on 1,000
+digits; 9.5 against 9.5 of convolutional networks, 4.2 against 5.2 of networks that hardly learned). Shadow models alone
+decide that, and no output of the target: the test stays exact.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +31,11 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.resemblance import holdout_used
-from jaxaudit.metrics.scores import check_models, cut, membership_scores
+from jaxaudit.metrics.scores import check_models, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import OVER_FORGOTTEN, STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
+BETTER = 1.5
+"""The learned score is taken if it separates records in training from others so many times as far."""
 MOST_TIED = 0.5
 """The largest share of equal outputs of a model that raises no doubt."""
 
@@ -46,6 +54,7 @@ def holdout_test(
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     printed: bool = False,
+    own_recipe: bool = False,
     recipe: str = "",
 ) -> Usage:
     """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
@@ -76,6 +85,8 @@ def holdout_test(
         alpha, level: the level of both tests, and the confidence level of the interval.
         stated, recipe: as for `conclude`; no verdict depends on the recipe.
         printed: whether the target's log-odds come from a file of rounded probabilities.
+        own_recipe: whether the shadow models have the target's network and recipe, so that a score learned from them
+            may be taken.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
@@ -84,7 +95,9 @@ def holdout_test(
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
     group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    scores = scores_by_shadows(target, size, shadows, membership, group_numbers, predictors)
+    scores, learned = scores_by_shadows(
+        target, size, shadows, membership, group_numbers, predictors, own_recipe=own_recipe
+    )
     query_scores, holdout_scores = scores[0, :size], scores[0, size:]
     supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
     with ThreadPoolExecutor(1) as beside:
@@ -97,7 +110,8 @@ def holdout_test(
             permutations=permutations,
             alpha=alpha,
         )
-        among = residual_scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, predictors)
+        every = np.concatenate([np.asarray(shadows), target[None]])
+        among = _learned_among(every, supposed) if learned else residual_scores_among(every, supposed, predictors)
         test = testing.result()
     full = mean_differences(among, supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
@@ -130,8 +144,10 @@ def scores_by_shadows(
     membership: Bool[np.ndarray, "models n_plus_m"],
     groups: Int[np.ndarray, " n_plus_m"] | None = None,
     predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
-) -> Float[np.ndarray, "all_models n_plus_m"]:
-    """What difficulty leaves of the outputs: the target's row, then the shadow models', each beside all others.
+    *,
+    own_recipe: bool = False,
+) -> tuple[Float[np.ndarray, "all_models n_plus_m"], bool]:
+    """The scores of the target, and then of each shadow model beside all others; and whether they are the learned ones.
 
     `target` holds `size` query records, then the holdout; `groups` are numbered from 0. Raises as `holdout_test`.
     """
@@ -139,12 +155,41 @@ def scores_by_shadows(
     models = np.asarray(shadows, np.float64)
     check_models(np.asarray(target), models, membership)
     by_all = profile(cut(models), membership)
-    return np.concatenate(
+    residuals = np.concatenate(
         [
             residual_scores_of_models(np.asarray(target, np.float64)[None], [by_all], predictors),
             residual_scores_among(models, membership, predictors),
         ]
     )
+    if not own_recipe:
+        return residuals, False
+    found = membership_scores(target, models, membership)
+    learned = without_difficulty(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
+    better = learned_is_better(residuals[1:], learned[1:], membership, groups)
+    return (learned if better else residuals), better
+
+
+def learned_is_better(
+    residuals: Float[np.ndarray, "models n"],
+    learned: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    groups: Int[np.ndarray, " n"] | None = None,
+) -> bool:
+    """Whether the learned scores of models of known membership separate their records `BETTER` times as far."""
+
+    def apart(scores: Float[np.ndarray, "models n"]) -> float:
+        variances = [_sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]
+        return float(mean_differences(scores, membership).mean() / np.sqrt(max(np.mean(variances), 1e-300)))
+
+    return apart(learned) > BETTER * max(apart(residuals), 0.0)
+
+
+def _learned_among(
+    models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]
+) -> Float[np.ndarray, "models n"]:
+    """The learned scores of models of known or assumed membership, all treated alike."""
+    scores = scores_among(models, membership)
+    return without_difficulty(scores, scores, membership)
 
 
 def effect_of(
@@ -172,6 +217,22 @@ def effect_of(
         ),
         critical=test.critical,
     )
+
+
+def without_difficulty(
+    scores: Float[np.ndarray, "models n"],
+    shadows: Float[np.ndarray, "shadows n"],
+    membership: Bool[np.ndarray, "shadows n"],
+) -> Float[np.ndarray, "models n"]:
+    """Scores minus the part that each record's difficulty explains: residuals of a least-squares fit over all records.
+
+    The predictors are the mean scores of each record among shadow models trained with it, and without it. The fit does
+    not use the split, so exchangeable records stay exchangeable.
+    """
+    without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
+    within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
+    difficulty = np.stack([np.ones_like(without), without, without**2, within, within**2], axis=1)
+    return scores - (difficulty @ np.linalg.lstsq(difficulty, scores.T, rcond=None)[0]).T
 
 
 def _check_rows(

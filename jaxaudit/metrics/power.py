@@ -12,9 +12,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.difficulty import residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
-from jaxaudit.metrics.holdout import mean_differences, mean_variance
+from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
-from jaxaudit.metrics.scores import check_models, cut
+from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence
 from jaxaudit.metrics.shadow import SHARE
 
 MOST_RECORDS = 10_000_000
@@ -78,13 +78,19 @@ def separation(
     fewest = int(min(membership.sum(axis=1).min(), (~membership).sum(axis=1).min()))
     if fewest < 2:
         raise InputError(f"a model has {fewest} records in or out of its training set; a variance requires at least 2.")
-    check_models(log_odds[0], log_odds, membership)
     designs = np.zeros(len(log_odds), int) if designs is None else designs
     stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws, designs)
-    moved, profiles = log_odds, profiles_of_others(log_odds, membership)
+    evidence, weights = evidence_among(log_odds, membership)
+    shadow_scores = special.expit(evidence @ weights)
+    moved, profiles = log_odds, list(profiles_of_others(log_odds, membership))
     if stretch > 1:
         moved, profiles = as_of_own_data(log_odds, membership, designs, stretch)
-    return separation_of(residual_scores_of_models(moved, profiles, predictors), membership, groups, stretch)
+        evidence = np.stack([membership_evidence(*pair) for pair in zip(moved, profiles, strict=True)])
+    learned = without_difficulty(special.expit(evidence @ weights), shadow_scores, membership)
+    scores = residual_scores_of_models(moved, profiles, predictors)
+    if learned_is_better(scores, learned, membership, groups):
+        scores = learned
+    return separation_of(scores, membership, groups, stretch)
 
 
 def separation_of(

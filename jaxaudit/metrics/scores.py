@@ -113,12 +113,30 @@ def membership_scores(
     return MembershipScores(special.expit(evidence @ weights), among, weights)
 
 
-def _scores_and_weights(models: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scores_among(
+    models: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+    start: Float[np.ndarray, " kinds"] | None = None,
+) -> Float[np.ndarray, "models n"]:
+    """The scores of models of known or assumed membership, each computed with the other models.
+
+    All models are treated alike: if a model of assumed membership is exchangeable with the others, so are its scores.
+    (If models times records exceed `PAIRS`, only some models contribute to the weights.) The regression may `start`
+    from known weights, to save time. Raises as `membership_scores`.
+    """
+    models, membership = cut(models), np.asarray(membership)
+    check_models(models[0], models, membership)
+    return _scores_and_weights(models, membership, start)[0]
+
+
+def _scores_and_weights(
+    models: np.ndarray, membership: np.ndarray, start: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Each model's scores, computed with the other models, and the weights, fitted to the models of `evenly_spaced`."""
     some = evenly_spaced(models)
     other_models = np.setdiff1d(np.arange(len(models)), some)
     evidence = np.stack(list(_evidence_of_others(models, membership, some)))
-    weights = fit_weights(evidence, membership[some])
+    weights = fit_weights(evidence, membership[some], start)
     scores = np.empty(models.shape)
     scores[some] = special.expit(evidence @ weights)
     for model, model_evidence in zip(other_models, _evidence_of_others(models, membership, other_models), strict=True):
@@ -165,6 +183,16 @@ def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " so
     """Evenly spaced indices of as many models as make up `PAIRS` pairs of a model and a record; at least one."""
     count = min(len(models), max(1, PAIRS // models.shape[1]))
     return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
+
+
+def evidence_among(
+    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
+) -> tuple[Float[np.ndarray, "models n kinds"], Float[np.ndarray, " kinds"]]:
+    """The evidence from which `scores_among` computes scores, and the weights of its kinds."""
+    models, membership = cut(models), np.asarray(membership)
+    check_models(models[0], models, membership)
+    evidence = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
+    return evidence, fit_weights(evidence, membership)
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

@@ -18,6 +18,7 @@ from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
 from jaxaudit.audits.ks.teachers import learners_of
 from jaxaudit.data import Examples
 from jaxaudit.data.cache import cache_dir
+from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
 from jaxaudit.metrics.members import members_test
@@ -241,7 +242,7 @@ def test_the_audit_names_what_told_the_difficulty_and_says_the_same_for_any_numb
     assert usage.difficulty == other.difficulty == "taught"
     assert (usage.p_never, usage.upper, usage.fraction) == (other.p_never, other.upper, other.fraction)
     few = {name: one.take(np.arange(33 if name == "holdout" else 55)) for name, one in asked.items()}
-    part = target(1).taken({"query set": np.arange(10), "holdout": np.arange(33), "members": np.arange(55)})
+    part = target(1).taken(Sets(query=np.arange(10), holdout=np.arange(33), members=np.arange(55)))
     (found,) = audit_ks(KEY, QUERY.take(np.arange(10)), None, None, [part], **few).targets
     assert found.usage[0].difficulty == "neighbours"
     assert any("98 records are too few" in caveat for caveat in found.finding.caveats)

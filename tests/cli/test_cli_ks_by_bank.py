@@ -55,13 +55,10 @@ def shadows_of(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
-    """With this much memory but for 1 target in 20, see `test_audit_bank`; nothing is trained.
-
-    That a target used at most a quarter takes more than 30 records.
-    """
+    """With this much memory but for 1 target in 20, see `test_audit_bank`; nothing is trained."""
     done = jaxaudit("ks", "--shadows", "bank", *files("used", "unused"), "--json", "--out", "run")
     used, unused = done.result["targets"]
-    assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("not forgotten", "inconclusive")
+    assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("not forgotten", "forgotten")
     assert used["tests"][0]["details"]["p_never"] < 0.001 < 0.05 < unused["tests"][0]["details"]["p_never"]
     assert (details_of(used, "rho"), done.result["noise_floor"], done.result["rates"]) == ([], None, None)
     assert "training" not in done.err

@@ -53,13 +53,7 @@ def test_embedded_names(data):
     np.testing.assert_array_equal(part.inputs, [*digits().inputs[10:20], *digits().inputs[:180]])
     assert part.name == "digits@train[10:20]+train[:10%]"
     assert len(load("printed-digits@train[:30]")) == 30
-    shared, kept = (load(f"digits@{half}") for half in ("shared", "kept"))
-    assert (len(shared), len(kept)) == (899, 898)
-    both = np.concatenate([shared.record_hashes, kept.record_hashes])
-    assert sorted(both.tolist()) == sorted(digits().record_hashes.tolist())
-    assert len(load("digits@shared+kept")) == len(load("digits@all")) == len(digits())
-    with pytest.raises(InputError):
-        load("printed-digits@shared")
+    assert len(load("digits@all")) == len(digits())
     with pytest.raises(InputError, match="digits has no split 'test'; it has: train, all"):
         load("digits@test")
 

@@ -58,8 +58,8 @@ def judge(
     """Has each target forgotten the query set? Tests with known error rates, and Liu & Tsaftaris (2020).
 
     The first test gives the verdict; the results of the others are given, too. The shadow models may come from
-    `train_shadows` or from a bank (`open_bank`). Equal models give equal numbers, except `p_never` of the holdout test:
-    a bank has no inputs, so the difficulty of a record cannot be estimated from its neighbours.
+    `train_shadows` or from a bank (`open_bank`). Equal models give equal numbers, except those of the holdout test: a
+    bank has no inputs, so its records cannot teach how difficult each of them is.
 
     Args:
         key: random key; every test uses the stream of its name, and all targets share its draws.

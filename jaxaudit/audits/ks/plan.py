@@ -198,9 +198,7 @@ def _fewer_records(plan: Plan, most: float, free: Free, fewest: int) -> Plan:
 def _of_records(work: Work, records: int, more_epochs: bool) -> Work:
     """The work with at most this many records of each set, and enough epochs to learn them."""
     query, calibration, holdout, reference, members = (min(size, records) for size in work.records)
-    fewer = work._replace(
-        query=query, calibration=calibration, holdout=holdout, reference=reference, members=members
-    )
+    fewer = work._replace(query=query, calibration=calibration, holdout=holdout, reference=reference, members=members)
     if more_epochs and fewer != work:
         steps = -(-min(query, round(SHARE * calibration)) // work.batch_size)
         fewer = fewer._replace(epochs=max(work.epochs, -(-LEAST_STEPS // steps)))

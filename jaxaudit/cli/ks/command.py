@@ -198,9 +198,9 @@ KS = Command(
 
     `jaxaudit ks --scores scores.csv` (any number a record, such as a language model's losses; trains nothing)
 
-    `jaxaudit ks` (embedded data, targets of known truth, about a minute)
+    `jaxaudit ks` (deals embedded data, and judges three targets of known truth, in about a minute)
 
-    `jaxaudit ks --query mnist` (limited to ten minutes on a CPU; `--dry-run` prints the plan)
+    `jaxaudit ks --query mnist` (the same with a set that you name, in ten minutes; `--dry-run` prints the plan)
 
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
 

@@ -1,9 +1,9 @@
 """A set without a target: dealt here into query set, holdout and known members, for three targets of known truth.
 
 Nothing but the set is given, so it can be dealt as `jaxaudit deal` would deal it. Then the members test decides, which
-is exact and needs no shadow model. A small set has too few records to tell a model that never used the query set from one
-that used a fourth of it, unless shadow models of the targets' own recipe tell how difficult each record is: limits of the
-never-used model of 599 digits were 7% to 25% beside 40 of them, and 24% to 28% without, of three deals.
+is exact and needs no shadow model. A small set has too few records to tell a model that never used the query set from
+one that used a fourth of it, unless shadow models of the targets' own recipe tell how difficult each record is: limits
+of the never-used model of 599 digits were 7% to 25% beside 40 of them, and 24% to 28% without, of three deals.
 """
 
 from typing import TYPE_CHECKING

@@ -39,18 +39,6 @@ def digits() -> Examples:
     return Examples(images, labels.astype(np.int32), tuple("0123456789"), "digits")
 
 
-HALVES = ("shared", "kept")
-HALVES_SEED = 7
-"""The seed of the halves. With another one, the demonstration's unused model is often `inconclusive`."""
-
-
-def digits_half(name: str) -> Examples:
-    """A random half of `digits`: `shared` (899 records) or `kept` (898), as `jaxaudit deal` would split them."""
-    whole = digits()
-    half = np.random.default_rng(HALVES_SEED).permutation(len(whole)) < (len(whole) + 1) // 2
-    return whole.take(np.flatnonzero(half == (name == HALVES[0])))
-
-
 def breast_cancer() -> Table:
     """569 tumours, 30 numbers each of how the nuclei of their cells look; malignant or benign.
 

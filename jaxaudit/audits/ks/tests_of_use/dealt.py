@@ -45,6 +45,7 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
             stated=stated,
             permutations=least_permutations(evidence.targets),
             printed=outputs.printed,
+            own_recipe=outputs.trained_here or evidence.own_recipe,
             recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
         )
         return outputs, replace(usage, design=evidence.design, difficulty=difficulty_by(key, evidence))

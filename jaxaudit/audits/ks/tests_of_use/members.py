@@ -14,7 +14,6 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     OF_P,
     difficulty_by,
     exchangeable,
-    measured,
     models_on,
     predictors_of,
     sets_alike,
@@ -34,7 +33,7 @@ from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import Kind, Pool
+from jaxaudit.shadow_models import Pool
 
 NEEDS = OF_P | {HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS}
 BEYOND = (
@@ -133,9 +132,6 @@ class MembersTest(KSTest):
             scores,
             (evidence.queries, dealt_records.stop - evidence.queries, members),
             groups=groups,
-            p_never=measured(key, outputs, evidence, level, self.stated).p_never
-            if evidence.count(Kind.MIXED)
-            else None,
             level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),

@@ -367,9 +367,26 @@ def memory_rates_section() -> str:
             "",
             *_table(WAYS, RATES_SHOWN, partial(_worst, rates["by recipe"])),
             "",
+            "Each verdict, by what was used (1,000 query records or more; in brackets 300):",
+            "",
+            "| given | used | `not forgotten` | `forgotten` | `inconclusive` |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {given} | {memory_page.USED[float(used)]} | "
+                f"{' | '.join(_both(rates['verdicts'], way, used, verdict) for verdict in VERDICTS)} |"
+                for way, given in WAYS.items()
+                for used in rates["verdicts"]["300"][way]
+            ),
+            "",
             f"By recipe and world, and what the records teach: [the page]({page}).",
         ]
     return "\n".join(lines)
+
+
+def _both(verdicts: dict[str, Any], way: str, used: str, verdict: str) -> str:
+    """A share among targets of many query records, with its interval, and in brackets among those of few."""
+    large, small = (verdicts[size][way][used][verdict] for size in ("1,000 or more", "300"))
+    return f"{_rate(large)} [{_percent(small)}]"
 
 
 def scores_section() -> str:
@@ -422,30 +439,30 @@ def short_error_rates_section() -> str:
     lines = []
     for path in memory_results():
         rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
-        large, small = rates["verdicts"]["1,000 or more"], rates["verdicts"]["300"]
-        sizes = " or ".join(
-            f"{cells['members'][DELETED]['forgotten']['of']:,} ({size} query records)"
-            for size, cells in rates["verdicts"].items()
-        )
+        large = rates["verdicts"]["1,000 or more"]
+        targets = large["members"][DELETED]["forgotten"]["of"]
         lines += [
-            f"If they **deleted** them, so that none was used; of {sizes} targets, the second in brackets:",
+            f"If they **deleted** the records, so that none was used ({targets:,} targets, 1,000 records or more):",
             "",
-            "| you can give | accused: wrong | cleared: right | `inconclusive` |",
+            f"| you can give | {' | '.join(('accused: wrong', 'cleared: right', '`inconclusive`'))} |",
             "|---|---|---|---|",
             *(
-                f"| {given} | {' | '.join(_both(large[way], small[way], DELETED, verdict) for verdict in VERDICTS)} |"
+                f"| {given} | {' | '.join(_percent(large[way][DELETED][verdict]) for verdict in VERDICTS)} |"
                 for way, given in WAYS.items()
             ),
             "",
-            "If they **kept** them:",
+            "If they **kept** them (caught: right; cleared: wrong; of as many targets for each share):",
             "",
-            "| you can give | used | caught: right | cleared: wrong | `inconclusive` |",
-            "|---|---|---|---|---|",
+            f"| you can give | {' | '.join(f'{share} used' for share in KEPT.values())} |",
+            "|---" * (1 + len(KEPT)) + "|",
             *(
-                f"| {given} | {share} | "
-                f"{' | '.join(_both(large[way], small[way], used, verdict) for verdict in VERDICTS)} |"
+                f"| {given} | "
+                + " | ".join(
+                    f"{_percent(cell['not forgotten'])} caught, {_percent(cell['forgotten'])} cleared"
+                    for cell in (large[way][used] for used in KEPT)
+                )
+                + " |"
                 for way, given in WAYS.items()
-                for used, share in KEPT.items()
             ),
             "",
             "`forgotten` promises that at most 25% was used, so of exactly a quarter up to 5% may be cleared. "
@@ -462,11 +479,8 @@ def short_error_rates_section() -> str:
     return "\n".join(lines)
 
 
-def _both(large: dict[str, Any], small: dict[str, Any], used: str, verdict: str) -> str:
-    """A share among targets of many query records, and in brackets among those of few."""
-    shares = (cells[used][verdict]["share"] for cells in (large, small))
-    shown = ["-" if share is None else f"{share:.1%}" for share in shares]
-    return f"{shown[0]} ({shown[1]})"
+def _percent(found: dict[str, Any]) -> str:
+    return "-" if found["share"] is None else f"{found['share']:.1%}"
 
 
 def _worst_in_short(by_recipe: dict[str, Any]) -> str:

@@ -126,34 +126,12 @@ def test_sessions_are_compared_by_words_and_numbers():
 
 @pytest.mark.outer
 def test_python_example_runs(tmp_path):
-    """The seven lines, on small generated files of the names they use and for a few steps."""
+    """As it stands, on embedded data."""
     code = re.search(r"```python\n(.*?)```", sections.README.read_text(encoding="utf-8"), re.DOTALL)
     assert code
-    assert sum(bool(line) for line in code[1].splitlines()) == 7
-    rng = np.random.default_rng(3)
-    labels = np.arange(60) % 5
-    names = np.array([f"class {k}" for k in range(5)])
-
-    def images(low: int) -> np.ndarray:
-        noise = rng.integers(low, low + 60, (60, 28, 28))
-        noise[np.arange(60), :, labels * 5] += 120
-        return noise.astype(np.uint8)
-
-    np.savez(tmp_path / "hospital_b.npz", images=images(0), labels=labels, class_names=names)
-    from PIL import Image
-
-    for index, image in enumerate(images(40)):
-        folder = tmp_path / "hospital_a" / names[labels[index]]
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(folder / f"{index}.png")
-    outputs = rng.dirichlet(np.ones(5), 60)
-    np.savetxt(tmp_path / "outputs.csv", outputs, delimiter=",")
-    short = code[1].replace("epochs=15", "epochs=1").replace("LiuCNN", "MLP")
-    short = short.replace("never=39", "never=19")
-    assert short != code[1]
-    shown = subprocess.run([sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    shown = subprocess.run([sys.executable, "-c", code[1]], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("inconclusive")
+    assert shown.stdout.startswith("forgotten No use of the query set was detected")
 
 
 def test_the_source_distribution_holds_what_the_test_command_needs():

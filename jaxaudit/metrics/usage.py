@@ -5,6 +5,10 @@
 - `forgotten`: the p-value of "never used" is above alpha, there are no doubts, and the one-sided 95% upper limit of the
   used fraction is at most a stated one. If the interval's assumption holds, a target that used more than that gets this
   verdict with probability at most alpha. Smaller use is not ruled out, so the verdict is only given with its limit.
+  A limit must not outrun what the test can see: if not even use of the whole query set would have been detected with
+  95% probability, a small limit means that the holdout happens to look used, and the verdict is `inconclusive`. Of 560
+  targets that used nothing, that takes 3 of 55 in a hundred away. Limits that are constrained by power (Cowan et al.
+  2011) or divided by it (CLs, Read 2002) take 5 and 9 away to the same end, and cover no less well where it matters.
 - `inconclusive`, with reasons: in all other cases, and whatever the numbers are where the p-value itself may be wrong
   (`Usage.invalid`).
 
@@ -264,10 +268,10 @@ def conclude(
             f"{words.open.format(most=at_most(limits.upper))} (one-sided {1 - alpha:.0%} upper limit); "
             f"`forgotten` requires {100 * stated:g}% or less"
         )
-        if limits.detectable is None:
-            unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
-        if recipe or limits.detectable is None:
-            unsettled.append(recipe or "more records are needed")
+    if limits.detectable is None:
+        unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
+    if unsettled and (recipe or limits.detectable is None):
+        unsettled.append(recipe or "more records are needed")
     fraction, low, high, upper, detectable = limits
     numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
     usage = Usage(method, "inconclusive", *numbers, "guessed", question, doubts, tuple(unsettled), invalid)

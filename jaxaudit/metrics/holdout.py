@@ -163,8 +163,8 @@ def scores_by_shadows(
     )
     if not own_recipe:
         return residuals, False
-    found = membership_scores(target, models, membership)
-    learned = without_difficulty(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
+    fitted = membership_scores(target, models, membership)
+    learned = without_difficulty(np.concatenate([fitted.target[None], fitted.shadows]), fitted.shadows, membership)
     better = learned_is_better(residuals[1:], learned[1:], membership, groups)
     return (learned if better else residuals), better
 

@@ -30,8 +30,8 @@ def has_set_alone(options: "KSOptions") -> bool:
     """Whether the options name a query set at most, and no target, other set or test."""
     data, target = options.data, options.target
     sets = data.calibration, data.holdout, data.members, data.reference, data.groups, data.challenge
-    others = (*sets, options.audit.tests, options.audit.shadows)
-    return not (target.target or target.target_data) and all(other is None for other in others)
+    choices = (*sets, options.audit.tests, options.audit.shadows)
+    return not (target.target or target.target_data) and all(choice is None for choice in choices)
 
 
 def tests_of_dealt(query: int) -> tuple[str, ...]:

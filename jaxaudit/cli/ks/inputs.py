@@ -105,10 +105,10 @@ class AuditInputs(NamedTuple):
         return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
 
 
-def read_given(options: KSOptions, *, dealt: bool = False) -> AuditInputs:
+def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
-    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. If `dealt`,
+    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. If the set stands alone,
     the query set that the options name is dealt here into query set, holdout and known members.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
@@ -125,7 +125,7 @@ def read_given(options: KSOptions, *, dealt: bool = False) -> AuditInputs:
     held = None if data.holdout is None else read(data.holdout)
     holdout = None if held is None else align_target_data(query, held)
     members = None if data.members is None else align_target_data(query, read(data.members))
-    if dealt:
+    if set_alone:
         dealt_sets = dealt_set(jax.random.key(options.audit.seed), query)
         query, holdout, members = (dealt_sets[role] for role in (Role.QUERY, Role.HOLDOUT, Role.MEMBERS))
         held = holdout

@@ -58,14 +58,14 @@ OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
     options = opened(options)
-    dealt = has_set_alone(options)
+    set_alone = has_set_alone(options)
     if options.data.query is not None and not options.target.target and not options.target.target_data:
-        how = ", and the set is dealt at random into query set, holdout and known members" if dealt else ""
+        how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
-    given_options = options = options if dealt else of_texts(options)
-    options = _filled(options, dealt)
-    whole = read_given(options, dealt=dealt)
-    if dealt:
+    given_options = options = options if set_alone else of_texts(options)
+    options = _filled(options, set_alone)
+    whole = read_given(options, set_alone=set_alone)
+    if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
     if given_options.audit.shadow_models is None:
         # As many as adjusted p-values need.
@@ -186,9 +186,9 @@ def _judged(
     return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
 
 
-def _filled(options: KSOptions, dealt: bool) -> KSOptions:
+def _filled(options: KSOptions, set_alone: bool) -> KSOptions:
     options = with_defaults(options)
-    replicates = 0 if dealt and is_texts(options.data.query or "") else REPLICATES
+    replicates = 0 if set_alone and is_texts(options.data.query or "") else REPLICATES
     numbers = {"shadow_models": SHADOW_MODELS, "holdout_shadow_models": HOLDOUT_MODELS, "replicates": replicates}
     return with_values(with_usual(options, **numbers), tests=",".join(tests_named(options)))
 

@@ -199,9 +199,15 @@ def effect_of(
     membership: Bool[np.ndarray, "models n_plus_m"],
     groups: Int[np.ndarray, " n_plus_m"] | None = None,
 ) -> Effect:
-    """The target's difference of mean scores, its sampling variance, and the differences of the shadow models.
+    """The `Effect` of the holdout test: the target's difference of mean scores, and those of the shadow models.
 
-    The first row of `scores`, or of changes of scores, is the target's, and `test` its permutation test.
+    Args:
+        test: the target's permutation test, which has its difference.
+        scores: a row for the target, then one for each shadow model: scores, or changes of scores. Columns are the
+            query set, then the holdout.
+        size: the number of query records.
+        membership: the records that each shadow model was trained on.
+        groups: the group of each record, if whole groups were dealt.
     """
     return Effect(
         difference=test.difference,

@@ -108,8 +108,8 @@ class AuditInputs(NamedTuple):
 def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
-    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. If the set stands alone,
-    the query set that the options name is dealt here into query set, holdout and known members.
+    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. A set alone
+    is dealt here into query set, holdout and known members.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
     key = None if data.challenge is None else read_key(data.challenge)

@@ -23,7 +23,7 @@ from jaxaudit.metrics.scores import cut
 
 ROUNDS, PARTS = 3, 3
 MODELS = ROUNDS * PARTS
-MOST_TEACHERS = 20_000
+MOST_TEACHERS = 10_000
 """If there are more records, whole units of about so many are drawn at random: they teach, and all are judged."""
 
 

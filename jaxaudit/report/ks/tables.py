@@ -21,7 +21,7 @@ RATES = "Error rates on these data: each shadow model as a target, judged by the
 
 
 def verdicts(result: KSResult) -> PageTable:
-    """The verdict on each target, and the numbers to read with it; further tests stand below, by their names."""
+    """The verdict on each target, and the numbers to read with it; those of further tests are in `grid`."""
     targets = result.targets
     truth_title = ["truly\nused"] if any(target.truth for target in targets) else []
     of_use = [f"share {'/'.join(questions_of(targets))}\n({level_text(result.level)} interval)", _p_columns(targets)[0]]
@@ -37,7 +37,7 @@ def verdicts(result: KSResult) -> PageTable:
         truth = _truth(target) if test == target.method else ""
         return *([truth] if truth_title else ()), verdict, *(shown if numbers else ())
 
-    columns, rows = ("model", *truth_title, "verdict", *numbers), _by_test(targets, cells, further=bool(numbers))
+    columns, rows = ("model", *truth_title, "verdict", *numbers), _by_test(targets, cells, further=False)
     limited = {row[1 + len(truth_title)] for row in rows if row[1 + len(truth_title)].startswith("forgotten")}
     tones: dict[str, Tone] = {**TONES, **dict.fromkeys(limited, TONES["forgotten"])}
     return PageTable("", columns, rows, (*truth_title, *numbers), tones=tones, on="terminal")

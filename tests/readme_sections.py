@@ -467,8 +467,8 @@ def short_error_rates_section() -> str:
             ),
             "",
             "A deal guarantees at most 5% of wrong accusations (here "
-            f"{_rate(large['members'][DELETED]['not forgotten'])}, with its 95% interval). `forgotten` promises that at "
-            "most 25% was used, so of exactly a quarter up to 5% may be cleared. "
+            f"{_rate(large['members'][DELETED]['not forgotten'])}, with its 95% interval). `forgotten` promises that "
+            "at most 25% was used, so of exactly a quarter up to 5% may be cleared. "
             f"{_worst_in_short(rates['by recipe'])}",
         ]
     return "\n".join(lines)

@@ -84,7 +84,8 @@ def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() ->
     assert jaxaudit("ks", *TINY, "--seed", "1", "--json").result["targets"] != targets
 
 
-def test_texts_alone_are_dealt_too() -> None:
+def test_texts_without_another_split_need_a_calibration_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     lines = [f'{{"text": "the record number {index} is {index % 7} and {index * 31 % 97}"}}' for index in range(240)]
     Path("texts.jsonl").write_text("\n".join(lines), "utf-8")
     done = jaxaudit("ks", "--query", "texts.jsonl", "--epochs", "1", "--effort", "full", "--json")

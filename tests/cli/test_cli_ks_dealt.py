@@ -71,6 +71,7 @@ def test_small_sets_get_shadow_models_beside() -> None:
     assert names_of_tests(MANY) == ("members",)
 
 
+@pytest.mark.outer
 def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() -> None:
     done = jaxaudit("ks", *TINY, "--json")
     assert done.code == 0, done.err

@@ -128,7 +128,8 @@ def of(records: Examples, **changes: Any) -> Examples:
 def test_who_teaches_nothing_leaves_it_to_neighbours_and_says_so(records: Examples, why: str) -> None:
     found = taught_difficulty(KEY, records)
     assert found.odds is None
-    assert found.order.tolist() == list(range(len(records)))
+    by_contents = order_of_contents(records.record_hashes, records.labels) if why else np.arange(len(records))
+    assert found.order.tolist() == by_contents.tolist()
     assert [why in caveat for caveat in found.caveats] == [True] * bool(why)
     assert not cache_dir().exists()
 
@@ -250,3 +251,18 @@ def test_the_audit_names_what_told_the_difficulty_and_says_the_same_for_any_numb
 
 def test_the_result_is_a_value() -> None:
     assert TaughtDifficulty(None, np.arange(3)).caveats == ()
+
+
+@pytest.mark.outer
+def test_without_a_lesson_ties_among_neighbours_do_not_follow_the_sets() -> None:
+    """90 records of four different inputs, whose neighbours are all as near; 400 deals of a target of chance."""
+    generator, deals, small = np.random.default_rng(8), 400, 0
+    for number in range(deals):
+        inputs, labels = generator.integers(0, 4, (90, 1)).astype(np.float32), generator.integers(0, 2, 90)
+        records = Examples(inputs, labels, ("a", "b"), "ties")
+        order = taught_difficulty(KEY, records).order
+        predictors = difficulty(KEY, labels[order], inputs[order])[np.argsort(order)]
+        odds = (2.0 * (labels == (inputs[:, 0] > 1.5)) - 1) + generator.normal(size=90)
+        scores = residual_scores(odds, predictors)
+        small += permutation_test(jax.random.key(number), scores[:20], scores[20:], permutations=99).p_larger <= 0.05
+    assert stats.binom.sf(small - 1, deals, 0.05) > SURE

@@ -69,10 +69,11 @@ def taught_difficulty(
     count = len(examples)
     if not examples.inputs.size or len(examples.class_names) < 2 or are_texts(examples):
         return TaughtDifficulty(None, np.arange(count))
-    if lack := _lack(examples):
-        return TaughtDifficulty(None, np.arange(count), (f"Neighbours tell how difficult a record is: {lack}.",))
     hashes = examples.record_hashes
+    # Of neighbours that are as near the first counts, so that without a lesson, too, no order may be that of the sets.
     order = order_of_contents(hashes, examples.labels)
+    if lack := _lack(examples):
+        return TaughtDifficulty(None, order, (f"Neighbours tell how difficult a record is: {lack}.",))
     units = units_of(hashes[order].view("S16"), None if groups is None else groups[order])
     labels = np.unique(examples.labels[order], return_inverse=True)[1].astype(np.int32)
     digest = digest_of(

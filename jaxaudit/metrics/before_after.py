@@ -48,8 +48,8 @@ def before_after(
 ) -> Change:
     """How much more of the query set was used by the model before a deletion than by the model after it.
 
-    Each record's score is that of `holdout_test`. With D the score before minus the score after, the statistic is the
-    mean of D over query records minus its mean over holdout records.
+    Each record's score is that of `holdout_test` for shadow models of the target's own recipe. With D the score before
+    minus the score after, the statistic is the mean of D over query records minus its mean over holdout records.
 
     - `fraction`: the statistic divided by the shadow models' mean statistic, with an interval as in `used_fraction`.
       Its variance is that of D within query set and holdout, plus the variance between models for the difference alone.

@@ -45,8 +45,8 @@ def difficulty(
         key: random key for the choice of features and of candidate neighbours; None without inputs.
         labels, inputs: the records' classes and, if available, their features, of any shape.
         groups: the group of each record, if whole groups were drawn: neighbours are sought in other groups.
-        taught: what models say of each record that learned from the other records' classes (`metrics.taught`), one row
-            for each way of teaching.
+        taught: what models say of each record that learned the records' classes, without what they learned from the
+            record itself (`metrics.taught`); a row for each way of teaching.
 
     Raises:
         InputError: there are inputs and no key.

@@ -1,8 +1,10 @@
 """Which records teach which models how difficult each record is, and what the models then say: numbers alone.
 
-Small models that learn the classes of the records of a test show how difficult each of these records is, if each record
-is judged by models that were not trained on it (as by Feldman & Zhang 2020, who ask what a model gains from a record).
-What they say is a function of the records alone, so a test on what it leaves of a target's outputs stays exact, if
+Small models that learn the classes of the records of a test show how difficult each of these records is, if what a
+model learned from the record itself is left out (Feldman & Zhang 2020 ask what a model gains from a record). A third of
+the models were not trained on a record. The others were, and what they gained by it, the usual gain of all records for
+the most part, is taken off (`odds_without`): a mean over nine models scatters less than one over three. What they say
+is a function of the records alone, so a test on what it leaves of a target's outputs stays exact, if
 
 - no output of the target and no set enters it, and
 - it is the same in whatever order the records come: the order of a file is the sets' order.
@@ -67,8 +69,12 @@ def taught_rows(
     return np.stack(rows)[:, units]
 
 
-def judged_by_others(
+def odds_without(
     log_odds: Float[np.ndarray, "models n"], rows: Bool[np.ndarray, "models n"]
 ) -> Float[np.ndarray, " n"]:
-    """The mean log-odds (nats) of each record among models that did not learn from it (`Profile.outside`)."""
+    """The mean log-odds (nats) of each record, without what models gained by learning from it (`Profile.outside`).
+
+    Models that did not learn from the record count as they are; of the others, the gain of this record is taken off,
+    shrunk towards the mean gain of all records. Of a record that no model learned from, it is the plain mean.
+    """
     return profile(cut(log_odds), rows).outside

@@ -9,16 +9,18 @@ import jax
 import msgspec
 import numpy as np
 import pytest
+from scipy import stats
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest
-from jaxaudit.audits.ks.train import default_tests
+from jaxaudit.audits.ks.train import default_tests, train_shadows
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.roles import Sets
@@ -27,6 +29,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS
 
 KEY = jax.random.key(5)
+SURE = 1e-4
+"""A correct test fails for one key in ten thousand; the key is fixed."""
 MEMBERS = examples(7, 0.0, "members")
 HELD = HoldoutTest(mixed=20)
 POOL = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, members=MEMBERS))
@@ -197,3 +201,25 @@ def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
         for single in found[1:]:
             assert found[0].usage == single.usage
             assert single.change is None
+
+
+def unused_by_groups(random: np.random.Generator, whole: np.ndarray) -> FileTarget:
+    """A target that used the members alone, and says much the same of all records of a group."""
+    level = random.normal(0, 3, whole.max() + 1)[whole] + random.normal(0, 1, len(whole))
+    parts = (*np.split(level, [len(QUERY)]), random.normal(4, 3, len(MEMBERS)))
+    query, holdout, members = (with_log_odds(part, of, "g.csv") for part, of in zip(parts, SETS, strict=True))
+    return FileTarget(query, holdout, True, on_members=members)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["members have groups", "members have none"])
+def test_whole_groups_are_permuted_whether_or_not_members_have_any(named: bool) -> None:
+    """Of 100 targets that used nothing, 5 are expected with p <= 5%; by single records it would be 40."""
+    random = np.random.default_rng(5)
+    # Groups of ten, in one set each.
+    whole, members = np.arange(len(QUERY) + len(HOLDOUT)) // 10, np.arange(len(MEMBERS))
+    pool = POOL._replace(groups=whole, member_groups=1 + whole.max() + members if named else None)
+    shadows = replace(train_shadows(KEY, QUERY, None, None, [USED], tests=[MembersTest()], **ALONE), pool=pool)
+    targets = [unused_by_groups(random, whole) for _ in range(100)]
+    audit = judge(KEY, shadows, targets, tests=[MembersTest()])
+    few = sum(target.usage[0].p_never <= 0.05 for target in audit.targets)
+    assert few <= stats.binom.ppf(1 - SURE, 100, 0.05)

@@ -24,7 +24,7 @@ from jaxaudit.metrics.difficulty import difficulty, residual_scores
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.taught import judged_by_others, order_of_contents, taught_rows, units_of
+from jaxaudit.metrics.taught import odds_without, order_of_contents, taught_rows, units_of
 from jaxaudit.randomness import generator_of, several, stream
 
 KEY = jax.random.key(3)
@@ -66,7 +66,7 @@ def test_it_is_what_models_say_that_are_trained_one_by_one_without_the_record(im
         for key, row in zip(several(stream(KEY, name), len(rows)), rows, strict=True):
             params = fit(key, inputs, labels, row.astype(np.float32))
             said.append(log_odds(np.asarray(learner.log_probs(params, jax.numpy.asarray(inputs))), labels))
-        assert odds[order] == pytest.approx(judged_by_others(np.stack(said), rows), abs=0.02)
+        assert odds[order] == pytest.approx(odds_without(np.stack(said), rows), abs=0.02)
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -108,6 +108,36 @@ def test_what_was_taught_once_is_read_again(tmp_path: Any) -> None:
     assert len(list(cache_dir().glob("taught-difficulty-*"))) == 6
     path.write_bytes(b"damaged")
     assert (taught_difficulty(KEY, records).odds == first.odds).all()
+
+
+def test_a_file_of_other_numbers_is_not_believed() -> None:
+    records = ALL.take(np.arange(120))
+    first = taught_difficulty(KEY, records).odds
+    assert first is not None
+    (path,) = cache_dir().glob("taught-difficulty-*")
+    for arrays in (
+        {"odds": np.full_like(first, np.nan)},
+        {"odds": first[:, :-1]},
+        {"odds": first[:1]},
+        {"odds": first.astype(int)},
+        {"odds": first.sum()},
+        {"other": first},
+    ):
+        np.savez(path.with_suffix(""), allow_pickle=False, **arrays)
+        again = taught_difficulty(KEY, records).odds
+        assert again is not None
+        assert (again == first).all()
+
+
+def test_a_part_of_the_records_keeps_what_all_were_taught() -> None:
+    records, places = ALL.take(np.arange(120)), np.array([7, 3, 99, 50])
+    lesson = taught_difficulty(KEY, records)
+    some = lesson.taken(places)
+    assert some.odds is not None
+    assert lesson.odds is not None
+    assert (some.odds == lesson.odds[:, places]).all()
+    # In the order in which the whole lesson has them.
+    assert places[some.order].tolist() == [place for place in lesson.order if place in places]
 
 
 def of(records: Examples, **changes: Any) -> Examples:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.metrics.difficulty import difficulty
-from jaxaudit.metrics.taught import MODELS, PARTS, ROUNDS, judged_by_others, order_of_contents, taught_rows, units_of
+from jaxaudit.metrics.taught import MODELS, PARTS, ROUNDS, odds_without, order_of_contents, taught_rows, units_of
 
 GENERATOR = np.random.default_rng(4)
 
@@ -78,10 +78,10 @@ def test_what_a_model_says_of_its_own_records_is_no_more_than_how_much_they_gain
     """Equal gains are taken off; and a record that nobody learned from is judged by all."""
     rows = taught_rows(np.random.default_rng(3), np.arange(60))
     difficult = GENERATOR.normal(size=60)
-    assert judged_by_others(difficult + 2.0 * rows, rows) == pytest.approx(difficult)
+    assert odds_without(difficult + 2.0 * rows, rows) == pytest.approx(difficult)
     nobody = np.concatenate([rows, np.zeros((MODELS, 1), bool)], axis=1)
     odds = np.concatenate([difficult + 2.0 * rows, np.arange(MODELS)[:, None]], axis=1)
-    assert judged_by_others(odds, nobody)[-1] == pytest.approx(np.arange(MODELS).mean())
+    assert odds_without(odds, nobody)[-1] == pytest.approx(np.arange(MODELS).mean())
 
 
 def test_each_way_of_teaching_has_five_predictors() -> None:

@@ -14,6 +14,7 @@ from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
 from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.audits.ks.tests_of_use.dealt import TAUGHT, taught_by_records
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.roles import Role
 from jaxaudit.errors import InputError
@@ -156,7 +157,8 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float
     records = pool.compared[columns]
     groups = None if pool.groups is None else number_groups(pool.groups[columns])
     small = Pool(pool.examples.take(records), slice(0, len(query)), slice(len(query), end), slice(end, end), groups)
-    judged = replace(evidence, models=models.take(mixed[rest], records, small), _known={})
+    lesson = taught_by_records(key, evidence).taken(columns)
+    judged = replace(evidence, models=models.take(mixed[rest], records, small), _known={TAUGHT: lesson})
     return judged, _target_outputs(evidence, models.log_odds[mixed[index], records], len(query))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
@@ -19,27 +19,34 @@ from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Progress
 from jaxaudit.ensemble.checkpoint import digest_of
 from jaxaudit.metrics.exchangeability import standardised
-from jaxaudit.metrics.taught import MOST_TEACHERS, order_of_contents, units_of
+from jaxaudit.metrics.taught import MOST_TEACHERS, PARTS, ROUNDS, order_of_contents, units_of
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.version import __version__
 
-RECIPE = 1
-"""Another number whenever the same records would teach something else."""
+DENSE_EPOCHS, CONVOLUTIONAL_EPOCHS = (3, 8, 20), (3, 8)
+HIDDEN, BATCH, RATE = 128, 64, 1e-3
+SHIFT = 2
+"""Images are shifted by up to so many pixels in each direction, anew in each step."""
 LEAST_RECORDS = 100
 LEAST_SIDE, LARGEST_SIDE, USUAL_SIDE = 8, 42, 28
 """Pixels a side: smaller images are records of numbers; larger ones are reduced to about the usual side."""
 MOST_COLUMNS = 4_096
 """Records of more numbers are reduced to so many random combinations of them."""
+BLOCK = 1_024
+"""Columns that are combined at a time, so that wide records take little more than they do as they are."""
 FARTHEST = 8.0
 """Standardised numbers are cut at this distance from their mean."""
+RECIPE = (2, ROUNDS, PARTS, MOST_TEACHERS, DENSE_EPOCHS, CONVOLUTIONAL_EPOCHS, HIDDEN, BATCH, RATE, SHIFT)
+RECIPE += (LEAST_SIDE, LARGEST_SIDE, USUAL_SIDE, MOST_COLUMNS, BLOCK, FARTHEST)
+"""All that a lesson depends on beside the records; the first number changes with the code."""
 
 
 class TaughtDifficulty(NamedTuple):
     """What the records of a test teach about their difficulty.
 
     Attributes:
-        odds: for each network and number of epochs, the mean log-odds (nats) of each record among models that did not
-            learn from it; None if neighbours tell the difficulty.
+        odds: for each network and number of epochs, the log-odds (nats) of each record without what was learned from it
+            (`odds_without`); None if neighbours tell the difficulty.
         order: the order of the records by their contents, in which everything is computed.
         caveats: why neighbours tell it, or how records were reduced, in a sentence each.
     """
@@ -47,6 +54,13 @@ class TaughtDifficulty(NamedTuple):
     odds: Float[np.ndarray, "teachings n"] | None
     order: Int[np.ndarray, " n"]
     caveats: tuple[str, ...] = ()
+
+    def taken(self, places: Int[np.ndarray, " some"]) -> "TaughtDifficulty":
+        """What was taught about these records alone: no set entered it, so it serves any deal of them."""
+        rank = np.empty(len(self.order), int)
+        rank[self.order] = np.arange(len(self.order))
+        odds = None if self.odds is None else self.odds[:, places]
+        return TaughtDifficulty(odds, np.argsort(rank[places], kind="stable"), self.caveats)
 
 
 def taught_difficulty(
@@ -90,7 +104,12 @@ def taught_difficulty(
 
         return {"odds": teach_difficulty(key, _prepared(key, examples.take(order)), labels, units, progress)}
 
-    odds = np.empty_like(kept := cached_arrays(f"taught difficulty {digest}", teach)["odds"])
+    kept = cached_arrays(f"taught difficulty {digest}", teach).get("odds")
+    teachings = len(DENSE_EPOCHS) + (0 if _size(examples) is None else len(CONVOLUTIONAL_EPOCHS))
+    # A file may be whole, and not what was written.
+    if kept is None or kept.shape != (teachings, count) or kept.dtype.kind != "f" or not np.isfinite(kept).all():
+        kept = teach()["odds"]
+    odds = np.empty_like(kept)
     odds[:, order] = kept
     return TaughtDifficulty(odds, order, _reductions(examples))
 
@@ -138,6 +157,14 @@ def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n .
         return (images - least) / np.maximum(largest - least, np.float32(1e-6))
     flat = inputs.reshape(len(inputs), -1)
     if flat.shape[1] > MOST_COLUMNS:
-        combinations = generator_of(stream(key, "combinations")).normal(size=(flat.shape[1], MOST_COLUMNS))
-        flat = standardised(flat.astype(np.float32)) @ combinations.astype(np.float32)
+        flat = _combined(generator_of(stream(key, "combinations")), flat)
     return np.clip(standardised(flat.astype(np.float32)), -FARTHEST, FARTHEST).astype(np.float32)
+
+
+def _combined(generator: np.random.Generator, flat: Shaped[np.ndarray, "n columns"]) -> Float[np.ndarray, "n few"]:
+    """Random combinations of standardised columns, `BLOCK` columns at a time."""
+    total = np.zeros((len(flat), MOST_COLUMNS), np.float32)
+    for start in range(0, flat.shape[1], BLOCK):
+        columns = standardised(flat[:, start : start + BLOCK].astype(np.float32)).astype(np.float32)
+        total += columns @ generator.standard_normal((columns.shape[1], MOST_COLUMNS), np.float32)
+    return total

@@ -1,4 +1,4 @@
-"""The small models that records teach: what each says of the records that it did not learn from.
+"""The small models that records teach, and what they say of each record without what they learned from it.
 
 A dense network learns any record, and of images a convolutional one beside it, whose images are shifted at random. Each
 is trained for several numbers of epochs: what is difficult early on, and what late, tells of different targets.
@@ -14,18 +14,15 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
+from jaxaudit.audits.ks.taught import BATCH, CONVOLUTIONAL_EPOCHS, DENSE_EPOCHS, HIDDEN, RATE, SHIFT
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.metrics.scores import cut, log_odds
-from jaxaudit.metrics.taught import judged_by_others, taught_rows
+from jaxaudit.metrics.taught import odds_without, taught_rows
 from jaxaudit.models import MLP
 from jaxaudit.models.small import SmallCNN
 from jaxaudit.randomness import generator_of, several, stream
 
-DENSE_EPOCHS, CONVOLUTIONAL_EPOCHS = (3, 8, 20), (3, 8)
-HIDDEN, BATCH, RATE = 128, 64, 1e-3
-SHIFT = 2
-"""Images are shifted by up to so many pixels in each direction, anew in each step."""
 DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20
 """Dense models in one program; and about how many times as long as theirs a step of a convolutional one takes."""
 
@@ -58,7 +55,7 @@ def teach_difficulty(
             summarize=judged,
             members_only=True,
         )
-        odds.append(judged_by_others(of_models, rows))
+        odds.append(odds_without(of_models, rows))
     return np.stack(odds)
 
 

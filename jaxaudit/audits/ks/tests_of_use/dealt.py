@@ -25,6 +25,8 @@ from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
+TAUGHT = "taught"
+"""The name under which evidence keeps what its records teach."""
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
@@ -99,20 +101,25 @@ def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficul
 
     All tests and targets share it, and no output enters it.
     """
-    pool, known_members = evidence.pool, evidence.known_members
-    indices, groups = np.r_[evidence.dealt_records, known_members], pool.groups
-    if groups is not None:
-        members = known_members.stop - known_members.start
-        # Members that nobody named the groups of are groups of their own.
-        alone = 1 + int(groups.max()) + np.arange(members)
-        groups = np.concatenate([groups, alone if pool.member_groups is None else pool.member_groups])
+    pool, indices = evidence.pool, np.r_[evidence.dealt_records, evidence.known_members]
 
     def teach() -> TaughtDifficulty:
-        return taught_difficulty(
-            stream(key, "taught difficulty"), pool.examples.take(pool.compared[indices]), groups, evidence.progress
-        )
+        records, groups = pool.examples.take(pool.compared[indices]), groups_with_members(evidence)
+        return taught_difficulty(stream(key, "taught difficulty"), records, groups, evidence.progress)
 
-    return evidence.once("taught", teach)
+    return evidence.once(TAUGHT, teach)
+
+
+def groups_with_members(evidence: Evidence) -> Int[np.ndarray, " records"] | None:
+    """The group of each record of query set, holdout and known members; None if no groups were dealt.
+
+    Known members that nobody named the groups of are groups of their own.
+    """
+    pool, known_members = evidence.pool, evidence.known_members
+    if pool.groups is None:
+        return None
+    alone = 1 + int(pool.groups.max()) + np.arange(known_members.stop - known_members.start)
+    return np.concatenate([pool.groups, alone if pool.member_groups is None else pool.member_groups])
 
 
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:

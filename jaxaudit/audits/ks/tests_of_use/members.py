@@ -14,6 +14,7 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     OF_P,
     difficulty_by,
     exchangeable,
+    groups_with_members,
     models_on,
     predictors_of,
     sets_alike,
@@ -117,10 +118,8 @@ class MembersTest(KSTest):
     ) -> Judgement:
         pool, member_records, dealt_records = evidence.pool, evidence.known_members, evidence.dealt_records
         members, indices = member_records.stop - member_records.start, np.r_[dealt_records, member_records]
-        groups = first_members = None
-        if pool.groups is not None and pool.member_groups is not None:
-            groups = np.concatenate([pool.groups, pool.member_groups])
-            first_members = np.concatenate([pool.member_groups, pool.groups])
+        groups = groups_with_members(evidence)
+        first_members = None if groups is None else np.roll(groups, members)
         predictors, (odds, rows) = predictors_of(key, evidence, indices, groups), models_on(evidence, indices)
         if odds is None or rows is None:
             scores = residual_scores(outputs.log_odds[indices], predictors)

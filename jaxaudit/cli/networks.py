@@ -49,7 +49,8 @@ def with_defaults(options: Options) -> Options:
         )
     if calibration is None:
         calibration = other_split(query)
-        say(f"no --calibration given; using {calibration}")
+        if calibration is not None:
+            say(f"no --calibration given; using {calibration}")
     # The medical network crops images of their original size.
     size = "none" if options.model.model == "medical-cnn" else IMAGE_SIZE
     model = OF_TEXTS if is_texts(query) else None

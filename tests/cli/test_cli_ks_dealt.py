@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from support.cli_runs import jaxaudit
 
-from jaxaudit.cli.ks.demonstration import MANY, dealt_set, has_set_alone
+from jaxaudit import load
+from jaxaudit.cli.ks.demonstration import MANY, dealt_set
 from jaxaudit.cli.ks.demonstration import tests_of_dealt as names_of_tests
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import with_values
@@ -32,6 +33,14 @@ def test_each_record_is_in_one_of_three_sets_and_a_copy_in_none() -> None:
     assert [examples.content_hash for examples in again.values()] == [each.content_hash for each in dealt.values()]
     assert other[Role.QUERY].content_hash != dealt[Role.QUERY].content_hash
     assert dealt[Role.MEMBERS].name == "numbers (members)"
+
+
+def test_a_calibration_set_takes_a_fourth_of_the_records() -> None:
+    dealt = dealt_set(jax.random.key(1), numbers(90), with_calibration=True)
+    parts = {role: examples.inputs[:, 0].tolist() for role, examples in dealt.items()}
+    sizes = {Role.QUERY: 22, Role.HOLDOUT: 23, Role.MEMBERS: 23, Role.CALIBRATION: 22}
+    assert {role: len(part) for role, part in parts.items()} == sizes
+    assert sorted(record for part in parts.values() for record in part) == list(range(90))
 
 
 def test_every_record_comes_into_every_set_as_often() -> None:
@@ -61,9 +70,9 @@ def test_too_few_records_are_refused() -> None:
     ],
 )
 def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, object]) -> None:
-    assert has_set_alone(KSOptions())
-    assert has_set_alone(with_values(KSOptions(), query="mnist", sample=100, replicates=0))
-    assert not has_set_alone(with_values(KSOptions(), **given))
+    assert KSOptions().has_set_alone
+    assert with_values(KSOptions(), query="mnist", sample=100, replicates=0).has_set_alone
+    assert not with_values(KSOptions(), **given).has_set_alone
 
 
 def test_small_sets_get_shadow_models_beside() -> None:
@@ -85,10 +94,23 @@ def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() ->
     assert jaxaudit("ks", *TINY, "--seed", "1", "--json").result["targets"] != targets
 
 
-def test_texts_without_another_split_need_a_calibration_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.outer
+def test_a_file_alone_is_dealt_in_fourths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    digits = load("digits")
+    np.savez("own.npz", x=digits.inputs[:400], y=digits.labels[:400])
+    done = jaxaudit("ks", "--query", "own.npz", "--hidden", "8", "--model", "mlp", *TINY[2:4], *TINY[6:], "--json")
+    assert done.code == 0, done.err
+    data = done.result["provenance"]["data"]
+    assert [data[name]["records"] for name in ("query", "holdout", "members", "calibration")] == [100] * 4
+    assert [target["truth"]["expected"] for target in done.result["targets"]][:2] == ["not forgotten", "forgotten"]
+
+
+@pytest.mark.outer
+def test_texts_alone_are_dealt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [f'{{"text": "the record number {index} is {index % 7} and {index * 31 % 97}"}}' for index in range(240)]
     Path("texts.jsonl").write_text("\n".join(lines), "utf-8")
     done = jaxaudit("ks", "--query", "texts.jsonl", "--epochs", "1", "--effort", "full", "--json")
-    assert done.code == 2
-    assert "--calibration" in done.err
+    assert done.code == 0, done.err
+    assert done.result["targets"][0]["tests"][0]["name"] == "members"

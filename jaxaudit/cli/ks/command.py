@@ -52,7 +52,7 @@ def as_given(options: KSOptions) -> KSOptions:
 
 
 def _check_pair(options: KSOptions) -> None:
-    if options.source is ModelSource.TRAINING:
+    if options.source is ModelSource.TRAINING and not options.has_set_alone:
         check_pair(options.data.query, options.data.calibration)
 
 
@@ -75,8 +75,8 @@ def _check_members(options: KSOptions) -> None:
         )
     if options.source is ModelSource.MEMBERS and not options.target.target:
         raise InputError(
-            "--members without --calibration trains nothing, so there is no target to simulate: give --target, "
-            "--holdout-target and --members-target, or --calibration."
+            "--members without --calibration trains no shadow models, so there is no target to simulate: give "
+            "--target, --holdout-target and --members-target, or --calibration."
         )
 
 
@@ -200,7 +200,7 @@ KS = Command(
 
     `jaxaudit ks` (deals embedded data, and judges three targets of known truth, in about a minute)
 
-    `jaxaudit ks --query mnist` (the same with a set that you name, in ten minutes; `--dry-run` prints the plan)
+    `jaxaudit ks --query mnist` (the same with a set of yours, named or a file; `--dry-run` prints the plan)
 
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
 

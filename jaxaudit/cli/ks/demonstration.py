@@ -17,21 +17,12 @@ from jaxaudit.metrics.deal import deal, deal_members
 from jaxaudit.randomness import stream
 
 if TYPE_CHECKING:
-    from jaxaudit.cli.ks.options import KSOptions
     from jaxaudit.data import Examples
 
-THIRD = 1 / 3
-"""Of the records are held out, and another third are known members: the three means of the test are as certain."""
+THIRD, FOURTH = 1 / 3, 1 / 4
+"""A third is held out, and another third are known members: the three means of the test are as certain."""
 MANY = 3_000
 """With so many query records or more, no shadow model is trained beside the members test."""
-
-
-def has_set_alone(options: "KSOptions") -> bool:
-    """Whether the options name a query set at most, and no target, other set or test."""
-    data, target = options.data, options.target
-    sets = data.calibration, data.holdout, data.members, data.reference, data.groups, data.challenge
-    choices = (*sets, options.audit.tests, options.audit.shadows)
-    return not (target.target or target.target_data) and all(choice is None for choice in choices)
 
 
 def tests_of_dealt(query: int) -> tuple[str, ...]:
@@ -39,10 +30,11 @@ def tests_of_dealt(query: int) -> tuple[str, ...]:
     return ("members",) if query >= MANY else ("members", "holdout")
 
 
-def dealt_set(key: Key[Array, ""], whole: "Examples") -> Sets["Examples"]:
+def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
     """The records of a set dealt at random, a third each, into query set, holdout and known members.
 
-    A copy of a record is left out, since it would stand in two sets.
+    With a calibration set each part is a fourth: for a set that has no other split. A copy of a record is left out,
+    since it would stand in two sets.
 
     Raises:
         InputError: there are too few records for any test.
@@ -50,8 +42,13 @@ def dealt_set(key: Key[Array, ""], whole: "Examples") -> Sets["Examples"]:
     first = np.sort(np.unique(whole.record_hashes, return_index=True)[1])
     if len(first) < len(whole):
         say(f"{whole.name}: {len(whole) - len(first):,} copies of other records are left out of the deal")
-    key = stream(key, "dealt set")
+    key, parts = stream(key, "dealt set"), {}
+    if with_calibration:
+        apart = deal(stream(key, "calibration"), len(first), FOURTH)
+        parts, first = {"calibration": whole.take(first[apart], f"{whole.name} (calibration set)")}, first[~apart]
     held = deal(key, len(first), THIRD)
     members = deal_members(key, held, THIRD)
     rows = {Role.QUERY: ~(held | members), Role.HOLDOUT: held, Role.MEMBERS: members}
-    return Sets(**{role.value: whole.take(first[part], f"{whole.name} ({role.words})") for role, part in rows.items()})
+    for role, part in rows.items():
+        parts[role.value] = whole.take(first[part], f"{whole.name} ({role.words})")
+    return Sets(**parts)

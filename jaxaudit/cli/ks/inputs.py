@@ -126,9 +126,11 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     holdout = None if held is None else align_target_data(query, held)
     members = None if data.members is None else align_target_data(query, read(data.members))
     if set_alone:
-        dealt_sets = dealt_set(jax.random.key(options.audit.seed), query)
+        dealt_sets = dealt_set(jax.random.key(options.audit.seed), query, with_calibration=calibration is None)
         query, holdout, members = (dealt_sets[role] for role in (Role.QUERY, Role.HOLDOUT, Role.MEMBERS))
         held = holdout
+        if calibration is None:
+            calibration = whole = dealt_sets[Role.CALIBRATION]
     if not data.drop_overlap:
         for of, examples in ((HOLDOUT, holdout), (MEMBERS, members)):
             sets_before = {"query set": query, "calibration set": calibration} | (

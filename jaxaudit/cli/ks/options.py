@@ -284,3 +284,11 @@ class KSOptions:
             return ModelSource.BANK
         only_members = (self.data.members or self.data.challenge) is not None and self.data.calibration is None
         return ModelSource.MEMBERS if only_members else ModelSource.TRAINING
+
+    @property
+    def has_set_alone(self) -> bool:
+        """Whether a query set is given at most, and no target, other set or test."""
+        data, target = self.data, self.target
+        sets = data.calibration, data.holdout, data.members, data.reference, data.groups, data.challenge
+        choices = (*sets, self.audit.tests, self.audit.shadows)
+        return not (target.target or target.target_data) and all(choice is None for choice in choices)

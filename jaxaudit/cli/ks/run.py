@@ -19,7 +19,7 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.command import as_given, opened
-from jaxaudit.cli.ks.demonstration import has_set_alone, tests_of_dealt
+from jaxaudit.cli.ks.demonstration import tests_of_dealt
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.named_tests import OF_RHO, TEST_NAMES, parse_tests, tests_named
@@ -58,7 +58,7 @@ OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
     options = opened(options)
-    set_alone = has_set_alone(options)
+    set_alone = options.has_set_alone
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")

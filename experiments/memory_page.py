@@ -116,8 +116,8 @@ def lines(found: dict[str, Any]) -> list[str]:
         "",
         "## What the records teach",
         "",
-        "Known members and a holdout: a record's difficulty by what small models say that learned from the other "
-        "records, and by the classes of its nearest neighbours alone.",
+        "Known members and a holdout: a record's difficulty by what small models say that learned the records' "
+        "classes, less what they learned from the record itself; and by the classes of its nearest neighbours alone.",
         "",
         "| | taught | neighbours alone |",
         "|---|---|---|",

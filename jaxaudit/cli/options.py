@@ -59,8 +59,8 @@ REFUSALS = {
     ModelSource.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and "
     "so does --out of `jaxaudit ks`.",
     ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
-    ModelSource.BANK: "no effect with --shadows, which trains nothing; leave it out.",
-    ModelSource.MEMBERS: "no effect with --members without --calibration, which trains nothing; leave it out.",
+    ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
+    ModelSource.MEMBERS: "no effect with --members without --calibration, which needs no shadow models; leave it out.",
     ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
 }
 """Messages on an option that has no effect with a source."""

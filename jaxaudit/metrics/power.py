@@ -243,7 +243,7 @@ def records_needed(
     None if `most` records do not suffice, for example because between-model variance is too large.
 
     Args:
-        measured: how far membership scores separate records in training from others.
+        measured: how far the holdout test's score separates records in training from others.
         fraction: the used fraction.
         alpha, power: level of the holdout test, and the probability of detection.
         most: the largest number of records that is tried.

@@ -26,7 +26,7 @@ class Memory(StrictStruct, frozen=True):
     """How far the score of the members test separates records in training from others.
 
     Attributes:
-        alone: the separation without shadow models, as if only known members are given and nothing is trained.
+        alone: the separation without shadow models, as if only known members are given.
         helped: the separation if shadow models' outputs also predict each record's difficulty; else equal to `alone`.
         units: the number of groups divided by the number of records; 1 without groups.
     """

@@ -62,8 +62,7 @@ def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ())
         sentence += "" if sufficient else f" Use of {wanted_text} would not."
     sentence += forgotten_in_words(power.concluded, of)
     reasons = (
-        f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
-        f"{MODELS[of]}",
+        f"mean score of records in training less that of others: {measured.difference:.3g}, over {models} {MODELS[of]}",
         f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
         f"a target with data of its own: {measured.stretch:.2f} times as far from the shadow models' mean as they are",
     )[: 3 if of == "training" else 2]
@@ -128,9 +127,9 @@ def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
             Checked(
                 "membership signal",
                 "passed" if higher else "warning",
-                "membership scores of records in training are higher than those of others"
+                "scores of records in training are higher than those of others"
                 if higher
-                else "membership scores of records in training are not higher than those of others; train the shadow "
+                else "scores of records in training are not higher than those of others; train the shadow "
                 "models as long as the target",
             ),
         )
@@ -144,7 +143,7 @@ def _what_it_takes(power: PowerResult, wanted_text: str, of: Measured) -> str:
     if power.records_needed is None:
         why = f"{MOST_RECORDS:,} query records are not enough"
         if measured.difference <= 0:
-            why = "membership scores do not separate records in training from others"
+            why = "scores do not separate records in training from others"
         # As the number of records grows, only the variance between models remains.
         elif measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
             why = "between-model variance is too large"

@@ -41,7 +41,7 @@ ABOUT = (
 )
 HOW_TO_READ = (
     f"With a holdout only, `forgotten` {CANNOT} concluded: it needs {NEEDED}. With models: shadow models are trained, "
-    "too. Members alone: nothing is trained.",
+    "too. Members alone: no shadow models are trained.",
     "Remembers: how much a target remembers of what it used, in what the shadow models do; nobody knows it "
     "beforehand. Memory: the difference between known members and holdout, in standard errors. Unused: the target "
     "never used the query set. `forgotten`: the upper limit of the used fraction (one-sided, 95%) is at most "
@@ -168,12 +168,12 @@ def _about(run: Run[PowerResult]) -> str:
     if sets.shadows is not None:
         return (
             f"{count} shadow models of {visible(sets.shadows.name)} were each trained on random records of "
-            "query set and holdout. How far their membership scores separate the two shows how small a used fraction "
+            "query set and holdout. How far the test's score separates the two shows how small a used fraction "
             f"{detects}."
         )
     return (
         f"{count} shadow models were each trained on a random half of the query set and a share of the calibration "
-        f"set. How far their membership scores separate the two halves shows how small a used fraction {detects} with "
+        f"set. How far the test's score separates the two halves shows how small a used fraction {detects} with "
         "data of its own."
     )
 

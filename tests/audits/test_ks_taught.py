@@ -8,14 +8,17 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.clouds import HOLDOUT, QUERY, examples, with_log_odds
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
 from support.ks_audits import audit_ks
 
 from jaxaudit import load
 from jaxaudit.audits.ks import taught
+from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
 from jaxaudit.audits.ks.teachers import learners_of
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest
+from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.data import Examples
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.roles import Sets
@@ -277,6 +280,18 @@ def test_the_audit_names_what_told_the_difficulty_and_says_the_same_for_any_numb
     (found,) = audit_ks(KEY, QUERY.take(np.arange(10)), None, None, [part], **few).targets
     assert found.usage[0].difficulty == "neighbours"
     assert any("98 records are too few" in caveat for caveat in found.finding.caveats)
+
+
+def test_simulated_targets_are_judged_by_what_all_records_taught() -> None:
+    """Their query sets are other deals of the same records, so nothing is taught anew."""
+    tests, learner = [HoldoutTest(mixed=20)], replace(LEARNER, epochs=1)
+    given = target(1)._replace(on_members=None)
+    shadows = train_shadows(KEY, QUERY, CALIBRATION, learner, [given], holdout=HOLDOUT, tests=tests)
+    judge(KEY, shadows, [given], tests=tests)
+    (lesson,) = cache_dir().glob("taught-difficulty-*")
+    judged = judge(KEY, shadows, [given], tests=tests, rates=True)
+    assert list(cache_dir().glob("taught-difficulty-*")) == [lesson]
+    assert [rate.targets for rate in judged.result.rates or ()] == [20, 20, 20]
 
 
 def test_the_result_is_a_value() -> None:

@@ -2,11 +2,13 @@
 
     python own_test.py
     jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,own_test.py:SurenessTest
-    jaxaudit ks --shadows bank --target out.csv --tests own_test.py:SurenessTest --test-option sureness.kind=never
+    jaxaudit shadows plan --query q.npz --calibration c.npz --tests own_test.py:SurenessTest --out bank
+    jaxaudit ks --shadows bank --target out.csv --tests own_test.py:SurenessTest
 
 With 19 models the largest of 20 is the target by chance in 5% of cases, if the target is otherwise like them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -18,7 +20,7 @@ from jaxtyping import Array, Key
 
 import jaxaudit as ja
 
-ROLE = "models of the sureness test"
+KIND = "sureness"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +28,13 @@ class SurenessTest(ja.KSTest):
     """Compares mean log-odds on the query set.
 
     Attributes:
-        models: number of models without the query set that are trained.
-        kind: their kind; of a bank `never`, the kind of the shadow test, in any number.
+        models: number of models without the query set that are trained; of a bank, those that it has.
     """
 
     models: int = 19
-    kind: str = ROLE
     name: ClassVar[str] = "sureness"
     title: ClassVar[str] = "sureness test"
+    least: ClassVar[Mapping[str, int]] = {"models": 19}
     assumes: ClassVar[str] = "Sureness test: the target was trained like its models, on data like the calibration set."
 
     @property
@@ -48,11 +49,11 @@ class SurenessTest(ja.KSTest):
             raise ja.InputError("the sureness test needs at least 19 models.")
 
     def kinds(self, pool: ja.Pool) -> tuple[str, ...]:
-        return (self.kind,)
+        return (KIND,)
 
     def draw(self, key: Key[Array, ""], pool: ja.Pool) -> ja.Rows:
         """A share of the calibration set for each model, and none of the query set."""
-        return {self.kind: ja.shadow_rows(key, pool, self.kind, np.zeros(0, int), 0, self.models)}
+        return {KIND: ja.shadow_rows(key, pool, KIND, np.zeros(0, int), 0, self.models)}
 
     def judge(
         self,
@@ -63,7 +64,7 @@ class SurenessTest(ja.KSTest):
         level: float,
     ) -> ja.Judgement:
         mean = float(outputs.log_odds[: evidence.queries].mean())
-        means = outputs.at_resolution(evidence.log_odds(self.kind))[:, : evidence.queries].mean(axis=1)
+        means = outputs.at_resolution(evidence.log_odds(KIND))[:, : evidence.queries].mean(axis=1)
         p = (1 + int((means >= mean).sum())) / (1 + len(means))
         used = p <= 0.05
         finding = ja.Finding(

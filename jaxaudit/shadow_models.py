@@ -28,7 +28,9 @@ from jaxaudit.metrics.rank_scale import RankScale
 
 
 class Kind(StrEnum):
-    """The kinds of shadow models, by their training set. The value also names the kind's random stream.
+    """The built-in kinds of shadow models, by their training set; a test of your own names kinds of its own.
+
+    The value also names the kind's random stream.
 
     Attributes:
         NEVER: a share of the calibration set and none of the query set.
@@ -37,6 +39,7 @@ class Kind(StrEnum):
         MIXED: a share of the calibration set and a random choice among query set and holdout.
         OTHER: another part of the query set or holdout, which no test uses.
         QUERY, CALIBRATION, BOTH: for rho: the query set alone, the calibration set alone, both.
+        REFERENCE_NEVER, REFERENCE_HALF, REFERENCE_FULLY: as NEVER, HALF and FULLY, and a share of a separate reference.
     """
 
     NEVER = "never"
@@ -47,21 +50,30 @@ class Kind(StrEnum):
     QUERY = "query"
     CALIBRATION = "calibration"
     BOTH = "control"
-
-    @property
-    def words(self) -> str:
-        """Describes the training set of models of this kind, as a phrase that follows their number."""
-        return {
-            Kind.NEVER: "without the query set",
-            Kind.HALF: "with half of the query set",
-            Kind.FULLY: "with all of the query set",
-            Kind.MIXED: "on random query and holdout records",
-        }.get(self, f"of the kind {self.value}")
+    REFERENCE_NEVER = "reference_never"
+    REFERENCE_HALF = "reference_half"
+    REFERENCE_FULLY = "reference_fully"
 
 
 OF_QUERY = (Kind.NEVER, Kind.HALF, Kind.FULLY)
 """The kinds that were trained on none, half and all of the query set."""
+OF_REFERENCE = (Kind.REFERENCE_NEVER, Kind.REFERENCE_HALF, Kind.REFERENCE_FULLY)
+"""The same with a separate reference."""
 OF_RHO = (Kind.QUERY, Kind.CALIBRATION, Kind.BOTH)
+BUILT_IN_KINDS = frozenset(Kind)
+_OF_QUERY_IN_WORDS = ("without the query set", "with half of the query set", "with all of the query set")
+
+
+def kind_words(kind: str) -> str:
+    """Describes the training set of models of a kind, as a phrase that follows their number.
+
+    >>> kind_words("half"), kind_words("sureness")
+    ('with half of the query set', 'of the kind sureness')
+    """
+    if kind == Kind.MIXED:
+        return "on random query and holdout records"
+    words = zip((*OF_QUERY, *OF_REFERENCE), 2 * _OF_QUERY_IN_WORDS, strict=True)
+    return dict[str, str](words).get(kind, f"of the kind {kind}")
 
 
 class Pool(NamedTuple):

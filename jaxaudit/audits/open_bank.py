@@ -224,8 +224,8 @@ def usable_models(bank: Bank) -> Usable:
     return Usable(accuracy, refused)
 
 
-def kinds_of(bank: Bank) -> list[Kind]:
-    """The kind of each model, from the query and holdout records that it was trained on.
+def kinds_of(bank: Bank) -> list[str]:
+    """The kind of each model: as `bank.json` names it, else from the query and holdout records that it was trained on.
 
     Models of the holdout test were trained on some records of both sets, about as many records (or whole groups) as the
     query set has (`dealt_alike`), and not on exactly one of the two sets.
@@ -236,7 +236,7 @@ def kinds_of(bank: Bank) -> list[Kind]:
     order = np.argsort(units, kind="stable")
     starts = np.unique(units[order], return_index=True)[1]
     of_query = len(np.unique(units[of_queries]))
-    kinds_of_models: list[Kind] = []
+    kinds_of_models: list[str] = []
     for part in row_blocks(bank.membership):
         rows = bank.membership[part, : bank.holdout.stop][:, kept]
         some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
@@ -247,4 +247,5 @@ def kinds_of(bank: Bank) -> list[Kind]:
         alone = np.where(pure, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
         kinds = np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER))
         kinds_of_models += map(Kind, kinds.tolist())
-    return kinds_of_models
+    own_kinds = [kind for kind, count in bank.description.own_kinds.items() for _ in range(count)]
+    return [*own_kinds, *kinds_of_models[len(own_kinds) :]]

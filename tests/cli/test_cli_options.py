@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from support.cli_runs import jaxaudit, options_of
 from typer.main import get_command
 
-from jaxaudit.audits.ks.tests_of_use import TESTS
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS
 from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.named_tests import TEST_NAMES
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import (
     REFUSALS,
@@ -324,5 +323,5 @@ def test_an_argument_is_a_word_without_a_flag():
     assert "data" not in identity_of(options)
 
 
-def test_every_test_of_ks_is_named_on_the_command_line():
-    assert tuple(test.name for test in TESTS) == TEST_NAMES
+def test_every_test_of_ks_is_named_on_the_command_line_with_the_sets_that_it_needs():
+    assert [(test.name, test.roles) for test in TESTS] == [(name, set(roles)) for name, roles in BUILT_IN.items()]

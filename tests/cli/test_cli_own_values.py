@@ -143,7 +143,7 @@ def test_with_all_ones_own_tests_stay_where_they_were_named(own: Path, monkeypat
         ("mine.py:X", ("mine.py",)),
         ("elsewhere/own_test.py", ("elsewhere/own_test.py:Test",)),
         ("shadow,elsewhere/own_test.py:Nobody", ("'Nobody'",)),
-        ("elsewhere/own_test.py:ROLE", ("type str", "training_sizes", "KSTest")),
+        ("elsewhere/own_test.py:KIND", ("type str", "training_sizes", "KSTest")),
         ("elsewhere/own_test.py:Finding", ("",)),
         (f"{EXAMPLE},sures", ("'sures'",)),
         (f"{EXAMPLE},./{EXAMPLE}", ("'sureness'", "too")),
@@ -185,9 +185,8 @@ def test_by_a_bank(banked: Path):
     assert again["targets"] == done["targets"]
     alone = jaxaudit("ks", *by, "--tests", "held.py:HeldTest", "--json").result["targets"][0]
     assert (alone["tests"][0]["name"], alone["finding"]["sentence"]) == ("held", shown["held"])
-    some = ("--tests", "own_test.py:SurenessTest", "--test-option", "sureness.kind=mixed")
-    (own,) = jaxaudit("ks", *by, *some, "--test-option", "sureness.models=39", "--json").result["targets"]
-    assert own["tests"][0]["details"]["numbers"].keys() == {"p-value"}
+    more = ("--tests", "held.py:HeldTest", "--test-option", "held.models=39")
+    assert jaxaudit("ks", *by, *more, "--json").result["targets"][0]["finding"]["sentence"] == shown["held"]
     for option, words in {
         "nobody.models=39": ("nobody", "sureness"),
         "sureness.size=39": ("no field size", "models"),
@@ -195,10 +194,77 @@ def test_by_a_bank(banked: Path):
         "sureness.name=other": ("no field name",),
         "sureness": ("NAME.FIELD=VALUE",),
     }.items():
-        cli_runs.refused(("ks", *by, *some[:2], "--test-option", option), words)
-    cli_runs.refused(("ks", *by, "--tests", "holdout,own_test.py:SurenessTest"), ("sureness test", "no models"))
+        own = ("--tests", "own_test.py:SurenessTest")
+        cli_runs.refused(("ks", *by, *own, "--test-option", option), words)
+    cli_runs.refused(("ks", *by, "--tests", "holdout,own_test.py:SurenessTest"), ("sureness test", "0 of at least 19"))
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,holdout"), ("the holdout test decides",))
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,ema"), ("ema", "members, holdout, reference, shadow."))
+
+
+MODELS = ("--model", "mlp", "--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20")
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--designs", "guess", "--seed", "5", *MODELS)
+
+
+def test_a_bank_is_planned_with_the_models_of_ones_own_test(own: Path):
+    np.save("t.npy", np.random.default_rng(1).dirichlet(np.ones(3), 300).astype(np.float32))
+    sets = (*SETS[:4], "--seed", "5", "--tests", EXAMPLE)
+    done = jaxaudit("shadows", "plan", *sets, "--models", "2", "--out", "bank")
+    assert "21 shadow models, 19 of the kind sureness" in done.out, done.err
+    usual = jaxaudit("shadows", "plan", *sets[:-2], "--models", "2", "--out", "usual")
+    assert usual.code == 0, usual.err
+    for name in ("membership.npy", "seeds.npy"):
+        np.testing.assert_array_equal(np.load(f"bank/{name}")[19:], np.load(f"usual/{name}"))
+    first = np.load("bank/membership.npy")
+    assert jaxaudit("shadows", "plan", *sets, "--models", "4", "--out", "bank").code == 0
+    np.testing.assert_array_equal(np.load("bank/membership.npy")[:21], first)
+    # Other models of one's own are another bank; and what is read of a bank is no code to run.
+    more = (*sets, "--test-option", "sureness.models=20")
+    cli_runs.refused(("shadows", "plan", *more, "--models", "4", "--out", "bank"), ("--tests", "nothing was changed"))
+    cli_runs.refused(("shadows", "plan", *sets, "--models", "3", "--out", "bank"), ("--models 4",))
+    facts = jaxaudit("shadows", "show", "bank", "--json").result
+    assert facts["own_kinds"] == {"sureness": 0}
+    bank = load_bank("bank")
+    for model in range(len(bank)):
+        Path("bank/outputs").mkdir(exist_ok=True)
+        np.save(f"bank/outputs/{model:05}.npy", np.random.default_rng(model).normal(size=bank.description.shape))
+    facts = jaxaudit("shadows", "show", "bank", "--json").result
+    assert facts["own_kinds"] == {"sureness": 19}
+    assert "--models 77" in facts["next"]
+    assert "own_test" not in facts["next"]
+    assert "kind sureness: 19 of 19 models finished" in jaxaudit("shadows", "show", "bank").out
+    (found,) = jaxaudit("ks", "--shadows", "bank", "--target", "t.npy", "--tests", EXAMPLE, "--json").result["targets"]
+    assert found["tests"][0]["name"] == "sureness"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--tests", "shadow"), ("shadow test", "no models of a kind of its own")),
+        (("--tests", "all"), ("--tests", "'all'")),
+        (("--tests", EXAMPLE, "--coins"), ("coins",)),
+        (("--tests", EXAMPLE, "--test-option", "sureness.models=3"), ("at least 19",)),
+        (("--tests", EXAMPLE, "--test-option", "sureness.size=3"), ("no field size",)),
+        (("--test-option", "sureness.models=30"), ("--test-option", "--tests")),
+    ],
+)
+def test_tests_that_no_bank_can_be_planned_with(own: Path, words: tuple[str, ...], said: tuple[str, ...]):
+    cli_runs.refused(("shadows", "plan", *SETS[:4], *words, "--out", "bank"), said)
+    assert not Path("bank").exists()
+
+
+@pytest.mark.outer
+def test_a_trained_bank_gives_ones_own_test_the_numbers_of_ks(own: Path):
+    """With the same seed: of a bank, of a run that trains, and of that run's directory as a bank."""
+    np.save("t.npy", np.random.default_rng(1).dirichlet(np.ones(3), 300).astype(np.float32))
+    done = jaxaudit("shadows", "train", *SETS, "--tests", EXAMPLE, "--models", "1", "--out", "bank")
+    assert done.code == 0, done.err
+    run = (*SETS, "--image-size", "none", "--replicates", "0", "--target", "t.npy", "--tests", EXAMPLE)
+    (trained,) = jaxaudit("ks", *run, "--effort", "full", "--out", "run", "--json").result["targets"]
+    for bank in ("bank", "run"):
+        by = ("--shadows", bank, "--target", "t.npy", "--tests", EXAMPLE, "--seed", "5", "--json")
+        (banked,) = jaxaudit("ks", *by).result["targets"]
+        assert banked["finding"]["sentence"] == trained["finding"]["sentence"]
+        assert banked["tests"][0]["details"] == trained["tests"][0]["details"]
 
 
 def test_an_attack_of_ones_own_stands_beside_the_others_and_moves_none(banked: Path):

@@ -1,106 +1,124 @@
 """Which tests of use the models, counted by kind (`Kind`: what they are trained on), and the targets' outputs allow."""
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
-from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.target import FileTarget, Target
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, RhoTest, usual_tests
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.reference import LEAST_RECORDS
-from jaxaudit.metrics.usage import STATED_FRACTION
-from jaxaudit.shadow_models import Kind, Pool, ShadowModels
-
-OF_HOLDOUT = {Kind.MIXED: LEAST}
-OF_SHADOW = {Kind.NEVER: LEAST, Kind.HALF: 0, Kind.FULLY: LEAST}
-"""The least number of models of each kind that a test needs, in the order of its `kinds`."""
+from jaxaudit.shadow_models import Kind, Pool, ShadowModels, kind_words
 
 
 class Available(NamedTuple):
-    """Whether the finished models suffice for a test. Numbers of models are by kind.
+    """Whether the finished models suffice for a test. Numbers of models are by the field of the test.
 
     Attributes:
-        test: name of the test. `title`: its name in words.
-        possible: whether it can be made. `complete`: with as many models as it uses by default.
-        least, usual: numbers of models that it needs, and that it uses by default.
-        lacks: what it needs apart from models, in a sentence.
+        kinds: the kind of the models.
+        finished, planned: numbers of models that there are, and that there will be.
+        lacks: what the test needs apart from models, in a sentence.
     """
 
-    test: str
-    title: str
-    possible: bool
-    complete: bool
-    finished: dict[Kind, int]
-    planned: dict[Kind, int]
-    least: dict[Kind, int]
-    usual: dict[Kind, int]
+    test: KSTest
+    kinds: dict[str, str]
+    finished: dict[str, int]
+    planned: dict[str, int]
     lacks: str = ""
 
     @property
+    def usual(self) -> dict[str, int]:
+        """The numbers of models that the test has if nothing else is said."""
+        return {field: int(getattr(self.test, field)) for field in self.kinds}
+
+    @property
+    def possible(self) -> bool:
+        """Whether the test can be made."""
+        return not self.lacks and _suffice(self.finished, self.test.least)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the test can be made with as many models as it usually has."""
+        return not self.lacks and _suffice(self.finished, self.usual)
+
+    @property
     def will_be_complete(self) -> bool:
-        """Whether the test will have as many models as it uses by default, once all models of the bank are finished."""
-        return not self.lacks and all(self.planned[kind] >= count for kind, count in self.usual.items())
+        """Whether the test will have as many models as it usually has, once all models of the bank are finished."""
+        return not self.lacks and _suffice(self.planned, self.usual)
 
 
-def available_tests(pool: Pool, finished: Iterable[str], planned: Iterable[str] = ()) -> tuple[Available, ...]:
-    """What each test of use needs, and what there is."""
+def _suffice(models: Mapping[str, int], needed: Mapping[str, int]) -> bool:
+    return all(models[field] >= count for field, count in needed.items())
+
+
+def offered(test: KSTest, values: Mapping[str, Any]) -> KSTest:
+    """The test with those of these values that it has fields for; a value that is not the field's default stays."""
+    fields = dataclasses.fields(cast("Any", test)) if dataclasses.is_dataclass(test) else ()
+    at_default = {field.name for field in fields if field.init and getattr(test, field.name) == field.default}
+    return _with(test, {name: values[name] for name in at_default & values.keys()})
+
+
+def _with(test: KSTest, values: Mapping[str, Any]) -> KSTest:
+    return dataclasses.replace(cast("Any", test), **values) if values else test
+
+
+def available_tests(
+    pool: Pool, finished: Iterable[str], planned: Iterable[str] = (), tests: Iterable[KSTest] | None = None
+) -> tuple[Available, ...]:
+    """What each test that says so (`KSTest.least`) needs, and what there is; by default of the built-in tests."""
     counts = Counter(finished), Counter(planned)
     reference, which = (pool.reference, "reference") if pool.reference_apart else (pool.calibration, "calibration")
     referred = reference.stop - reference.start
-    no_holdout = "" if pool.holdout.stop > pool.holdout.start else "There is no holdout."
-    classless = "The records have no classes." if pool.classless else ""
     few_records = f"There are {referred} {which} records; it needs {LEAST_RECORDS}." if referred < LEAST_RECORDS else ""
-    tests = []
-    for test, least, lacks in (
-        (HoldoutTest(), OF_HOLDOUT, no_holdout),
-        (ReferenceTest(), OF_SHADOW, classless or few_records),
-        (ShadowTest(), OF_SHADOW, classless),
-    ):
-        usual = {kind: int(getattr(test, kind)) for kind in least}
+    answers = []
+    for test in (test() for test in TESTS) if tests is None else tests:
         # With a separate reference, the models of the reference test have other kinds.
-        models, planned = (
-            dict(zip(least, (count[kind] for kind in test.kinds(pool)), strict=True)) for count in counts
+        kinds = test.kinds(pool)
+        if not kinds or len(kinds) != len(test.least):
+            continue
+        lacks = (
+            "There is no holdout." if Role.HOLDOUT in test.roles and pool.holdout.stop == pool.holdout.start else "",
+            "The records have no classes." if test.of_classes and pool.classless else "",
+            few_records if Role.REFERENCE in test.roles else "",
         )
-        possible, complete = (
-            not lacks and all(models[kind] >= count for kind, count in needed.items()) for needed in (least, usual)
-        )
-        tests.append(Available(test.name, test.title, possible, complete, models, planned, least, usual, lacks))
-    return tuple(tests)
+        kinds_by_field = dict(zip(test.least, kinds, strict=True))
+        models, expected = ({field: count[kind] for field, kind in kinds_by_field.items()} for count in counts)
+        answers.append(Available(test, kinds_by_field, models, expected, next(filter(None, lacks), "")))
+    return tuple(answers)
 
 
-def made_tests(shadows: ShadowModels, stated: float = STATED_FRACTION, targets: int = 1) -> dict[str, KSTest]:
-    """The tests of use by name, each with the numbers of models in `shadows`."""
-    finished = {test.test: test.finished for test in available_tests(shadows.pool, shadows.kinds)}
-    by_rank: dict[str, Any] = {"stated": stated, "targets": targets}
-    return {
-        MembersTest.name: MembersTest(stated=stated),
-        HoldoutTest.name: HoldoutTest(**finished[HoldoutTest.name], stated=stated),
-        ReferenceTest.name: ReferenceTest(**finished[ReferenceTest.name], **by_rank),
-        ShadowTest.name: ShadowTest(**finished[ShadowTest.name], **by_rank),
-    }
+def made_tests(shadows: ShadowModels, tests: Iterable[KSTest]) -> tuple[KSTest, ...]:
+    """The tests, each with the numbers of models in `shadows`."""
+    tests = tuple(tests)
+    answers = available_tests(shadows.pool, shadows.kinds, tests=tests)
+    finished = {answer.test.name: answer.finished for answer in answers}
+    return tuple(_with(test, finished.get(test.name, {})) for test in tests)
 
 
-def possible_tests(
-    shadows: ShadowModels, targets: Sequence[Target], stated: float = STATED_FRACTION
-) -> tuple[KSTest, ...]:
+def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KSTest, ...]:
     """The tests that the models and outputs allow: members, holdout, reference, or else shadow; and rho where possible.
 
     The reference test is made if there is a separate reference, or if every target from a file has outputs on the
     calibration set. Simulated targets alone do not make the calibration set a reference.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
-    lacking = {test.test: lacks(test, files) for test in available_tests(pool, shadows.kinds)}
+    built_in = made_tests(shadows, (offered(test(), {"targets": len(targets)}) for test in TESTS))
+    tests = {test.name: test for test in built_in}
+    lacking = {
+        answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=built_in)
+    }
     if not files and not pool.reference_apart:
-        lacking[ReferenceTest.name] = "no target has outputs on the calibration set"
-    tests = made_tests(shadows, stated, len(targets))
-    members = pool.members.stop > pool.members.start
-    preferred = (*((MembersTest.name,) if members else ()), HoldoutTest.name, ReferenceTest.name)
-    possible = [tests[name] for name in preferred if not lacking.get(name)]
-    if not possible and not lacking[ShadowTest.name]:
-        possible = [tests[ShadowTest.name]]
+        lacking |= dict.fromkeys(
+            (test.name for test in built_in if Role.REFERENCE in test.roles),
+            "no target has outputs on the calibration set",
+        )
+    allowed = {name for name in tests if not lacking.get(name)}
+    if pool.members.stop == pool.members.start:
+        allowed -= {test.name for test in built_in if Role.MEMBERS in test.roles}
+    possible = [tests[name] for name in usual_tests(allowed) if name in allowed]
     if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
         possible.append(RhoTest())
     if not possible:
@@ -108,20 +126,21 @@ def possible_tests(
     return tuple(possible)
 
 
-def lacks(test: Available, files: Sequence[FileTarget]) -> str:
+def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
     """Why this test cannot be made of targets from files; empty if it can."""
-    if test.lacks:
-        return f"{test.lacks[:1].lower()}{test.lacks[1:].removesuffix('.')}"
-    if not test.possible:
+    test, sentence = answer.test, answer.lacks
+    if sentence:
+        return f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}"
+    if not answer.possible:
         few = (
-            f"{test.finished[kind]} of at least {count} models {kind.words}"
-            for kind, count in test.least.items()
-            if test.finished[kind] < count
+            f"{answer.finished[field]} of at least {count} models {kind_words(answer.kinds[field])}"
+            for field, count in test.least.items()
+            if answer.finished[field] < count
         )
         return f"there are {' and '.join(few)}"
-    if test.test == HoldoutTest.name and not all(Role.HOLDOUT in file.on for file in files):
+    if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
         return "it needs the target's outputs on the holdout (`on_holdout`)"
-    if test.test == ReferenceTest.name and not all(Role.REFERENCE in file.on for file in files):
+    if Role.REFERENCE in test.roles and not all(Role.REFERENCE in file.on for file in files):
         return "it needs the target's outputs on the calibration set (`on_reference`)"
     return ""
 

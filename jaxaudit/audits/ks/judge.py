@@ -153,7 +153,8 @@ def evidence_for(
     if pool.reference.stop == pool.reference.start and (everywhere or Role.REFERENCE in needed):
         pool = pool._replace(reference=pool.calibration)
         shadows = replace(shadows, pool=pool)
-    lacking = {test.test: lacks(test, files) for test in available_tests(pool, shadows.kinds)}
+    answers = available_tests(pool, shadows.kinds, tests=tests)
+    lacking = {answer.test.name: lacks(answer, files) for answer in answers}
     for test in tests:
         absent = [kind for kind in test.kinds(pool) if test.name not in lacking and kind not in shadows.kinds]
         why = lacking.get(test.name) or (f"there are no models of the kind {', '.join(absent)}" if absent else "")

@@ -8,14 +8,13 @@ import numpy as np
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.audits.ks.tests_of_use.reference import APART
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.metrics.checks import MIN_REACH
-from jaxaudit.shadow_models import OF_QUERY
+from jaxaudit.shadow_models import OF_QUERY, OF_REFERENCE
 
 LARGE, FAR = 100.0, 3.0
 """Inputs with larger absolute values, or a mean of more standard deviations than this, are hard to learn from."""
-NEVER, HALF, _ = (frozenset(kind) for kind in zip(OF_QUERY, APART, strict=True))
+NEVER, HALF, _ = (frozenset(kind) for kind in zip(OF_QUERY, OF_REFERENCE, strict=True))
 """Kinds of models among which the target is ranked, and kinds that a test can do without."""
 
 

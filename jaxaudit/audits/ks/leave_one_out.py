@@ -22,7 +22,7 @@ from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.reference import LEAST_RECORDS
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.shadow_models import OF_QUERY, Kind, Pool
+from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, kind_words
 
 SHARES = (0.0, 0.5, 1.0)
 """Used fractions of the simulated targets, in the order of `OF_QUERY`."""
@@ -93,7 +93,7 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
         models = evidence.count(kind)
         if models <= LEAST:
             raise InputError(
-                f"`rates` needs more than {LEAST} models {kind.words}, one of which is the target; "
+                f"`rates` needs more than {LEAST} models {kind_words(kind)}, one of which is the target; "
                 f"there are {models}. Train more, or add some to the bank."
             )
     if Role.REFERENCE in test.roles:

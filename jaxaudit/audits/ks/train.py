@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.available import refuse
+from jaxaudit.audits.ks.available import offered, refuse
 from jaxaudit.audits.ks.models import Design, Rows, train_rows
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, RhoTest, ShadowTest, usual_tests
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
@@ -156,18 +156,15 @@ def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, train
     rho comes last, but not of texts. If no model is trained, the members test is the only one. There is a reference if
     one is given, or if all targets from files have outputs on the calibration set.
     """
-    of_members = (MembersTest(),) if Role.MEMBERS in sets else ()
-    if not trains:
-        return of_members
     files = [target for target in targets if isinstance(target, FileTarget)]
-    referred = Role.REFERENCE in sets or (files and all(Role.REFERENCE in target.on for target in files))
+    referred = files and all(Role.REFERENCE in target.on for target in files)
+    names = usual_tests({*sets, *((Role.REFERENCE,) if referred else ())})
     alone = max(ShadowTest().never, least_models(len(targets)))
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
-    by_reference = (ReferenceTest(**of_shadows),) if referred else ()
-    of_records = (*of_members, *((HoldoutTest(),) if Role.HOLDOUT in sets else ()), *by_reference)
-    if of_records and Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT]):
-        return of_records
-    return (*(of_records or (ShadowTest(**of_shadows),)), RhoTest())
+    tests = tuple(offered(test(), of_shadows) for test in TESTS if test.name in names and (trains or not test.trains))
+    if not trains or (Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT])):
+        return tests
+    return (*tests, RhoTest())
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:

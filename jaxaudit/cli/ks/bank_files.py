@@ -1,5 +1,6 @@
 """Stores the shadow models of a `ks` run as a bank in the run's directory, for later audits of the same sets."""
 
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 
@@ -15,12 +16,12 @@ from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, M
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.bank.writing import Writer, bank_files
-from jaxaudit.shadow_models import OF_QUERY, Kind
+from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind
 from jaxaudit.version import __version__
 
 ROLES = ("query", "holdout", "calibration")
 OF_BANK = (Kind.MIXED, *OF_QUERY)
-"""Kinds of models that a bank can hold."""
+"""Built-in kinds of models that a bank can hold, beside all kinds of your own tests."""
 
 
 def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapping[str, Writer]:
@@ -30,12 +31,14 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     have one row for every record of the given sets.
     """
     shadows_kept = audit.shadows
-    indices = (
-        [] if shadows_kept is None else [index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK]
-    )
-    if shadows_kept is None or not indices or len(sets.query.class_names) > MOST_CLASSES:
+    if shadows_kept is None or len(sets.query.class_names) > MOST_CLASSES:
         return {}
-    shadows = shadows_kept.take(np.array(indices))
+    own_kinds = {kind: count for kind, count in Counter(shadows_kept.kinds).items() if kind not in BUILT_IN_KINDS}
+    built_in = [index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK]
+    indices = np.concatenate([shadows_kept.of(*own_kinds), np.array(built_in, int)])
+    if not len(indices):
+        return {}
+    shadows = shadows_kept.take(indices)
     parts = (sets.query, sets.holdout, sets.calibration)
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
@@ -83,6 +86,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         seed=options.audit.seed,
         groups=sets.read_groups is not None,
         group_columns=group_columns(options.data),
+        own_kinds=own_kinds,
         designs=shadows.design_names if len(shadows.design_names) > 1 else (),
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
         command=tuple(command_line("ks", as_given(options))),

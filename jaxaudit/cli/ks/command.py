@@ -1,5 +1,6 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, reference_flag, tests_named
 from jaxaudit.cli.ks.options import KSOptions
@@ -129,20 +130,21 @@ def _check_tests(options: KSOptions) -> None:
     held, has_members = options.data.holdout is not None, options.data.members is not None
     names = tests_named(options)
     flag, flag_and_names, has_own = reference_flag(options), f"--tests {','.join(names)}", any(map(is_own, names))
-    if "reference" in names and options.target.target and not flag:
+    roles = {role for name in names for role in BUILT_IN.get(name, ())}
+    if "members" in roles and not has_members:
+        raise InputError(f"{flag_and_names} needs --members; leave one out, or use --tests all.")
+    if "reference" in roles and options.target.target and not flag:
         raise InputError(
-            "--tests reference needs --calibration-target, the target's outputs on the calibration set, or --reference "
+            f"{flag_and_names} needs --calibration-target, the target's outputs on the calibration set, or --reference "
             "with --reference-target, those on other data that it did not use."
         )
-    if flag and "reference" not in names and not has_own:
+    if flag and "reference" not in roles and not has_own:
         raise InputError(f"{flag_and_names} does not use {flag}; leave one out, or use --tests all.")
-    if "holdout" in names and not held:
-        raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
-    if held and "holdout" not in names and options.source is ModelSource.TRAINING and not has_own:
+    if "holdout" in roles and not held:
+        raise InputError(f"{flag_and_names} needs --holdout: records of the query set's provider not trained on.")
+    if held and "holdout" not in roles and options.source is ModelSource.TRAINING and not has_own:
         raise InputError(f"{flag_and_names} does not use --holdout; leave one out, or use --tests all.")
-    if "members" in names and not has_members:
-        raise InputError(f"{flag_and_names} needs --members; leave one out, or use --tests all.")
-    if has_members and "members" not in names and not has_own:
+    if has_members and "members" not in roles and not has_own:
         raise InputError(f"{flag_and_names} does not use --members; leave one out, or use --tests all.")
     first = next((name for name in ("members", "holdout") if name in names), names[0])
     if held and names[0] != first:

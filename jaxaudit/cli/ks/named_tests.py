@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.sets import ALL
 
@@ -11,27 +12,30 @@ if TYPE_CHECKING:
 
 OF_RHO = ("rho", "ema")
 """Tests that need models for rho."""
-TEST_NAMES = ("members", "holdout", "reference", "shadow", "ema", "rho")
-"""The tests in the order of `TESTS`, which takes a second to import; a test of this package compares the two."""
 
 
-def parse_tests(text: str) -> dict[str, OwnCode | None]:
-    """The tests of `--tests`, the deciding one first, each with the location of your own code; may contain `all`."""
-    return parse_own_names("--tests", text, (*TEST_NAMES, ALL), "your own test", "Test")
+def parse_tests(text: str, further: tuple[str, ...] = (ALL,)) -> dict[str, OwnCode | None]:
+    """The tests of `--tests` in order, each with the location of your own code; may contain the `further` words."""
+    return parse_own_names("--tests", text, (*BUILT_IN, *further), "your own test", "Test")
 
 
 def tests_named(options: "KSOptions") -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
-    holdout, reference = options.data.holdout is not None, reference_flag(options)
+    data = options.data
+    has_set = {
+        "members": data.members is not None,
+        "holdout": data.holdout is not None,
+        "reference": bool(reference_flag(options)),
+    }
     if options.audit.tests is None:
-        has_set = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}
-        return tuple(name for name, is_present in has_set.items() if is_present) or ("shadow",)
+        return usual_tests([role for role, is_present in has_set.items() if is_present])
     # A target that is simulated here has outputs on any record.
-    simulated = not options.target.target
-    missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
-    missing |= set(() if options.data.members is not None else ("members",))
-    missing |= set(OF_RHO if options.audit.replicates == 0 else ())
-    return with_all(parse_tests(options.audit.tests), [name for name in TEST_NAMES if name not in missing])
+    has_set["reference"] |= not options.target.target
+    without = OF_RHO if options.audit.replicates == 0 else ()
+    possible = [
+        name for name, roles in BUILT_IN.items() if name not in without and all(has_set[role] for role in roles)
+    ]
+    return with_all(parse_tests(options.audit.tests), possible)
 
 
 def with_all(names: Iterable[str], possible: Sequence[str]) -> tuple[str, ...]:

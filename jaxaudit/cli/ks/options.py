@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN
 from jaxaudit.cli.groups import AUDIT, DATA, GIVEN, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
-from jaxaudit.cli.ks.named_tests import TEST_NAMES, parse_tests
+from jaxaudit.cli.ks.named_tests import parse_tests
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_options import parse_field
 from jaxaudit.cli.parsers import parse_target_data, share_check
@@ -194,7 +195,7 @@ class KSFlags(Level):
         default=False,
     )
     tests: str | None = option(
-        f"Tests: {', '.join(TEST_NAMES)}, or all that the data allow; or your own, as "
+        f"Tests: {', '.join(BUILT_IN)}, or all that the data allow; or your own, as "
         "package.module:Test or file.py:Test. The first gives the verdict. [default: members with --members, holdout "
         "with --holdout and reference with --calibration-target or --reference; with none of these, shadow]",
         metavar="NAME,...",

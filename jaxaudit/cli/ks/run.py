@@ -1,7 +1,7 @@
 """Runs `jaxaudit ks`: from its options to its result."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,11 +9,11 @@ from typing import Any
 import jax
 
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.models import LEAST, Design
+from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, MembersTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
@@ -22,13 +22,12 @@ from jaxaudit.cli.ks.command import as_given, opened
 from jaxaudit.cli.ks.demonstration import tests_of_dealt
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given
-from jaxaudit.cli.ks.named_tests import OF_RHO, TEST_NAMES, parse_tests, tests_named
+from jaxaudit.cli.ks.made_tests import load_own_tests, tests_of
+from jaxaudit.cli.ks.named_tests import tests_named
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.own_model import parse_judged
-from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
@@ -70,7 +69,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     if given_options.audit.shadow_models is None:
         # As many as adjusted p-values need.
         options = with_values(options, shadow_models=max(SHADOW_MODELS, least_models(len(whole.targets))))
-    own_tests = load_own_tests(options)
+    own_tests = load_own_tests(options.audit.tests or "all")
     tests = tests_of(options, len(whole.targets), own_tests)
     design = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(design, (examples.inputs for examples in whole.sets_by_role.values()))
@@ -246,8 +245,6 @@ def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, s
 
 
 REPLICATES = 5
-OF_CLASSES = ("reference", "shadow", *OF_RHO)
-"""Tests of records with classes."""
 
 
 def of_texts(options: KSOptions) -> KSOptions:
@@ -257,44 +254,13 @@ def of_texts(options: KSOptions) -> KSOptions:
     if options.target.target_kind != "auto":
         raise InputError(f"--target-kind {options.target.target_kind}: texts have log-likelihoods; leave it out.")
     options = with_usual(options, replicates=0)
-    names = tests_named(options)
+    names, of_classes = tests_named(options), [test.name for test in TESTS if test.of_classes]
     if ALL in (options.audit.tests or "").split(","):
-        names = tuple(name for name in names if name not in OF_CLASSES)
-    useless = [name for name in names if name in OF_CLASSES] + (["rho"] if options.audit.replicates else [])
+        names = tuple(name for name in names if name not in of_classes)
+    useless = [name for name in names if name in of_classes] + (["rho"] if options.audit.replicates else [])
     if useless:
         raise InputError(
             f"{' and '.join(dict.fromkeys(useless))}: compare probabilities of classes, and texts have none; give a "
             "holdout (--holdout, --holdout-target), which texts are judged by, and leave out --replicates."
         )
     return with_values(options, tests=",".join(names))
-
-
-def load_own_tests(options: KSOptions) -> dict[str, KSTest]:
-    """Your own tests among those that the options name."""
-    own_names = parse_tests(options.audit.tests or "all")
-    return load_named(
-        "--tests", own_names, KSTest, "a value with the methods of jaxaudit.audits.ks.tests_of_use.KSTest", TEST_NAMES
-    )
-
-
-def tests_of(options: KSOptions, targets: int, own_tests: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
-    """The tests that the options name, your own included; the first gives the verdict."""
-    audit = options.audit
-    without, stated, replicates = audit.shadow_models or SHADOW_MODELS, audit.stated_share, audit.replicates or 0
-    some = max(LEAST, without // 2)
-    by_rank: dict[str, Any] = {"never": without, "half": some, "fully": some, "stated": stated, "targets": targets}
-    built_in = (
-        MembersTest(question=audit.question, stated=stated),
-        HoldoutTest(mixed=audit.holdout_shadow_models or HOLDOUT_MODELS, stated=stated),
-        ReferenceTest(**by_rank),
-        ShadowTest(**by_rank),
-        RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
-    )
-    usual: dict[str, KSTest] = {test.name: test() for test in TESTS}
-    tests_by_name = {**usual, **{test.name: test for test in built_in}, **own_tests}
-    names = tests_named(options)
-    # rho is added to all other tests, unless it has no replicates.
-    names = names if "rho" in names or not replicates else (*names, "rho")
-    return tuple(
-        with_fields("--test-option", audit.test_option, {name: tests_by_name[name] for name in names}).values()
-    )

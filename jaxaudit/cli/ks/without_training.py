@@ -1,5 +1,6 @@
 """Runs `jaxaudit ks --shadows BANK` and `--scores TABLE`: from the options to the result, with no training."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,18 +8,19 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.bank_odds import score_outputs
-from jaxaudit.audits.ks.available import made_tests, possible_tests
+from jaxaudit.audits.ks.available import made_tests, offered, possible_tests
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, MembersTest
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
+from jaxaudit.cli.ks.made_tests import built_in_tests, fields_of_tests, load_own_tests
 from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, parse_tests, with_all
 from jaxaudit.cli.ks.options import KSOptions, renamed
-from jaxaudit.cli.ks.run import described_files, ks_outcome, load_own_tests
+from jaxaudit.cli.ks.run import described_files, ks_outcome
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.progress import say
@@ -58,7 +60,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, shadows, targets)
-    _refuse_unused(options, list(tests))
+    _refuse_unused(options, tests)
 
     def audit(execution: Execution) -> KSAudit:
         if options.audit.leave_one_out:
@@ -87,41 +89,41 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
     """The tests that the options name, by name, with the numbers of models in the bank."""
     audit = options.audit
-    tests_by_name: dict[str, KSTest] = {test.name: test() for test in TESTS if test.name not in OF_RHO}
-    tests_by_name |= made_tests(shadows, audit.stated_share, len(targets))
-    tests_by_name[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
-    own_names = parse_tests(audit.tests or ALL)
-    names = tuple(own_names)
+    tests_by_name = {name: test for name, test in built_in_tests().items() if name not in OF_RHO}
+    names = tuple(parse_tests(audit.tests or ALL))
     if audit.tests is not None and ALL in names and shadows.pool.classless:
         say("--tests all: the reference and the shadow test need classes, and are left out")
     if ALL in names:
-        names = with_all(names, [test.name for test in possible_tests(shadows, targets, audit.stated_share)])
+        names = with_all(names, [test.name for test in possible_tests(shadows, targets)])
     allowed = ", ".join(tests_by_name)
-    tests_by_name |= load_own_tests(options)
+    tests_by_name |= load_own_tests(audit.tests or ALL)
     unknown = [name for name in names if name not in tests_by_name]
     if unknown:
         raise InputError(
             f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
         )
-    return with_fields("--test-option", audit.test_option, {name: tests_by_name[name] for name in names})
+    values = fields_of_tests(audit, len(targets))
+    tests = made_tests(shadows, [offered(tests_by_name[name], values) for name in names])
+    return with_fields("--test-option", audit.test_option, dict(zip(names, tests, strict=True)))
 
 
-def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
+def _refuse_unused(options: KSOptions, tests: Mapping[str, KSTest]) -> None:
     """Rejects files of outputs that no test uses, and a holdout test after any other test than the members test."""
-    target = options.target
+    target, names = options.target, list(tests)
+    roles = {role for test in tests.values() for role in test.roles}
     needed = {
-        "--holdout-target": (target.holdout_target, "members" if "members" in tests else "holdout"),
-        "--before": (target.before, "holdout"),
-        "--members-target": (target.members_target, "members"),
-        "--calibration-target": (target.calibration_target, "reference"),
+        "--holdout-target": (target.holdout_target, "holdout", Role.HOLDOUT in roles),
+        "--before": (target.before, "holdout", any(test.compares_before for test in tests.values())),
+        "--members-target": (target.members_target, "members", Role.MEMBERS in roles),
+        "--calibration-target": (target.calibration_target, "reference", Role.REFERENCE in roles),
     }
-    for flag, (files, test) in needed.items():
-        if files and test not in tests and not any(map(is_own, tests)):
+    for flag, (files, test, is_used) in needed.items():
+        if files and not is_used and not any(map(is_own, names)):
             raise InputError(
-                f"{flag} is for the {test} test, and the tests are {', '.join(tests)}: leave it out, or name a bank "
+                f"{flag} is for the {test} test, and the tests are {', '.join(names)}: leave it out, or name a bank "
                 f"with models for that test (`jaxaudit shadows show {options.audit.shadows}`)."
             )
-    if "holdout" in tests[1:] and tests[0] != "members":
+    if "holdout" in names[1:] and names[0] != "members":
         raise InputError("--tests: with outputs on the holdout the holdout test decides; name it first.")
 
 

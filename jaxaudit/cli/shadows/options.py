@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
+from jaxaudit.cli.ks.named_tests import parse_tests
 from jaxaudit.cli.options import ModelSource, group, option
 from jaxaudit.cli.own_model import own_code
+from jaxaudit.cli.own_options import parse_field
 from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.cli.sets import MEANING, Held, SetsFlags, ShadowNetwork, ShadowRecipe, designs_of_shadows
 from jaxaudit.errors import InputError
@@ -47,16 +49,35 @@ class BankData(Held, SetsFlags):
     )
 
 
-def _bank_size() -> Any:
-    help = "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]"
-    return option(help, minimum=1, maximum=MOST, usual="Number of shadow models.")
+@dataclass(frozen=True)
+class BankModels(Seeded):
+    """Options of which models a bank has."""
+
+    models: int | None = option(
+        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
+        minimum=1,
+        maximum=MOST,
+        usual="Number of shadow models.",
+    )
+    tests: str | None = option(
+        "Your own tests, as package.module:Test or file.py:Test: plan the models of the kinds that they define, too, "
+        "beside --models. Those of built-in tests need no name.",
+        metavar="NAME,...",
+        check=lambda text: parse_tests(text, ()),
+        names="codes",
+    )
+    test_option: tuple[str, ...] = option(
+        "Set an option of a test of --tests: its name, a field, and a value, such as sureness.models=39. Repeatable.",
+        default=(),
+        metavar="NAME.FIELD=VALUE",
+        check=partial(parse_field, "--test-option"),
+    )
 
 
 @dataclass(frozen=True)
-class PlannedModels(Seeded):
+class PlannedModels(BankModels):
     """Options of the planned models, and of what their files of outputs contain."""
 
-    models: int | None = _bank_size()
     outputs: Literal["logits", "probabilities", "score", "log-likelihood"] = option(
         "What your script saves: logits or probabilities of every class, or one number for each record, such as a "
         "language model's: a score of any unit, or the log-likelihood in nats (mean over tokens). --query, --holdout "
@@ -101,10 +122,9 @@ class PlanOptions:
 
 
 @dataclass(frozen=True)
-class TrainedModels(Seeded):
+class TrainedModels(BankModels):
     """Options of the models that the command trains."""
 
-    models: int | None = _bank_size()
     designs: str = designs_of_shadows(f"Designs that the models take turns in: {MEANING}.")
 
 

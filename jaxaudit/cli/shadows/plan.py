@@ -12,12 +12,17 @@ import jax
 import msgspec
 import numpy as np
 from jaxtyping import Array, Key
+from msgspec import structs
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.ks.made_tests import built_in_tests, load_own_tests
+from jaxaudit.cli.ks.named_tests import parse_tests
 from jaxaudit.cli.options import command_line, with_values
+from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.read_sets import group_columns
-from jaxaudit.cli.shadows.options import OF_SCORES, BankData, PlannedModels, PlanOptions, parse_own_designs
+from jaxaudit.cli.shadows.options import OF_SCORES, BankData, BankModels, PlannedModels, PlanOptions, parse_own_designs
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
 from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kind, read_description
@@ -28,6 +33,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in, writing
 from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty
+from jaxaudit.shadow_models import kind_words
 from jaxaudit.version import __version__
 
 Arrays = dict[str, np.ndarray]
@@ -44,9 +50,10 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     recipe = earlier.recipe if earlier is not None and options.models.recipe is None else options.models.recipe
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, recipe=recipe or None)
-    description = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
+    planned = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
+    description, arrays = deal_bank(key, sets, planned, options.data.coins, tests_of_bank(options.models))
     refuse_other(out, earlier, description)
-    lay(out, bank_arrays(key, sets, description, options.data.coins), earlier, description)
+    lay(out, arrays, earlier, description)
     return _summary(out, description, 0 if earlier is None else earlier.models)
 
 
@@ -65,7 +72,7 @@ def lay(out: Path, arrays: Arrays, earlier: Description | None, description: Des
 
     Args:
         out: the folder of the bank.
-        arrays: the arrays of all models, from `bank_arrays`.
+        arrays: the arrays of all models, from `deal_bank`.
         earlier: what the existing bank was planned as; None if there is no bank.
         description: what is to be written.
     """
@@ -110,9 +117,20 @@ def _refuse_made(out: Path) -> None:
 
 
 def number_of_models(requested: int | None, earlier: Description | None, sets: BankSets) -> int:
-    """The requested number, else that of the existing bank, else that of the usual test."""
+    """The requested number, else that of the existing bank, else that of the usual test; those of `--tests` apart."""
     usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
-    return requested or (usual if earlier is None else earlier.models)
+    return requested or (usual if earlier is None else earlier.models - earlier.own_models)
+
+
+def tests_of_bank(options: BankModels) -> tuple[KSTest, ...]:
+    """The tests that the options name, for the models of the kinds that these define."""
+    if options.tests is None:
+        if options.test_option:
+            raise InputError(f"--test-option {options.test_option[0]} needs --tests: the test that has this option.")
+        return ()
+    tests_by_name = {**built_in_tests(), **load_own_tests(options.tests)}
+    tests = {name: tests_by_name[name] for name in parse_tests(options.tests)}
+    return tuple(with_fields("--test-option", options.test_option, tests).values())
 
 
 def bank_description(
@@ -146,16 +164,14 @@ def bank_description(
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def bank_arrays(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
-    """The arrays of a bank by the names of their files: membership masks, labels, seeds, and optional arrays.
-
-    Args:
-        key: random key of the plan.
-        sets: the records.
-        description: what the bank is planned as.
-        coins: whether each record is included by an independent fair coin.
-    """
-    sizes = description.sizes
+def deal_bank(
+    key: Key[Array, ""], sets: BankSets, description: Description, coins: bool, tests: Sequence[KSTest]
+) -> tuple[Description, Arrays]:
+    """The description with the models of these tests before the others, and the arrays by the names of their files."""
+    sizes, scored = description.sizes, description.outputs in SCORED
+    of_classes = [test.title for test in tests if test.of_classes]
+    if of_classes and scored:
+        raise InputError(f"{' and '.join(of_classes)}: compare probabilities of classes, and these records have none.")
     bank_plan = plan_bank(
         key,
         description.models,
@@ -165,8 +181,15 @@ def bank_arrays(key: Key[Array, ""], sets: BankSets, description: Description, c
         groups=sets.groups,
         dropped=sets.dropped,
         coins=coins,
+        tests=tests,
+        labels=None if scored else sets.labels,
     )
-    labels = {} if description.outputs in SCORED else {LABELS: sets.labels}
+    own_kinds = dict(bank_plan.own_kinds)
+    try:
+        description = structs.replace(description, own_kinds=own_kinds, models=len(bank_plan.membership))
+    except ValueError as error:
+        raise InputError(f"these sets, --models and --tests make no bank: {error}.") from error
+    labels = {} if scored else {LABELS: sets.labels}
     arrays: Arrays = {**labels, MEMBERSHIP: bank_plan.membership, SEEDS: bank_plan.seeds}
     if sets.groups is not None:
         arrays[GROUPS] = sets.groups.dealt_sets.astype(np.int64)
@@ -174,7 +197,7 @@ def bank_arrays(key: Key[Array, ""], sets: BankSets, description: Description, c
         arrays[DESIGNS] = (bank_plan.places % len(description.designs)).astype(np.int64)
     if sets.dropped.any():
         arrays[DROPPED] = sets.dropped
-    return arrays
+    return description, arrays
 
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
@@ -200,9 +223,10 @@ def refuse_other(out: Path, earlier: Description | None, planned: Description) -
             "(nothing was changed)."
         )
     if earlier.models > planned.models:
+        least = earlier.models - earlier.own_models
         raise InputError(
-            f"--out {out} is a bank of {earlier.models} models, and a bank only grows: give --models {earlier.models} "
-            "or more (nothing was changed)."
+            f"--out {out} is a bank of {least} models, and a bank only grows: give --models {least} or more (nothing "
+            "was changed)."
         )
 
 
@@ -219,6 +243,7 @@ def _facts(of: Description) -> dict[str, Any]:
         "views": of.queries,
         "groups": of.groups,
         "designs": of.designs,
+        "models of --tests": of.own_kinds,
         "recipe": of.recipe,
     }
 
@@ -265,9 +290,10 @@ def _summary(out: Path, description: Description, before: int) -> Summary:
     outputs_text = (
         description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
     )
+    of_tests = "".join(f", {count} {kind_words(kind)}" for kind, count in description.own_kinds.items())
     lines = (
-        f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, in this "
-        "order.",
+        f"{out}: training sets of {description.models} shadow models{added}{of_tests}, dealt from {columns} records, "
+        "in this order.",
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
         f"{outputs_text} on all {description.records:,} records as",
         f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}",

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.errors import visible, without_folders
+from jaxaudit.shadow_models import kind_words
 
 SCHEMA = "jaxaudit.shadows/1"
 LISTED = 5
@@ -77,7 +79,8 @@ def _facts(view: Found) -> dict[str, Any]:
         "missing": view.missing,
         "refused": {str(model): why for model, why in view.usable.refused.items()},
         "training_accuracy": accuracy,
-        "tests": {test.test: test._asdict() for test in view.tests},
+        "own_kinds": _own_kinds(view),
+        "tests": {answer.test.name: _of_test(answer) for answer in view.tests},
         "next": visible(_next(view)),
     }
 
@@ -111,8 +114,11 @@ def _lines(view: Found) -> Iterator[str]:
         mean = float(np.mean(list(accuracy.values())))
         yield f"  accuracy on own training records: mean {mean:.1%}, lowest {accuracy[worst]:.1%} (model {worst})"
     yield "Tests that the finished models allow:"
-    for test in view.tests:
-        yield f"  {test.title}: {_answer(test)}"
+    for answer in view.tests:
+        yield f"  {answer.test.title}: {_answer(answer)}"
+    for kind, count in _own_kinds(view).items():
+        planned = description.own_kinds[kind]
+        yield visible(f"  tests of your own kind {kind}: {count} of {planned} models finished")
     for model, why in list(view.usable.refused.items())[:LISTED]:
         yield f"Not usable, model {model}: {why}"
     missing = view.missing
@@ -124,16 +130,40 @@ def _lines(view: Found) -> Iterator[str]:
     yield from (f"  {line}" for line in (_next(view),) if line)
 
 
-def _answer(test: Available) -> str:
-    if test.lacks:
-        return f"no. {test.lacks}"
-    if not any(test.planned[kind] for kind, count in test.least.items() if count):
+def _own_kinds(view: Found) -> dict[str, int]:
+    """The number of finished models of each kind that your own tests define."""
+    kinds = kinds_of(view.bank)
+    counts = Counter(kinds[model] for model in view.usable.accuracy)
+    return {kind: counts[kind] for kind in view.bank.description.own_kinds}
+
+
+def _of_test(answer: Available) -> dict[str, Any]:
+    """The JSON of a test."""
+    return {
+        "test": answer.test.name,
+        "title": answer.test.title,
+        "possible": answer.possible,
+        "complete": answer.complete,
+        "finished": answer.finished,
+        "planned": answer.planned,
+        "least": dict(answer.test.least),
+        "usual": answer.usual,
+        "lacks": answer.lacks,
+    }
+
+
+def _answer(answer: Available) -> str:
+    if answer.lacks:
+        return f"no. {answer.lacks}"
+    least = answer.test.least
+    if not any(answer.planned[field] for field, count in least.items() if count):
         return "no. The bank has no models for it."
     have = (
-        f"{test.finished[kind]} {kind.words} ({f'needed: {least}, ' if least else ''}by default {test.usual[kind]})"
-        for kind, least in test.least.items()
+        f"{answer.finished[field]} {kind_words(answer.kinds[field])} "
+        f"({f'needed: {count}, ' if count else ''}by default {answer.usual[field]})"
+        for field, count in least.items()
     )
-    return f"{'yes' if test.possible else 'no'}. Finished models: {', '.join(have)}."
+    return f"{'yes' if answer.possible else 'no'}. Finished models: {', '.join(have)}."
 
 
 def _next(view: Found) -> str:
@@ -143,14 +173,18 @@ def _next(view: Found) -> str:
         return "(repeat the `jaxaudit shadows train` command that trained this bank)"
     if view.missing:
         return f"jaxaudit shadows add {bank} FILE --model {view.missing[0]}"
-    number_needed = HOLDOUT_MODELS if view.bank.description.sizes.holdout else SHADOW_MODELS
-    words = view.bank.description.command
+    description = view.bank.description
+    number_needed = HOLDOUT_MODELS if description.sizes.holdout else SHADOW_MODELS
+    words = description.command
     if (
-        any(test.will_be_complete for test in view.tests)
+        any(answer.will_be_complete for answer in view.tests)
         or words[: len(PLAN)] != PLAN
-        or len(view.bank) >= number_needed
+        or len(view.bank) - description.own_models >= number_needed
     ):
         return ""
+    if any(word.startswith("--tests") for word in words):
+        # `--tests` runs a file, so one that bank.json names is no part of a command to copy.
+        return f"(repeat the `jaxaudit shadows plan` command that planned this bank, with --models {number_needed})"
     rest = list(words[len(PLAN) :])
     if "--models" in rest[:-1]:
         rest[rest.index("--models") + 1] = str(number_needed)

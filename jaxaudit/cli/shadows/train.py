@@ -24,7 +24,15 @@ from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
 from jaxaudit.cli.sets import GUESS
 from jaxaudit.cli.shadows.options import PlannedModels, TrainOptions
-from jaxaudit.cli.shadows.plan import bank_arrays, bank_description, bank_there, lay, number_of_models, refuse_other
+from jaxaudit.cli.shadows.plan import (
+    bank_description,
+    bank_there,
+    deal_bank,
+    lay,
+    number_of_models,
+    refuse_other,
+    tests_of_bank,
+)
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
@@ -92,8 +100,8 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             for name, version in _here().items()
         },
     )
+    description, arrays = deal_bank(key, sets, description, options.data.coins, tests_of_bank(options.models))
     refuse_other(out, earlier, description)
-    arrays = bank_arrays(key, sets, description, options.data.coins)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
     pace = OperationsPace()
@@ -199,7 +207,7 @@ def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
 
 def _in_words(options: TrainOptions) -> str:
     """The recipe of the guess in words: every option of the network and its training, and hashes of your own code."""
-    sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
+    sources = [f"source of {role} {digest}" for role, digest in source_hashes(with_values(options, tests=None)).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
     set_fields = [

@@ -91,6 +91,8 @@ class Description(StrictStruct, frozen=True, kw_only=True):
         groups: whether groups are kept whole, see `groups.npy`.
         group_columns: columns of the sets that hold groups and are not inputs.
         designs: names of the designs of `designs.npy`.
+        own_kinds: numbers of models by kind, of the kinds that are not told by the query and holdout records: those of
+            your own tests. They are the first models of the bank, kind after kind.
         models_per_batch: of models trained by this package, since another batch size would round differently; else
             None.
         form: how their convolutions are computed, where this package trains them on an accelerator; else None.
@@ -117,6 +119,7 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     groups: bool = False
     group_columns: tuple[str, ...] = ()
     designs: tuple[str, ...] = ()
+    own_kinds: dict[str, Annotated[int, Meta(ge=1, le=MOST_MODELS)]] = msgspec.field(default_factory=dict)
     models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
     form: str | None = None
     device: str = ""
@@ -127,6 +130,11 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     def sizes(self) -> Sizes:
         counts = self.counts or Counts(query=self.records)
         return Sizes(counts.query, counts.holdout, counts.calibration)
+
+    @property
+    def own_models(self) -> int:
+        """The number of models of `own_kinds`."""
+        return sum(self.own_kinds.values())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,6 +157,8 @@ class Description(StrictStruct, frozen=True, kw_only=True):
             raise ValueError(f"class_names must be {self.classes} different names, or none")
         if len(set(self.designs)) < len(self.designs):
             raise ValueError("a design is named twice")
+        if self.own_models > self.models:
+            raise ValueError(f"own_kinds are of {self.own_models} models, but there are {self.models}")
         if self.models * self.records > MOST_ROWS:
             raise ValueError(f"{self.models} models times {self.records} records are more than {MOST_ROWS}")
 

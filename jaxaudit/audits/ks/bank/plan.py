@@ -1,5 +1,6 @@
 """Draws the training sets of a bank: the membership masks that `ks` draws with the same key."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -7,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, ShadowTest
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import Groups
+from jaxaudit.data.roles import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.shadow_models import OF_QUERY, Kind, pool_of_sets
+from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind, Pool, examples_of, pool_of_sets
 
 TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
 """Without a holdout, the kinds of successive models: in the proportions of `ShadowTest` for any number of models."""
@@ -26,11 +29,13 @@ class BankPlan(NamedTuple):
     Attributes:
         seeds: of the training of each model.
         places: number of each model among those of its kind, from 0; it determines the model's design.
+        own_kinds: numbers of models by kind, of the kinds of the given tests; these models come first.
     """
 
     membership: Bool[np.ndarray, "models n"]
     seeds: UInt32[np.ndarray, " models"]
     places: Int[np.ndarray, " models"]
+    own_kinds: Mapping[str, int]
 
 
 def plan_bank(
@@ -43,6 +48,8 @@ def plan_bank(
     groups: Groups | None = None,
     dropped: Bool[np.ndarray, " n"] | None = None,
     coins: bool = False,
+    tests: Sequence[KSTest] = (),
+    labels: Int[np.ndarray, " n"] | None = None,
 ) -> BankPlan:
     """Draws the training sets of a bank of shadow models.
 
@@ -52,6 +59,7 @@ def plan_bank(
       on all of it, the fourth on half of it.
     - Each model is also trained on a random two thirds of the calibration set, if there is one.
     - With `coins`: each model is trained on each record of any set with probability 1/2, independently.
+    - With `tests`: before these `models` come those of the kinds that these tests define, as each test draws them.
 
     Guarantee: the mask and the seed of a model depend only on the key and its number, so a larger plan begins with the
     same models. Without `coins`, the masks are those that `train_shadows` draws with this key and these sets.
@@ -61,10 +69,13 @@ def plan_bank(
         groups: of query and holdout records, if groups are kept whole.
         dropped: records that no model is trained on.
         coins: whether inclusion is independent, as a bound on epsilon requires.
+        tests: tests with kinds of models of their own, such as your own tests. They see labels and no inputs.
+        labels: class of each record, for `tests` whose draw depends on it.
 
     Raises:
         InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; there
-            are groups without a holdout, too few groups, or groups and `coins`.
+            are groups without a holdout, too few groups, or groups and `coins`; a test refuses the sets, has no kind of
+            its own, draws models of another test's kind or without any record, or is given with `coins`.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
@@ -84,29 +95,68 @@ def plan_bank(
     for (name, size), kept in zip(sizes_by_name.items(), columns, strict=True):
         if size and not len(kept):
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "seeds"), jnp.arange(models))
-    seeds = np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
+    seeds = _seeds(stream(key, "seeds"), models)
     if coins:
+        if tests:
+            raise InputError("`coins` deals the records of every model, and a test those of its own: give one.")
         if groups is not None:
             raise InputError("`coins` deals each record by its own coin, and `groups` deals whole groups: give one.")
         draw = stream(key, "draw", "coins")
         tossed = [generator_of(stream(draw, model)).random(len(left)) < 0.5 for model in range(models)]
-        return BankPlan(np.stack(tossed) & left, seeds, np.arange(models))
+        return BankPlan(np.stack(tossed) & left, seeds, np.arange(models), {})
     if groups is not None:
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")
         groups = groups.take(columns[0], columns[1] - query)
     sizes = [len(column) for column in columns]
-    # Masks depend only on the sizes of the sets.
-    records = Examples(np.zeros((sum(sizes), 0), np.float32), np.zeros(sum(sizes), int), ("",), "records")
+    # Masks of built-in kinds depend only on the sizes of the sets.
+    classes = np.zeros(sum(sizes), int) if labels is None else labels[left]
+    names = tuple(map(str, range(int(classes.max()) + 1)))
+    records = Examples(np.zeros((sum(sizes), 0), np.float32), classes, names, "records")
     pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt_sets)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
     never, half, fully = (int((kinds == kind).sum()) for kind in OF_QUERY)
     test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=never, half=half, fully=fully)
-    rows = test.draw(stream(key, "draw"), pool)
-    membership, indices = np.zeros((models, len(left)), bool), np.zeros(models, int)
+    own_rows = _own_rows(stream(key, "draw"), pool, tests)
+    own_kinds = {kind: len(masks) for kind, masks in own_rows.items()}
+    rows = {**own_rows, **test.draw(stream(key, "draw"), pool)}
+    kinds = np.array([*(kind for kind, count in own_kinds.items() for _ in range(count)), *kinds], object)
+    membership, places = np.zeros((len(kinds), len(left)), bool), np.zeros(len(kinds), int)
     for kind in set(kinds.tolist()):
         of_kind = np.flatnonzero(kinds == kind)
-        indices[of_kind] = np.arange(len(of_kind))
+        places[of_kind] = np.arange(len(of_kind))
         membership[np.ix_(of_kind, np.flatnonzero(left))] = rows[kind]
-    return BankPlan(membership, seeds, indices)
+    # A stream for each kind, so that a test moves no seed of another model.
+    own_seeds = [_seeds(stream(key, "seeds", kind), count) for kind, count in own_kinds.items()]
+    return BankPlan(membership, np.concatenate([*own_seeds, seeds]), places, own_kinds)
+
+
+def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(models))
+    return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
+
+
+def _own_rows(key: Key[Array, ""], pool: Pool, tests: Sequence[KSTest]) -> Rows:
+    """The membership masks of the kinds that these tests define; those of built-in kinds are dealt by number."""
+    rows: Rows = {}
+    parts = {"query": pool.query, "holdout": pool.holdout, "calibration": pool.calibration}
+    sets = Sets(**{role: examples_of(pool, part) for role, part in parts.items()})
+    for test in tests:
+        test.refuse(sets)
+        test.refuse_pool(pool)
+        drawn = {
+            kind: masks for kind, masks in test.draw(key, pool).items() if kind not in BUILT_IN_KINDS and len(masks)
+        }
+        if not drawn:
+            raise InputError(f"the {test.title} draws no models of a kind of its own: a bank is planned without it.")
+        twice = sorted(drawn.keys() & rows.keys())
+        if twice:
+            raise InputError(f"two tests draw models of one kind ({', '.join(twice)}): rename those of one.")
+        empty = [kind for kind, masks in drawn.items() if not masks.any(axis=1).all()]
+        if empty:
+            raise InputError(
+                f"the {test.title} draws models without any record ({', '.join(empty)}): give the sets that it draws "
+                "from, such as a calibration set."
+            )
+        rows |= drawn
+    return rows

@@ -50,19 +50,22 @@ def match_row(
 ) -> RowMatch | None:
     """How well log-odds fit the membership masks of a bank; None with one model, or masks not drawn at random here.
 
-    Over all checks together, right outputs are attributed to another model with a probability of at most 1%.
+    A test of your own draws masks as it likes, so models of its kinds are compared with nothing. Over all checks
+    together, right outputs are attributed to another model with a probability of at most 1%.
     """
-    if bank.description.seed is None or len(bank) < 2:
+    first = bank.description.own_models
+    if bank.description.seed is None or len(bank) - first < 2 or model < first:
         return None
-    other_odds = {number: odds for number, odds in odds_by_model.items() if number != model}
+    other_odds = {number: odds for number, odds in odds_by_model.items() if number != model and number >= first}
     stacked = np.array(list(other_odds.values())) if other_odds else None
     if bank.description.outputs == "score":
         log_odds, *rest = (rank_scale(odds[None, None])(odds) for odds in (log_odds, *other_odds.values()))
         stacked = np.array(rest) if other_odds else None
-    fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, list(other_odds))
-    own_fit, fit = float(fits[model]), float(np.delete(fits, model).max())
-    shown = own_fit > max(limit(len(fits), LOOK), fit)
-    return RowMatch(own_fit, fit, other_row(fits, model, LOOK), shown)
+    rows = [number - first for number in other_odds]
+    fits = row_fits(log_odds, bank.membership[first:], _dealt(bank), stacked, rows)
+    own_fit, fit = float(fits[model - first]), float(np.delete(fits, model - first).max())
+    shown, other = own_fit > max(limit(len(fits), LOOK), fit), other_row(fits, model - first, LOOK)
+    return RowMatch(own_fit, fit, None if other is None else other + first, shown)
 
 
 def _dealt(bank: Bank) -> list[Dealt]:

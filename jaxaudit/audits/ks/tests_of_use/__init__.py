@@ -1,33 +1,37 @@
-"""The tests of `ks`: one file each, and one line in `TESTS`.
+"""The tests of `ks`: one file each, and one line in `BUILT_IN`.
 
 A test, an attack, a learner is a value in a file. `audits/ks/tests_of_use/` has the tests of `ks`: each says which
 models it wants, what it refuses, what it needs to be believed, what it assumes, and how it judges; the first one asked
 for decides, the others stand beside it. rho is one of them: made by default, and an audit can be without it. `attacks/`
 has the attacks: log probabilities, labels and shadow models in, a score a record out. A learner brings what is known of
-it: its leave-one-out models (`LeavesOneOut`), a bound on DTP (`BoundsDTP`). One tuple names them all (`TESTS`,
+it: its leave-one-out models (`LeavesOneOut`), a bound on DTP (`BoundsDTP`). One constant names them all (`BUILT_IN`,
 `ATTACKS`, `FAMILIES` of `cli/classifiers.py`); a user's own value goes to `judge(tests=)` and `attack(attacks=)` and
 through JSON, terminal and page without a further line.
+
+`__init__.pyi` lists the public names. Each is imported when it is first used; this file imports nothing heavy.
 """
 
-from jaxaudit.audits.ks.tests_of_use.ema import EMATest
-from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
-from jaxaudit.audits.ks.tests_of_use.members import MembersTest
-from jaxaudit.audits.ks.tests_of_use.reference import ReferenceTest
-from jaxaudit.audits.ks.tests_of_use.rho import RhoTest
-from jaxaudit.audits.ks.tests_of_use.shadow import ShadowTest
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest
+from collections.abc import Collection
 
-TESTS: tuple[type[KSTest], ...] = (MembersTest, HoldoutTest, ReferenceTest, ShadowTest, EMATest, RhoTest)
-"""The tests of `jaxaudit ks`; the first that can be made gives the verdict."""
+import lazy_loader
 
-__all__ = [
-    "TESTS",
-    "EMATest",
-    "HoldoutTest",
-    "Judgement",
-    "KSTest",
-    "MembersTest",
-    "ReferenceTest",
-    "RhoTest",
-    "ShadowTest",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "members": ("holdout", "members"),
+    "holdout": ("holdout",),
+    "reference": ("reference",),
+    "shadow": (),
+    "ema": (),
+    "rho": (),
+}
+"""The built-in tests in order, by name, which is the name of the file, too: for each the `roles` of its `TEST`."""
+
+
+def usual_tests(sets: Collection[str]) -> tuple[str, ...]:
+    """The names of the tests that are made with these sets (by role) if none is named, the deciding one first.
+
+    >>> usual_tests({"holdout", "members"}), usual_tests(())
+    (('members', 'holdout'), ('shadow',))
+    """
+    return tuple(role for role in ("members", "holdout", "reference") if role in sets) or ("shadow",)

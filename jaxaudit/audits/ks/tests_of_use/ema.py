@@ -62,6 +62,9 @@ class EMATest(KSTest):
         return Judgement(self.name, self.title, finding, NEEDS, details=ema)
 
 
+TEST = EMATest
+
+
 def refuse_without_records(rows: Membership, pool: Pool) -> None:
     """Checks that there are calibration models, and that each leaves out records for EMA to learn from."""
     if not len(rows):

@@ -1,6 +1,8 @@
 """The holdout test as a test of `ks`: see `jaxaudit.metrics.holdout`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import msgspec
@@ -66,6 +68,7 @@ class HoldoutTest(KSTest):
 
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
     compares_before: ClassVar[bool] = True
+    least: ClassVar[Mapping[str, int]] = MappingProxyType({"mixed": LEAST})
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "dealt"
 
     @property
@@ -131,6 +134,9 @@ class HoldoutTest(KSTest):
             ),
             change=change,
         )
+
+
+TEST = HoldoutTest
 
 
 def _change(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float) -> Change | None:

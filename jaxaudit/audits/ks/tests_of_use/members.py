@@ -168,6 +168,9 @@ class MembersTest(KSTest):
         )
 
 
+TEST = MembersTest
+
+
 def measured_by(memory: float) -> Confidence:
     return Confidence(
         "fair",

@@ -33,10 +33,7 @@ from jaxaudit.metrics.checks import (
 )
 from jaxaudit.metrics.reference import reference_test
 from jaxaudit.metrics.usage import without_fraction
-from jaxaudit.shadow_models import OF_QUERY, Pool
-
-APART = ("reference_never", "reference_half", "reference_fully")
-"""Kinds of its models with a separate reference."""
+from jaxaudit.shadow_models import OF_QUERY, OF_REFERENCE, Pool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +63,7 @@ class ReferenceTest(ShadowTest):
         return super().training_sizes(Sets(query=sizes[Role.QUERY], calibration=calibration))
 
     def kinds(self, pool: Pool) -> tuple[str, ...]:
-        return APART if pool.reference_apart else OF_QUERY
+        return OF_REFERENCE if pool.reference_apart else OF_QUERY
 
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
@@ -94,3 +91,6 @@ class ReferenceTest(ShadowTest):
 
     def _more(self, advice: Advice) -> str:
         return f"Give more query records, or {advice.holdout}."
+
+
+TEST = ReferenceTest

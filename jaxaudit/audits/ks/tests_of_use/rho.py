@@ -199,3 +199,6 @@ class RhoTest(KSTest):
     def _open(self, reason: str, more: str) -> Finding:
         sentence = f"rho does not determine whether the query set was used: {reason}."
         return undecided(sentence, (reason,), capital(reason), (self.assumes,), (more,))
+
+
+TEST = RhoTest

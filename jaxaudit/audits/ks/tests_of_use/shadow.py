@@ -1,6 +1,8 @@
 """The shadow test as a test of `ks`: see `jaxaudit.metrics.shadow`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -66,6 +68,7 @@ class ShadowTest(KSTest):
     of_classes: ClassVar[bool] = True
     ranks: ClassVar[bool] = True
     shares_models: ClassVar[bool] = True
+    least: ClassVar[Mapping[str, int]] = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
 
     @property
     def references(self) -> int:
@@ -159,6 +162,9 @@ class ShadowTest(KSTest):
             f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
             "test does not depend on how the target was trained."
         )
+
+
+TEST = ShadowTest
 
 
 def least_models(targets: int) -> int:

@@ -3,7 +3,8 @@
 Every file of this folder has one test, with the same parts in the same order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -76,6 +77,12 @@ class KSTest(Protocol):
         shares_models: tests that say so share their models, if these are equally many of equal sizes.
         left_out: the models that serve as targets of known truth, when error rates are measured: those that used a
             known share of the query set, those that were dealt query set and holdout at random, or none.
+        least: the fields that are numbers of models, one for each of `kinds` in this order, and the fewest models of
+            each. Of models that exist already, such as those of a bank, these fields become the numbers there are.
+
+    Options of the command line reach every test that is a dataclass with a field of the name `stated`, `question`,
+    `never`, `half`, `fully`, `mixed`, `replicates`, `controls` or `subsample`; `targets` is the number of targets. A
+    field of another value than its default stays.
 
     A test may name the papers that it rests on in `source`, such as `Efron 1979; Holm 1979`, and say in `errors`, in a
     sentence, how often its verdicts are wrong.
@@ -93,6 +100,7 @@ class KSTest(Protocol):
     ranks: ClassVar[bool] = False
     shares_models: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "by share"
+    least: ClassVar[Mapping[str, int]] = MappingProxyType({})
 
     @property
     def references(self) -> int:
@@ -133,12 +141,14 @@ class KSTest(Protocol):
     def kinds(self, pool: Pool) -> tuple[str, ...]:
         """Kinds of the models that it uses; models of a kind take turns among the designs. May be empty.
 
-        A test of your own names kinds that no other test uses.
+        A test of your own names kinds that no other test uses; a bank holds them if it is planned with the test.
         """
         return ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         """The membership masks of its models, by kind; each mask depends only on the key, its kind and its number.
+
+        For a bank, the records of the pool have no inputs.
 
         Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests; other tests may
         use them without drawing them.

@@ -1,0 +1,17 @@
+"""The names of `audits.ks.tests_of_use`: see `jaxaudit/__init__.pyi`."""
+
+import collections.abc
+
+from .built_in import TESTS as TESTS
+from .ema import EMATest as EMATest
+from .holdout import HoldoutTest as HoldoutTest
+from .members import MembersTest as MembersTest
+from .reference import ReferenceTest as ReferenceTest
+from .rho import RhoTest as RhoTest
+from .shadow import ShadowTest as ShadowTest
+from .test import Judgement as Judgement
+from .test import KSTest as KSTest
+
+BUILT_IN: dict[str, tuple[str, ...]]
+
+def usual_tests(sets: collections.abc.Collection[str]) -> tuple[str, ...]: ...

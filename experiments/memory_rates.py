@@ -38,14 +38,14 @@ from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.members import Sides, limits_by_members, members_test, set_means
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.resemblance import behaves_like
 from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Usage, conclude, without_fraction
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, without_fraction
 
 KEY = jax.random.key(8)
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -27,12 +27,12 @@ from scipy import special
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
+from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect, limits_of
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.resemblance import holdout_used
 from jaxaudit.metrics.scores import check_models, cut, membership_scores, scores_among
-from jaxaudit.metrics.usage import OVER_FORGOTTEN, STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
+from jaxaudit.metrics.usage import OVER_FORGOTTEN, STATED_FRACTION, WORDING, Question, Usage, conclude
 
 BETTER = 1.5
 """The learned score is taken if it separates records in training from others so many times as far."""

@@ -24,20 +24,10 @@ from jaxtyping import Array, Float, Int, Key
 from msgspec.structs import replace
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA, LEVEL
+from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
-from jaxaudit.metrics.usage import (
-    STATED_FRACTION,
-    UNKNOWN,
-    WORDING,
-    Limits,
-    Question,
-    Usage,
-    conclude,
-    limits_of_ratio,
-    without_fraction,
-)
+from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, without_fraction
 from jaxaudit.randomness import stream
 
 LEAST_MEMBERS = 50

@@ -15,12 +15,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
+from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect, limits_of
 from jaxaudit.metrics.resemblance import reference_used
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
 from jaxaudit.metrics.shares import used_shares
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
 
 LEAST_RECORDS = 50
 """The least number of reference records; with fewer, the scatter is too uncertain."""

@@ -24,10 +24,9 @@ from jaxtyping import Array, Float, Int, Key
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.effect import ALPHA, LEVEL
+from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
-from jaxaudit.metrics.usage import UNKNOWN, Limits, limits_of_ratio
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2

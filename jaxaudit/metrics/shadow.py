@@ -11,11 +11,11 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
+from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect, limits_of
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import check_outputs, cut
 from jaxaudit.metrics.shares import Spread, spread, used_shares
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0

@@ -26,20 +26,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from msgspec import field
 from msgspec.structs import replace
-from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Number, NumberOrNaN, StrictStruct
-from jaxaudit.metrics.effect import (
-    ALPHA,
-    LEVEL,
-    POWER,
-    Effect,
-    accepted_shares,
-    detectable_fraction,
-    upper_limit,
-    used_fraction,
-)
+from jaxaudit.metrics.effect import ALPHA, POWER, UNKNOWN, Limits
 from jaxaudit.metrics.ks import Verdict
 
 STATED_FRACTION = 0.25
@@ -147,54 +137,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
     def has_fraction(self) -> bool:
         """Whether the fraction is a number."""
         return not math.isnan(self.fraction)
-
-
-class Limits(NamedTuple):
-    """The used fraction of a target, its interval, upper limit, and the minimum detectable fraction; see `Usage`."""
-
-    fraction: float
-    low: float
-    high: float
-    upper: float
-    detectable: float | None
-
-
-UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
-"""The limits if it is not known how much the target remembers."""
-
-
-def limits_of(effect: Effect, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
-    """The used fraction with its interval, upper limit and minimum detectable fraction, from an effect.
-
-    `alpha` is the level of the upper limit and `level` that of the interval; the minimum detectable fraction depends on
-    neither (`detectable_fraction`).
-    """
-    return Limits(*used_fraction(effect, level), upper_limit(effect, alpha), detectable_fraction(effect))
-
-
-def limits_of_ratio(
-    difference: float, full: float, variance: tuple[float, float, float], freedom: float, alpha: float, level: float
-) -> Limits:
-    """The share difference / full, for a positive `full`, and its limits: all shares that a t-test does not reject.
-
-    `variance` holds v0, v1 and v2, where v0 + v1 f + v2 f^2 is the variance of difference - f full (`accepted_shares`),
-    and `freedom` its degrees of freedom. The interval has the confidence `level`, and `upper` is the upper end of that
-    at 1 - 2 `alpha`. The minimum detectable fraction is (z(POWER) + z(1 - ALPHA)) sqrt(v0) / full, z the normal
-    quantile; None if that is above 1.
-
-    >>> limits = limits_of_ratio(0.2, 1.0, (0.01, 0.0, 0.0), 1e6, 0.05, 0.95)
-    >>> [round(number, 2) for number in limits]
-    [0.2, 0.0, 0.4, 0.36, 0.33]
-    """
-    estimate = float(np.clip(difference / full, 0, 1))
-
-    def interval(confidence: float) -> tuple[float, float]:
-        quantile = float(special.stdtrit(freedom, (1 + confidence) / 2))
-        low, high = np.clip(accepted_shares(difference, full, variance, quantile), 0, 1).tolist()
-        return min(low, estimate), max(high, estimate)
-
-    least = float((special.ndtri(POWER) - special.ndtri(ALPHA)) * np.sqrt(variance[0]) / full)
-    return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)
 
 
 class Share(NamedTuple):

@@ -13,8 +13,9 @@ from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.effect import Limits
 from jaxaudit.metrics.ks import Rho
-from jaxaudit.metrics.usage import Limits, Usage, conclude, holm
+from jaxaudit.metrics.usage import Usage, conclude, holm
 
 APART, NEAR, BOTH = rho_between(1.1, 1.3), rho_between(0.2, 0.4), rho_between(0.9, 1.1)
 NONE = rho_between(np.nan, np.nan, 0.5)

@@ -12,6 +12,7 @@ from support.simulated_shadows import provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.effect import UNKNOWN
 from jaxaudit.metrics.members import (
     LEAST_MEMBERS,
     NO_MEMORY,
@@ -21,7 +22,6 @@ from jaxaudit.metrics.members import (
     members_test,
     set_means,
 )
-from jaxaudit.metrics.usage import UNKNOWN
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""

@@ -8,18 +8,8 @@ from msgspec.structs import replace
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import Effect, detectable_fraction, upper_limit, used_fraction
-from jaxaudit.metrics.usage import (
-    Limits,
-    Usage,
-    at_most,
-    conclude,
-    decided,
-    holm,
-    limits_of,
-    used_share,
-    without_fraction,
-)
+from jaxaudit.metrics.effect import Effect, Limits, detectable_fraction, limits_of, upper_limit, used_fraction
+from jaxaudit.metrics.usage import Usage, at_most, conclude, decided, holm, used_share, without_fraction
 
 TRIALS = 600
 SURE = 1e-4

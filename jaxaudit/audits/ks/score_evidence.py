@@ -15,11 +15,11 @@ from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
 from jaxaudit.data.scores.names import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import ScoreTest, ShareLeft, normal_scores, residuals, score_test
-from jaxaudit.metrics.usage import UNKNOWN, Limits, Question
+from jaxaudit.metrics.usage import Question
 from jaxaudit.randomness import stream
 
 NO_DIRECTION = "it is not known whether the scores are higher or lower for records that were used"

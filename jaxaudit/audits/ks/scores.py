@@ -21,13 +21,12 @@ from jaxaudit.errors import InputError
 from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.tofu import SOURCE, between_retrained, forget_quality, mia_auc, privleak
 from jaxaudit.metrics.usage import (
     OVER_FORGOTTEN,
     STATED_FRACTION,
-    UNKNOWN,
     WORDING,
     Question,
     Usage,

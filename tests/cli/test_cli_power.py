@@ -128,3 +128,28 @@ def test_groups_and_designs(sets: Path):
     whole, guess = (jaxaudit(*words, *more).result for more in ((), ("--designs", "guess")))
     assert whole["separation"] != guess["separation"]
     assert jaxaudit(*guess["provenance"]["command"][1:], "--json").result["sizes"] == guess["sizes"]
+
+
+@pytest.mark.outer
+def test_a_set_alone_is_measured_before_it_is_dealt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its copies are left out, a third of it is other data, and a third of it will be withdrawn."""
+    monkeypatch.chdir(tmp_path)
+    inputs, labels = records(8, 0.0)
+    np.savez("alone.npz", x=np.concatenate([inputs, inputs[:5]]), y=np.concatenate([labels, labels[:5]]))
+    done = jaxaudit("power", "--query", "alone.npz", *RECIPE, "--epochs", "2", "--holdout-shadow-models", "19", "--json")
+    assert done.code == 0, done.err
+    assert "5 copies" in done.err
+    data = done.result["provenance"]["data"]
+    assert data["query"]["records"] + data["calibration"]["records"] == len(labels)
+    (given,) = [size for size in done.result["sizes"] if size["given"]]
+    assert given["query"] == given["holdout"] == (len(labels) + 5) // 3
+    enlarged = done.result["enlarged"]
+    assert {each["query"] for each in enlarged} == {given["query"]}
+    asked = [(each["holdout"], each["members"], each["forgotten"]) for each in enlarged if each["by"] == "members"][::3]
+    size = given["query"]
+    assert [each[:2] for each in asked] == [(h * size, m * size) for h, m in ((1, 1), (2, 1), (1, 2), (2, 2), (4, 4))]
+    # Whatever there is more of, `forgotten` is the more probable.
+    least, most = asked[0][2], asked[-1][2]
+    assert all(least <= chance <= most for _, _, chance in asked)
+    groups = jaxaudit("power", "--query", "alone.npz", "--groups", "y")
+    assert (groups.code, "--calibration" in groups.err) == (2, True)

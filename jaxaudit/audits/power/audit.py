@@ -42,6 +42,8 @@ LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 HOLDOUTS = (1, 2, 3, 4)
 """Sizes of the holdout, as multiples of the size of the query set."""
+ENLARGED = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 4))
+"""Sizes of the holdout and of the known members, as multiples of those given."""
 LEAST_GROUPS = 4
 SOURCES = (HoldoutTest.source, MembersTest.source)
 
@@ -184,6 +186,7 @@ def audit_of(
         records_needed=records_needed(measured, fraction),
         memory=memory,
         conclusions=conclusions(measured, memory, scaled),
+        enlarged=conclusions(measured, memory, [(query, h * holdout, m * members) for h, m in ENLARGED]),
     )
     return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of, reduced)))
 

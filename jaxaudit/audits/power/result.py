@@ -99,6 +99,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
             holdout records; None if no number does.
         memory: as `separation`, of the members test's score.
         conclusions: the probabilities of each verdict, with and without known members, at each of `sizes`.
+        enlarged: the same for the given query set, with the given holdout and known members, and with more of either.
     """
 
     finding: Finding
@@ -110,6 +111,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     records_needed: int | None
     memory: Memory
     conclusions: tuple[Conclusion, ...]
+    enlarged: tuple[Conclusion, ...]
 
     @property
     def given(self) -> Size:
@@ -204,7 +206,7 @@ def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) ->
     chances = [chance.probability for size in (*result.sizes, *result.holdouts) for chance in size.chances]
     chances += [
         chance
-        for conclusion in result.conclusions
+        for conclusion in (*result.conclusions, *result.enlarged)
         for chance in (conclusion.all_used, conclusion.part_used, conclusion.forgotten or 0)
     ]
     demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
@@ -215,3 +217,4 @@ def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) ->
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
     }
     demand(planned == of_sizes, "its conclusions are not those of its sizes")
+    demand({each.query for each in result.enlarged} == {result.given.query}, "its query set is not the one given")

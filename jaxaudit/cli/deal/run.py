@@ -26,7 +26,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import RECORD, DealSide, summary
+from jaxaudit.cli.deal.show import RECORD, DealSide, before_sharing, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.read_sets import load_told
@@ -147,7 +147,8 @@ def deal_records(options: DealOptions) -> Summary:
         files[KEY] = key_writer(out, [*files], salt, seed, whole, positions)
     write_files(out, files)
     commitment = read_key(out / KEY).committed if how.blind else ""
-    return Summary(summary(source.name, out, sides, whole, copied, further_arrays, left_out, challenge, commitment))
+    lines = summary(source.name, out, sides, whole, copied, further_arrays, left_out, challenge, commitment)
+    return Summary((*lines, *(() if whole else before_sharing(data, sides))))
 
 
 def _further(arrays: Iterable[str]) -> list[str]:

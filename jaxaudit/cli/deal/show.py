@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxaudit.data.challenge import KEY
 from jaxaudit.data.groups import COLUMN
+from jaxaudit.metrics.members import LEAST_MEMBERS
 
 RECORD = "deal.json"
 TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
@@ -114,6 +115,25 @@ def summary(
     words = _of_challenge(out, members) if challenge else _command(out, members, holdout, whole)
     command = shlex.join(words)
     return (*lines, "", f"To test a model later, get {request}:", "", f"  {command}")
+
+
+def before_sharing(data: str, sides: Mapping[str, DealSide]) -> tuple[str, ...]:
+    """How to learn what a test by this deal will be able to tell; nothing where `power` cannot measure it.
+
+    `data` are the records as the user names them. With groups, without a holdout, or with too few members,
+    it cannot.
+    """
+    if len(sides) < len(LABELS) or len(sides["members"].rows) < LEAST_MEMBERS:
+        return ()
+    sizes = [(f"--{'members' if name == 'members' else f'{name}-size'}", str(len(sides[name].rows))) for name in LABELS]
+    words = ["jaxaudit", "power", "--query", data, *(word for pair in sizes for word in pair)]
+    return (
+        "",
+        "To learn before you share anything what the test will be able to tell, and what more members or a larger",
+        "holdout would bring (it trains models on these records, for some minutes):",
+        "",
+        f"  {shlex.join(words)}",
+    )
 
 
 def _of_challenge(out: Path, members: bool) -> list[str]:

@@ -39,16 +39,32 @@ def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool 
     Raises:
         InputError: there are too few records for any test.
     """
-    first = np.sort(np.unique(whole.record_hashes, return_index=True)[1])
-    if len(first) < len(whole):
-        say(f"{whole.name}: {len(whole) - len(first):,} copies of other records are left out of the deal")
-    key, parts = stream(key, "dealt set"), {}
+    key, calibration = stream(key, "dealt set"), None
     if with_calibration:
-        apart = deal(stream(key, "calibration"), len(first), FOURTH)
-        parts, first = {"calibration": whole.take(first[apart], f"{whole.name} (calibration set)")}, first[~apart]
-    held = deal(key, len(first), THIRD)
+        whole, calibration = with_calibration_set(key, whole, FOURTH)
+    else:
+        whole = _without_copies(whole)
+    held = deal(key, len(whole), THIRD)
     members = deal_members(key, held, THIRD)
     rows = {Role.QUERY: ~(held | members), Role.HOLDOUT: held, Role.MEMBERS: members}
-    for role, part in rows.items():
-        parts[role.value] = whole.take(first[part], f"{whole.name} ({role.words})")
-    return Sets(**parts)
+    parts = {role.value: whole.take(part, f"{whole.name} ({role.words})") for role, part in rows.items()}
+    return Sets(**parts, calibration=calibration)
+
+
+def with_calibration_set(key: Key[Array, ""], whole: "Examples", share: float) -> tuple["Examples", "Examples"]:
+    """The records of a set without copies, of which a random share is put aside as its calibration set.
+
+    Raises:
+        InputError: there are too few records.
+    """
+    whole = _without_copies(whole)
+    apart = deal(stream(key, "calibration"), len(whole), share)
+    return whole.take(~apart, whole.name), whole.take(apart, f"{whole.name} ({Role.CALIBRATION.words})")
+
+
+def _without_copies(whole: "Examples") -> "Examples":
+    first = np.sort(np.unique(whole.record_hashes, return_index=True)[1])
+    if len(first) == len(whole):
+        return whole
+    say(f"{whole.name}: {len(whole) - len(first):,} copies of other records are left out of the deal")
+    return whole.take(first, whole.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option
-from jaxaudit.cli.parsers import check_pair, share_check
+from jaxaudit.cli.parsers import check_pair, other_split, share_check
 from jaxaudit.cli.sets import (
     MEANING,
     Effort,
@@ -28,10 +28,11 @@ class SizeFlags:
     """Options of the numbers of records that there will be."""
 
     query_size: int | None = option(
-        "Number of query records. [default: as many as the pilot has]",
+        "Number of query records that there will be. [default: as many as --query or the pilot has; a third of them "
+        "where --query is to be dealt, and there is no --calibration]",
         minimum=2,
         maximum=MOST * 1000,
-        of=ModelSource.SCORES,
+        of=~ModelSource.BANK,
         usual="Number of query records.",
     )
     holdout_size: int | None = option(
@@ -120,9 +121,20 @@ class PowerOptions:
         return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
 
 
+def _check_sets(options: PowerOptions) -> None:
+    data = options.data
+    if data.query is None or data.calibration is not None:
+        check_pair(data.query, data.calibration)
+
+
 def _check_groups(options: PowerOptions) -> None:
-    if options.data.groups is not None and options.data.query is None:
+    data = options.data
+    if data.groups is None:
+        return
+    if data.query is None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")
+    if data.calibration is None and other_split(data.query) is None:
+        raise InputError("--groups needs --calibration: without one a part of --query becomes it, and groups may not.")
 
 
 POWER = Command(
@@ -146,10 +158,12 @@ POWER = Command(
 
     `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --members-size 500 --fraction 0.05`
 
+    `jaxaudit power --query records.npz` (before `deal`: the records as they are, a third of which will be withdrawn)
+
     `jaxaudit power --shadows bank` (trains nothing)
 
     `jaxaudit power --scores pilot.csv --query-size 1000` (trains nothing)
     """,
-    (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups),
+    (_check_sets, _check_groups),
     first=("query", "calibration", "fraction"),
 )

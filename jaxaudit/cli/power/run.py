@@ -11,6 +11,7 @@ from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_w
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.audits.power.scores import power_of_scores
 from jaxaudit.cli.harness import Job, Outcome, Summary
+from jaxaudit.cli.ks.demonstration import THIRD, with_calibration_set
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, with_defaults
@@ -58,7 +59,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             _learner(options, sets),
             designs=_designs(options, sets),
             groups=sets.groups and sets.groups.query,
-            query_size=len(whole.query),
+            query_size=options.sizes.query_size,
             holdout_size=options.sizes.holdout_size,
             members_size=options.sizes.members_size,
             fraction=options.audit.fraction,
@@ -133,7 +134,14 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     # A column with groups is not an input.
     by_column = data.groups is not None and groups_file(data.groups) is None
     texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
-    query, calibration, _ = read_sets(data, texts or reader(data, [data.groups or ""] if by_column else []))
+    read = texts or reader(data, [data.groups or ""] if by_column else [])
+    if data.calibration is None:
+        whole = read(data.query or "")
+        options = with_usual(options, query_size=max(2, len(whole) // 3))
+        query, calibration = with_calibration_set(jax.random.key(options.audit.seed), whole, THIRD)
+    else:
+        query, calibration, _ = read_sets(data, read)
+        options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
     groups = None

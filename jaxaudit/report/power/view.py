@@ -8,7 +8,7 @@ from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
 from jaxaudit.audits.power.finding import NEEDED, fraction_text
-from jaxaudit.audits.power.result import REMEMBERS, By, PowerResult, Size, check_power_result
+from jaxaudit.audits.power.result import REMEMBERS, By, Conclusion, PowerResult, Size, check_power_result
 from jaxaudit.errors import visible
 from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.power import Separation
@@ -51,6 +51,7 @@ WHERE: tuple[Where, ...] = ("terminal", "page")
 BY_SIZE = "Probability of detecting use of part of the query set"
 BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
+MORE = "The same, with the query set given, a larger holdout and more known members"
 
 
 def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
@@ -80,7 +81,15 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
             ),
         ),
         (
-            *(table(result, on, scored) for on in WHERE for table in (_concluded, _scaled)),
+            *(
+                table
+                for on in WHERE
+                for table in (
+                    _concluded(result, on, scored),
+                    _forgotten(SCALED, result.conclusions, result, on, scored),
+                    _forgotten(MORE, result.enlarged, result, on, scored),
+                )
+            ),
             *(_detection(BY_SIZE, result.sizes, on) for on in WHERE),
             *(_detection(LARGER, result.holdouts, on) for on in WHERE),
             *(() if scored else (PageTable(BY_MODELS, columns, by_models, columns, on="both"),)),
@@ -199,7 +208,9 @@ def _concluded(result: PowerResult, on: Where, scored: bool) -> PageTable:
     return PageTable(HEAD, columns, tuple(rows), columns[2:], on=on)
 
 
-def _scaled(result: PowerResult, on: Where, scored: bool) -> PageTable:
+def _forgotten(
+    title: str, conclusions: Sequence[Conclusion], result: PowerResult, on: Where, scored: bool
+) -> PageTable:
     """The probability of `forgotten` by numbers of records, evidence, and how much a target memorises."""
     kinds: tuple[By, ...] = ("members",) if scored else (WITH_MODELS, "members")
     columns = (
@@ -207,22 +218,20 @@ def _scaled(result: PowerResult, on: Where, scored: bool) -> PageTable:
         *(f"{short}\n{much}" for short in ("models:", "alone:")[-len(kinds) :] for much in MUCH.values()),
     )
     columns = tuple(_laid(title, on) for title in columns)
-    conclusions = {
-        (conclusion.query, conclusion.holdout, conclusion.by, conclusion.remembers): conclusion
-        for conclusion in result.conclusions
-    }
-    size_given, rows = (result.given.query, result.given.holdout), []
-    for query, holdout in dict.fromkeys((conclusion.query, conclusion.holdout) for conclusion in result.conclusions):
-        cells = [conclusions[query, holdout, by, factor] for by in kinds for factor in REMEMBERS]
-        rows.append(
-            (
-                f"{'*' if (query, holdout) == size_given else ''}{query:,}",
-                f"{holdout:,}",
-                f"{cells[0].members:,}",
-                *(_percent(conclusion.forgotten) for conclusion in cells),
-            )
+    by_sizes: dict[tuple[int, int, int], list[Conclusion]] = {}
+    for conclusion in conclusions:
+        if conclusion.by in kinds:
+            by_sizes.setdefault((conclusion.query, conclusion.holdout, conclusion.members), []).append(conclusion)
+    given = (*(getattr(result.given, name) for name in ("query", "holdout")), result.concluded[0].members)
+    rows = (
+        (
+            f"{'*' if sizes == given else ''}{sizes[0]:,}",
+            *(f"{records:,}" for records in sizes[1:]),
+            *(_percent(conclusion.forgotten) for conclusion in row),
         )
-    return PageTable(SCALED, columns, tuple(rows), columns, on=on)
+        for sizes, row in by_sizes.items()
+    )
+    return PageTable(title, columns, tuple(rows), columns, on=on)
 
 
 def _laid(text: str, on: Where) -> str:

@@ -49,6 +49,7 @@ def power_audit(
         records_needed=records_needed(measured, fraction),
         memory=memory,
         conclusions=conclusions(measured, memory, [(n, m, n) for n, m in numbers]),
+        enlarged=conclusions(measured, memory, [(query, holdout, query), (query, 2 * holdout, 2 * query)]),
     )
     return PowerAudit(replace(result, finding=power_finding(result, "training")), 8)
 

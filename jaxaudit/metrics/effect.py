@@ -50,8 +50,8 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
         |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
 
     (Fieller 1954). It covers the true fraction at its level if the target's effect is drawn like those of the models.
-    An estimate outside [0, 1] becomes 0 or 1; if the test rejects that too, the interval is that one point. If full use
-    makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
+    The estimate may be below 0 or above 1; the interval is the part in [0, 1], or the nearer end if there is none. If
+    full use makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
 
     >>> full = np.array([0.9, 1.0, 1.1, 1.0])
     >>> effect = Effect(difference=0.5, variance=0.01, full=full, noise=0.0, critical=0.16)
@@ -60,11 +60,14 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
     >>> [round(number, 2) for number in used_fraction(effect._replace(partly=(0.5, 0.8)))]
     [0.31, 0.11, 0.79]
     """
-    estimate, low, high = (float(np.clip(end, 0, 1)) for end in share_of_effect(effect, level))
+    estimate, *ends = share_of_effect(effect, level)
+    low, high = np.clip(ends, 0, 1).tolist()
     if np.isnan(estimate):
         return estimate, low, high
-    low, high = min(low, estimate), max(high, estimate)
-    return _fraction_of(estimate, effect), _fraction_of(low, effect), _fraction_of(high, effect)
+    possible = float(np.clip(estimate, 0, 1))
+    low, high = min(low, possible), max(high, possible)
+    beyond = estimate - possible
+    return _fraction_of(possible, effect) + beyond, _fraction_of(low, effect), _fraction_of(high, effect)
 
 
 def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
@@ -184,6 +187,8 @@ def limits_of_ratio(
 ) -> Limits:
     """The share difference / full, for a positive `full`, and its limits: all shares that a t-test does not reject.
 
+    The share may be below 0 or above 1; the limits are in [0, 1].
+
     `variance` holds v0, v1 and v2, where v0 + v1 f + v2 f^2 is the variance of difference - f full (`accepted_shares`),
     and `freedom` its degrees of freedom. The interval has the confidence `level`, and `upper` is the upper end of that
     at 1 - 2 `alpha`. The minimum detectable fraction is (z(POWER) + z(1 - ALPHA)) sqrt(v0) / full, z the normal
@@ -193,12 +198,13 @@ def limits_of_ratio(
     >>> [round(number, 2) for number in limits]
     [0.2, 0.0, 0.4, 0.36, 0.33]
     """
-    estimate = float(np.clip(difference / full, 0, 1))
+    estimate = difference / full
+    possible = float(np.clip(estimate, 0, 1))
 
     def interval(confidence: float) -> tuple[float, float]:
         quantile = float(special.stdtrit(freedom, (1 + confidence) / 2))
         low, high = np.clip(accepted_shares(difference, full, variance, quantile), 0, 1).tolist()
-        return min(low, estimate), max(high, estimate)
+        return min(low, possible), max(high, possible)
 
     least = float((special.ndtri(POWER) - special.ndtri(ALPHA)) * np.sqrt(variance[0]) / full)
     return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)

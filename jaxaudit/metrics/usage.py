@@ -94,8 +94,9 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
         p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
             model shows what full use looks like.
-        fraction: estimate of the used fraction, in [0, 1]; NaN if not available, and in a result also if no number
-            should be shown (`used_share`).
+        fraction: estimate of the used fraction; below 0 if the query set looks less used than the holdout, above 1 if
+            more than records that were used. NaN if not available, and in a result also if no number should be shown
+            (`used_share`).
         fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
         detectable: the minimum detectable fraction: the smallest used fraction for which this audit would have given
             `not forgotten` with 95% probability. None if not even use of all would have been detected.
@@ -140,7 +141,7 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
 
 
 class Share(NamedTuple):
-    """A known used fraction: an estimate and its interval, in [0, 1]."""
+    """A known used fraction: an estimate, which may lie outside [0, 1], and its interval."""
 
     value: float
     low: float
@@ -161,8 +162,9 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
     if not np.isfinite(share).all():
         return None
     percent = [round(100 * end) for end in share]
-    rejected = {0: usage.p_never <= alpha, 100: usage.p_fully is not None and usage.p_fully <= alpha}
-    return None if percent[1:] == [0, 100] or rejected.get(percent[0], False) else share
+    none, whole = usage.p_never <= alpha, usage.p_fully is not None and usage.p_fully <= alpha
+    rejected = (none and percent[0] <= 0) or (whole and percent[0] >= 100)
+    return None if percent[1:] == [0, 100] or rejected else share
 
 
 def at_most(limit: float) -> str:

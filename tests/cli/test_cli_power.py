@@ -10,7 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
-from support.clouds import CALIBRATION, LEARNER, QUERY
+from support.clouds import CALIBRATION, LEARNER, QUERY, records
 
 from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.audits.power.audit import measure_power
@@ -136,7 +136,9 @@ def test_a_set_alone_is_measured_before_it_is_dealt(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     inputs, labels = records(8, 0.0)
     np.savez("alone.npz", x=np.concatenate([inputs, inputs[:5]]), y=np.concatenate([labels, labels[:5]]))
-    done = jaxaudit("power", "--query", "alone.npz", *RECIPE, "--epochs", "2", "--holdout-shadow-models", "19", "--json")
+    done = jaxaudit(
+        "power", "--query", "alone.npz", *RECIPE, "--epochs", "2", "--holdout-shadow-models", "19", "--json"
+    )
     assert done.code == 0, done.err
     assert "5 copies" in done.err
     data = done.result["provenance"]["data"]

@@ -125,7 +125,7 @@ def refused(words: tuple[str, ...], *said: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--query", "query.npz"), ("--query", "--calibration")),
+        (("--query", "query.npz", "--tests", "shadow"), ("--query", "--calibration")),
         ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "medical-cnn", "resnet-8-16")),
         ((*QUICK, "--optimizer", "lion"), ("--optimizer lion", "adam", "sgd", "package.module:function")),
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),

@@ -85,8 +85,9 @@ def test_the_limits_are_those_of_a_search_over_all_fractions(known: Sides) -> No
         assert found[1:] == UNKNOWN[1:]
         assert np.isnan(found.fraction)
         return
-    estimate = float(np.clip((query - holdout) / (members - holdout), 0, 1))
+    estimate = (query - holdout) / (members - holdout)
     assert found.fraction == pytest.approx(estimate)
+    possible = float(np.clip(estimate, 0, 1))
     for (low, high), confidence in (((found.low, found.high), 0.9), ((0.0, found.upper), 0.8)):
         quantile = stats.t.ppf((1 + confidence) / 2, known.freedom)
         if members - holdout <= quantile * np.sqrt(known.members_variance + known.holdout_variance):
@@ -94,7 +95,7 @@ def test_the_limits_are_those_of_a_search_over_all_fractions(known: Sides) -> No
             continue
         variance = known.query_variance + grid**2 * known.members_variance + (1 - grid) ** 2 * known.holdout_variance
         apart = np.abs(query - grid * members - (1 - grid) * holdout)
-        accepted = [*grid[apart <= quantile * np.sqrt(variance)], estimate]
+        accepted = [*grid[apart <= quantile * np.sqrt(variance)], possible]
         assert high == pytest.approx(max(accepted), abs=1e-3)
         assert low == pytest.approx(min(accepted) if confidence == 0.9 else 0.0, abs=1e-3)
 

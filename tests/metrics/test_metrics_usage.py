@@ -80,7 +80,9 @@ def test_what_partial_use_shows_bends_the_interval(shown: float) -> None:
         reach = stats.t.ppf(0.975, 5) * np.sqrt(effect.variance + effects**2 * spread)
         accepted = grid[(np.abs(effect.difference - effects * effect.full.mean()) <= reach) & (effects <= 1)]
         found, low, high = used_fraction(effect._replace(partly=(0.5, shown * effect.full.mean())))
-        assert low <= found <= high
+        assert low <= min(max(found, 0), 1) <= high
+        if not 0 <= found <= 1:
+            assert found == pytest.approx(effect.difference / effect.full.mean())
         if shown <= 1 and len(accepted):
             assert low == pytest.approx(accepted[0], abs=1e-3)
             assert high == pytest.approx(accepted[-1], abs=1e-3)
@@ -239,6 +241,10 @@ def test_a_limit_is_never_rounded_down() -> None:
         ((1.0, 0.6, 1.0), 0.001, None, True),
         ((0.0, 0.0, 0.2), 0.03, 0.03, False),
         ((0.0, 0.0, 0.2), 0.3, 0.03, True),
+        ((-0.4, 0.0, 0.2), 0.3, 0.03, True),
+        ((-0.4, 0.0, 0.2), 0.03, 0.03, False),
+        ((1.3, 0.6, 1.0), 0.001, 0.2, True),
+        ((1.3, 0.6, 1.0), 0.001, 0.04, False),
         ((float("nan"), 0.0, 1.0), 0.3, 0.3, False),
     ],
 )

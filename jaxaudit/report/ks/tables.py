@@ -33,7 +33,7 @@ def verdicts(result: KSResult) -> PageTable:
             # `forgotten` is not to be read without its limit.
             verdict = f"{verdict}\n(at most {at_most(usage.upper)})" if verdict == "forgotten" else verdict
             adjusted = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
-            shown = fraction_interval(usage).replace("-", " to ").replace(")", "%)"), p_column(adjusted)
+            shown = fraction_interval(usage, " to ", "%"), p_column(adjusted)
         truth = _truth(target) if test == target.method else ""
         return *([truth] if truth_title else ()), verdict, *(shown if numbers else ())
 
@@ -195,10 +195,11 @@ def usage_of(target: TargetResult, name: str) -> Usage | None:
     return next((usage for usage in target.usage if usage.method == name), None)
 
 
-def fraction_interval(usage: Usage) -> str:
+def fraction_interval(usage: Usage, to: str = "-", percent: str = "") -> str:
     if not usage.has_fraction:
         return UNKNOWN
-    return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
+    low, high = (f"{100 * end:.0f}" for end in (usage.fraction_low, usage.fraction_high))
+    return f"{round(100 * usage.fraction)}% ({low}{to}{high}{percent})"
 
 
 def upper(usage: Usage) -> str:

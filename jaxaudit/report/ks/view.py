@@ -196,6 +196,11 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     p_value, never = P_NAMES[questions_of(targets)[0]][0], "remembers none of" if left else "never used"
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
+    shares = [round(100 * usage.fraction) for usage in deciding if usage.has_fraction]
+    if min(shares, default=0) < 0:
+        lines.append("A share below 0%: the query set looks less used than the holdout.")
+    if max(shares, default=0) > 100:
+        lines.append("A share above 100%: the query set looks more used than records that were used.")
     titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
         # Nothing is known of what would be missed where nothing shows what use looks like.

@@ -31,7 +31,6 @@ from jaxaudit.audits.ks.tests_of_use.memory import of_holdout, reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.resemblance import LEAST, resemblance
 from jaxaudit.metrics.usage import Usage, decided, holm, used_share
@@ -293,10 +292,8 @@ def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[
 
 
 def _beside(judgement: Judgement, other_judgements: Sequence[Judgement]) -> Finding:
-    """The deciding finding, with the assumptions of the other tests and any test that gives the opposite verdict."""
+    """The deciding finding, with any test that gives the opposite verdict."""
     finding = judgement.finding
-    shown = [judgement for judgement in other_judgements if isinstance(judgement.details, Usage | EMA)]
-    caveats = [*finding.caveats, *(caveat for judgement in shown for caveat in judgement.finding.caveats)]
     opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
     against = [
         judgement
@@ -305,7 +302,9 @@ def _beside(judgement: Judgement, other_judgements: Sequence[Judgement]) -> Find
     ]
     if against:
         titles = ", ".join(judgement.title for judgement in against)
-        caveats.insert(0, f"Tests disagree: {opposite} by the {titles}.")
+        disagree = f"Tests disagree: {opposite} by the {titles}."
         why = f"Another test of use gives the opposite verdict: {titles}."
-        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
-    return msgspec.structs.replace(finding, caveats=tuple(dict.fromkeys(caveats)))
+        finding = msgspec.structs.replace(
+            finding, confidence=Confidence("weak", why), caveats=(disagree, *finding.caveats)
+        )
+    return finding

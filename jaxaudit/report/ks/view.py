@@ -252,6 +252,15 @@ def _details(result: KSResult) -> tuple[str, ...]:
         for target in result.targets
         if target.paper_rule not in (None, target.verdict)
     ]
+    # Limitations of what does not decide.
+    own_caveats = {caveat for target in result.targets for caveat in target.finding.caveats}
+    lines += dict.fromkeys(
+        caveat
+        for target in result.targets
+        for test in target.tests
+        for caveat in test.finding.caveats
+        if caveat not in own_caveats and (usage_of(target, test.name) or test.name == "ema")
+    )
     if result.rates:
         lines.append(
             "Error rates: share of shadow models that were called so, with its exact 95% interval. By the holdout test "

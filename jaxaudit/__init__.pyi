@@ -32,6 +32,7 @@ from .audits.ks.scores import ScoresTest as ScoresTest
 from .audits.ks.scores import judge_scores as judge_scores
 from .audits.ks.target import FileTarget as FileTarget
 from .audits.ks.target import SimulatedTarget as SimulatedTarget
+from .audits.ks.tests_of_use import DeletionTest as DeletionTest
 from .audits.ks.tests_of_use import EMATest as EMATest
 from .audits.ks.tests_of_use import HoldoutTest as HoldoutTest
 from .audits.ks.tests_of_use import Judgement as Judgement

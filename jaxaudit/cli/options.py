@@ -48,8 +48,8 @@ class ModelSource(enum.Flag):
     """A learner of your own, trained by the command."""
     BANK = enum.auto()
     """Models that were trained before."""
-    MEMBERS = enum.auto()
-    """No models: known members take their place."""
+    OUTPUTS = enum.auto()
+    """No models: the target's outputs on known members, or those before a deletion, take their place."""
     SCORES = enum.auto()
     """No models: a table has what they would say."""
 
@@ -60,7 +60,8 @@ REFUSALS = {
     "so does --out of `jaxaudit ks`.",
     ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
     ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
-    ModelSource.MEMBERS: "no effect with --members without --calibration, which needs no shadow models; leave it out.",
+    ModelSource.OUTPUTS: "no effect without --calibration, where --members or --before take the place of shadow "
+    "models; leave it out.",
     ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
 }
 """Messages on an option that has no effect with a source."""

@@ -64,7 +64,7 @@ WORDING: dict[Question, Wording] = {
     "left": Wording(
         "fraction left",
         "up to {most} of the memory may be left",
-        "memory of the query set as strong as of the known members",
+        "the full memory of the query set",
         "at most {most} of the memory is left",
         "is remembered more than",
         "is remembered less",

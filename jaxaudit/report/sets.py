@@ -37,7 +37,7 @@ class ComparedSets(msgspec.Struct, frozen=True):
 
     Attributes:
         query, calibration, holdout, members, reference: the sets of records. The reference are known non-members. Runs
-            by known members alone have no calibration set.
+            without shadow models have no calibration set.
         shadows: the bank whose shadow models were used.
         scores: the table of scores that was used in place of models.
     """
@@ -72,7 +72,8 @@ def sets_of(data: Mapping[str, Any]) -> ComparedSets:
         read("shadows", UsedBank, "bank"),
     )
     sets_by_role = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
-    needed = ["calibration"] if sets_by_role["members"] is None else ["holdout", "members"]
+    # What takes the place of shadow models is compared with a holdout.
+    needed = ["calibration"] if sets_by_role["holdout"] is None else ["holdout"]
     for role in () if scores or shadows or sets_by_role["calibration"] else needed:
         demand(sets_by_role[role] is not None, f"it has no {role} set")
     if query is None:

@@ -170,7 +170,7 @@ SOURCES = {
     "ks": {
         ModelSource.TRAINING: {},
         ModelSource.BANK: {"shadows": Path("bank")},
-        ModelSource.MEMBERS: {"members": "m.npz"},
+        ModelSource.OUTPUTS: {"members": "m.npz"},
         ModelSource.SCORES: {"scores": Path("s.csv")},
     },
     "attack": {ModelSource.TRAINING: {}, ModelSource.BANK: {"shadows": Path("bank")}},
@@ -226,7 +226,7 @@ WITH_EFFECT = {
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     (
         "ks",
-        ModelSource.MEMBERS,
+        ModelSource.OUTPUTS,
     ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
     challenge tests question stated_share level seed as_json details out report fail_on""",

@@ -13,6 +13,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.reference import LEAST_RECORDS
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels, kind_words
 
+NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`, `before_on_holdout`)"
+
 
 class Available(NamedTuple):
     """Whether the finished models suffice for a test. Numbers of models are by the field of the test.
@@ -140,6 +142,8 @@ def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
         return f"there are {' and '.join(few)}"
     if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
         return "it needs the target's outputs on the holdout (`on_holdout`)"
+    if test.needs_before and not (files and all(file.earlier for file in files)):
+        return NEEDS_BEFORE
     if Role.REFERENCE in test.roles and not all(Role.REFERENCE in file.on for file in files):
         return "it needs the target's outputs on the calibration set (`on_reference`)"
     return ""
@@ -160,6 +164,9 @@ def refuse(
         test.refuse(sets)
     for target in targets:
         target.refuse(sets)
-    paired = any(isinstance(target, FileTarget) and target.earlier for target in targets)
-    if paired and not any(test.compares_before for test in tests):
-        raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")
+    earlier = [isinstance(target, FileTarget) and bool(target.earlier) for target in targets]
+    if any(earlier) and not any(test.compares_before for test in tests):
+        raise InputError("no test compares the outputs before the deletion: add DeletionTest() or HoldoutTest().")
+    for test in tests:
+        if test.needs_before and not all(earlier):
+            raise InputError(f"the {test.title} cannot be made: {NEEDS_BEFORE}.")

@@ -62,7 +62,7 @@ class FileTarget(NamedTuple):
         on_reference: on the reference, if known: records that the target is known not to have used, which are the
             calibration set unless the audit is given another.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
-        before, before_on_holdout: the same outputs of the model before a deletion, for the holdout test; both or none.
+        before, before_on_holdout: the same outputs of the model before a deletion; both or none.
         on_members: on the known members, if there are any: records that the target did use.
     """
 
@@ -98,8 +98,8 @@ class FileTarget(NamedTuple):
     def refuse(self, sets: Sets[Examples]) -> None:
         if self.earlier and not (len(self.earlier) == 2 and Role.HOLDOUT in sets):
             raise InputError(
-                f"{self.name}: outputs before the deletion are compared by the holdout test: give those on the query "
-                "set, those on the holdout, and the holdout."
+                f"{self.name}: outputs before the deletion are compared with a holdout: give those on the query set, "
+                "those on the holdout, and the holdout."
             )
         if (Role.HOLDOUT in self.on) != (Role.HOLDOUT in sets):
             present, missing = ("records", "outputs") if Role.HOLDOUT in sets else ("outputs", "records")

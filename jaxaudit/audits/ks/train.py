@@ -8,7 +8,7 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.ks.available import offered, refuse
 from jaxaudit.audits.ks.models import Design, Rows, train_rows
 from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
-from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, RhoTest, ShadowTest, usual_tests
+from jaxaudit.audits.ks.tests_of_use import TESTS, DeletionTest, KSTest, RhoTest, ShadowTest, usual_tests
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
@@ -107,10 +107,11 @@ def train_shadows(
             f"{len(targets)} targets. Train at least {least} of them (`never`)."
         )
     trained = [*(test for test in tests if test.trains), *(target for target in targets if target.parts)]
-    if (calibration is None or learner is None) and (members is None or trained):
+    if (calibration is None or learner is None) and trained:
         raise InputError(
-            "without a calibration set and a learner no model is trained: only the members test can then be made, of "
-            "targets from files (`members`, FileTarget(on_members=)). Give a calibration set and a learner for others."
+            "without a calibration set and a learner no model is trained. Then the members test can be made, of "
+            "targets from files (`members`, FileTarget(on_members=)), and the deletion test (FileTarget(before=)). "
+            "Give a calibration set and a learner for others."
         )
     if calibration is not None:
         refuse_overlap(query, calibration)
@@ -153,12 +154,15 @@ def train_shadows(
 def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trains: bool = True) -> tuple[KSTest, ...]:
     """The default tests: by known members, a holdout and a reference; without any of these by shadow models alone.
 
-    rho comes last, but not of texts. If no model is trained, the members test is the only one. There is a reference if
-    one is given, or if all targets from files have outputs on the calibration set.
+    rho comes last, but not of texts. If no model is trained, these are the members test and, of targets with outputs
+    before a deletion, the deletion test. There is a reference if one is given, or if all targets from files have
+    outputs on the calibration set.
     """
     files = [target for target in targets if isinstance(target, FileTarget)]
     referred = files and all(Role.REFERENCE in target.on for target in files)
     names = usual_tests({*sets, *((Role.REFERENCE,) if referred else ())})
+    if not trains and files and all(target.earlier for target in files):
+        names = (*names, DeletionTest.name)
     alone = max(ShadowTest().never, least_models(len(targets)))
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
     tests = tuple(offered(test(), of_shadows) for test in TESTS if test.name in names and (trains or not test.trains))

@@ -31,8 +31,11 @@ def opened(options: KSOptions) -> KSOptions:
         raise InputError("--challenge needs --target: the target's outputs on the challenge, in its order.")
     key = read_key(path)
     has_members, whole = "members" in key.rows, COLUMN if key.groups else None
-    if not has_members and options.data.calibration is None:
-        raise InputError("this challenge has no members, so --challenge needs --calibration, to train shadow models.")
+    if not (has_members or target.before or options.data.calibration):
+        raise InputError(
+            "this challenge has no members, so --challenge needs --calibration, to train shadow models, or --before, "
+            "the answers of the model before the deletion."
+        )
     return with_values(
         options,
         **{role: str(path.parent / f"{role}.npz") for role in key.rows},
@@ -74,7 +77,7 @@ def _check_members(options: KSOptions) -> None:
             "--members needs --query and --holdout: members show what the target remembers of records that it used, "
             "and a holdout what it says of others."
         )
-    if options.source is ModelSource.MEMBERS and not options.target.target:
+    if options.source is ModelSource.OUTPUTS and not options.target.target:
         raise InputError(
             "--members without --calibration trains no shadow models, so there is no target to simulate: give "
             "--target, --holdout-target and --members-target, or --calibration."
@@ -100,7 +103,8 @@ def _check_targets(options: KSOptions) -> None:
         )
     if (target.before or target.holdout_before) and data.holdout is None:
         raise InputError(
-            "--before needs --holdout: only the holdout test compares outputs before and after a deletion."
+            "--before needs --holdout: outputs before and after a deletion are compared on the query set and on "
+            "records that neither model used."
         )
 
 
@@ -146,6 +150,8 @@ def _check_tests(options: KSOptions) -> None:
         raise InputError(f"{flag_and_names} does not use --holdout; leave one out, or use --tests all.")
     if has_members and "members" not in roles and not has_own:
         raise InputError(f"{flag_and_names} does not use --members; leave one out, or use --tests all.")
+    if "deletion" in names and not options.target.before:
+        raise InputError(f"{flag_and_names} needs --before and --holdout-before, the outputs before the deletion.")
     first = next((name for name in ("members", "holdout") if name in names), names[0])
     if held and names[0] != first:
         further_names = ",".join(name for name in names if name != first)
@@ -179,7 +185,7 @@ KS = Command(
     KSOptions,
     {
         ModelSource.TRAINING: "ks.run:prepare",
-        ModelSource.MEMBERS: "ks.run:prepare_by_members",
+        ModelSource.OUTPUTS: "ks.run:prepare_by_outputs",
         ModelSource.BANK: "ks.without_training:prepare_by_bank",
         ModelSource.SCORES: "ks.without_training:prepare_by_scores",
     },
@@ -195,6 +201,9 @@ KS = Command(
 
     `jaxaudit ks --query q.npz --holdout h.npz --members m.npz --target out.csv --holdout-target out_h.csv
     --members-target out_m.csv` (after `jaxaudit deal`; no shadow models)
+
+    `jaxaudit ks --query q.npz --holdout later.npz --target after.csv --holdout-target after_h.csv --before before.csv
+    --holdout-before before_h.csv --question left` (everything was shared, nothing kept: the model before and after)
 
     `jaxaudit ks --challenge deal/key.json --target outputs.csv` (after `jaxaudit deal --blind`)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
+from jaxaudit.cli.options import ModelSource
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
 from jaxaudit.cli.sets import ALL
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 OF_RHO = ("rho", "ema")
 """Tests that need models for rho."""
+OF_OUTPUTS = ("members", "deletion")
+"""Tests that need no models, but the target's own outputs alone."""
 
 
 def parse_tests(text: str, further: tuple[str, ...] = (ALL,)) -> dict[str, OwnCode | None]:
@@ -26,7 +29,11 @@ def tests_named(options: "KSOptions") -> tuple[str, ...]:
         "members": data.members is not None,
         "holdout": data.holdout is not None,
         "reference": bool(reference_flag(options)),
+        "before": bool(options.target.before),
     }
+    by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
+    if options.source is ModelSource.OUTPUTS:
+        return with_all(parse_tests(options.audit.tests or ALL), by_outputs)
     if options.audit.tests is None:
         return usual_tests([role for role, is_present in has_set.items() if is_present])
     # A target that is simulated here has outputs on any record.

@@ -96,23 +96,22 @@ class Targets:
         "They make a far firmer test than none.",
         default=(),
         names="file",
-        of=~ModelSource.MEMBERS,
+        of=~ModelSource.OUTPUTS,
     )
     reference_target: tuple[Path, ...] = training_option(
         "The same target's outputs on --reference, in its order. Repeatable, as above.", default=(), names="file"
     )
     before: tuple[Path, ...] = option(
-        "The same target's outputs on the query set before the deletion, in its order: adds how much less is used now. "
-        "Repeatable: one per --target, in the same order. Needs --holdout-before.",
+        "The same target's outputs on the query set before the deletion, in its order. Without --calibration and "
+        "--members: how much of that memory is left. With shadow models: how much less is used now. Repeatable: one "
+        "per --target, in the same order. Needs --holdout-before.",
         default=(),
         names="file",
-        of=~ModelSource.MEMBERS,
     )
     holdout_before: tuple[Path, ...] = option(
         "The same on the holdout. Repeatable: one per --before, in the same order.",
         default=(),
         names="file",
-        of=~ModelSource.MEMBERS,
     )
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
@@ -197,7 +196,8 @@ class KSFlags(Level):
     tests: str | None = option(
         f"Tests: {', '.join(BUILT_IN)}, or all that the data allow; or your own, as "
         "package.module:Test or file.py:Test. The first gives the verdict. [default: members with --members, holdout "
-        "with --holdout and reference with --calibration-target or --reference; with none of these, shadow]",
+        "with --holdout and reference with --calibration-target or --reference; with none of these, shadow. Without "
+        "--calibration: members, and deletion with --before]",
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
         names="codes",
@@ -210,7 +210,7 @@ class KSFlags(Level):
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--test-option"),
-        of=~(ModelSource.MEMBERS | ModelSource.SCORES),
+        of=~(ModelSource.OUTPUTS | ModelSource.SCORES),
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
@@ -234,7 +234,7 @@ class KSFlags(Level):
         "--model of your own code or "
         "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
         default=False,
-        of=~(ModelSource.MEMBERS | ModelSource.SCORES),
+        of=~(ModelSource.OUTPUTS | ModelSource.SCORES),
     )
     stated_share: float = option(
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
@@ -283,8 +283,9 @@ class KSOptions:
             return ModelSource.SCORES
         if self.audit.shadows is not None:
             return ModelSource.BANK
-        only_members = (self.data.members or self.data.challenge) is not None and self.data.calibration is None
-        return ModelSource.MEMBERS if only_members else ModelSource.TRAINING
+        data, asks_before = self.data, self.data.holdout is not None and bool(self.target.before)
+        answers = data.members is not None or data.challenge is not None or asks_before
+        return ModelSource.OUTPUTS if answers and data.calibration is None else ModelSource.TRAINING
 
     @property
     def has_set_alone(self) -> bool:

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest, MembersTest
+from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.harness import Job, Outcome, Summary
@@ -50,8 +50,6 @@ FILES = {
     "holdout_before": "before_on_holdout",
 }
 """The files of a `FileTarget`, by their names in a result."""
-OF_MEMBERS = ("targets", "holdout_targets", "members_targets")
-"""Files of outputs that a run without training uses, by what the outputs are on."""
 
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
@@ -133,25 +131,26 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     )
 
 
-def prepare_by_members(options: KSOptions) -> Job[KSAudit]:
-    """The work for these options, with known members and without shadow models."""
-    if options.audit.tests not in (None, "all", MembersTest.name):
+def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
+    """The work for these options by the target's own outputs, without shadow models."""
+    options = opened(options)
+    possible = tests_named(with_values(options, tests=None))
+    names = tests_named(options)
+    if set(names) - set(possible):
         raise InputError(
-            f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only the members "
-            "test can be made; give --calibration, or leave --tests out."
+            f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only "
+            f"{' and '.join(possible)} can be made; give --calibration, or leave --tests out."
         )
-    options = with_values(with_usual(of_texts(opened(options)), image_size=IMAGE_SIZE), tests=MembersTest.name)
-    sets, audit_flags = read_given(options), options.audit
-    tests, files = (
-        (MembersTest(stated=audit_flags.stated_share, question=audit_flags.question),),
-        described_files(sets.files),
-    )
+    options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(names))
+    sets = read_given(options)
+    tests = tests_of(options, len(sets.targets), {})
+    files = {role: files for role, files in described_files(sets.files).items() if files}
     return Job(
         **_of_sets(options, sets),
         audit=lambda execution: _judged(options, sets, tests, None, (), execution),
         outcome=ks_outcome,
         label="comparing",
-        extra={"challenge": sets.commitment, **{role: files[role] for role in OF_MEMBERS}},
+        extra={"challenge": sets.commitment, **files},
     )
 
 

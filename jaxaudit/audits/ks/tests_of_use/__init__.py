@@ -20,12 +20,14 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "members": ("holdout", "members"),
     "holdout": ("holdout",),
+    "deletion": ("holdout", "before"),
     "reference": ("reference",),
     "shadow": (),
     "ema": (),
     "rho": (),
 }
-"""The built-in tests in order, by name, which is the name of the file, too: for each the `roles` of its `TEST`."""
+"""The built-in tests in order, by name, which is the name of the file, too: for each the `roles` of its `TEST`, and
+`before` if that needs outputs before a deletion."""
 
 
 def usual_tests(sets: Collection[str]) -> tuple[str, ...]:

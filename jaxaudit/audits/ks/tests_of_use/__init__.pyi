@@ -3,6 +3,7 @@
 import collections.abc
 
 from .built_in import TESTS as TESTS
+from .deletion import DeletionTest as DeletionTest
 from .ema import EMATest as EMATest
 from .holdout import HoldoutTest as HoldoutTest
 from .members import MembersTest as MembersTest

@@ -71,6 +71,7 @@ class KSTest(Protocol):
         of_classes: the test compares probabilities of classes, which texts do not have.
         with_signals: the test needs the signals of all outputs (`TargetOutputs.signals`).
         compares_before: the test compares outputs before a deletion with those after the deletion.
+        needs_before: the test needs these outputs.
         trains: models are trained for the test.
         of_guess: the models of the test all have the guessed design, and their masks are drawn before those of targets.
         ranks: the p-value is the rank of the target among the `references` models.
@@ -95,6 +96,7 @@ class KSTest(Protocol):
     of_classes: ClassVar[bool] = False
     with_signals: ClassVar[bool] = False
     compares_before: ClassVar[bool] = False
+    needs_before: ClassVar[bool] = False
     trains: ClassVar[bool] = True
     of_guess: ClassVar[bool] = False
     ranks: ClassVar[bool] = False

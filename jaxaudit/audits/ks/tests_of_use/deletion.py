@@ -1,0 +1,134 @@
+"""The deletion test as a test of `ks`: see `jaxaudit.metrics.deletion`."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import msgspec
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.tests_of_use.dealt import (
+    EXACT,
+    OF_P,
+    difficulty_by,
+    exchangeable,
+    predictors_of,
+    taught_by_records,
+)
+from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.roles import Role, Sets
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import HOLDOUT_APART, Check
+from jaxaudit.metrics.deletion import deletion_test
+from jaxaudit.metrics.difficulty import residual_scores
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
+from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
+from jaxaudit.randomness import stream
+
+BEYOND = (
+    "The model after the deletion shows more of the query set than the model before it: the two cannot be compared, so "
+    "the fraction cannot be read."
+)
+OF_USE = USED._replace(beyond=BEYOND)
+LEFT = Words(
+    "The model remembers the query set ({p}).",
+    "Of the memory of the query set that the model had before the deletion, {share} is left.",
+    "No memory of the query set was detected ({p}). Of the memory that the model had before the deletion, at most "
+    "{most} is left ({level} upper limit); less is not ruled out.",
+    "How much memory of the query set is left is not determined: {why}.",
+    "remembers none of the query set",
+    BEYOND,
+)
+FAINT = Confidence("none", "The model before the deletion shows no memory of the query set.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletionTest(KSTest):
+    """How much of the memory of the query set is left, of what the model had before the deletion?
+
+    The test needs the outputs of both models on the query set and on a holdout, and neither shadow models nor members.
+
+    Attributes:
+        stated: `forgotten` requires an upper limit of at most this.
+        question: `left`: how much memory is left, whatever was done to the model. `used`: how much of the query set the
+            model after the deletion used, if that was trained anew. The numbers are the same.
+    """
+
+    stated: float = STATED_FRACTION
+    question: Question = "left"
+    name: ClassVar[str] = "deletion"
+    title: ClassVar[str] = "deletion test"
+    source: ClassVar[str] = "Fieller 1954"
+    errors: ClassVar[str] = (
+        "A model that used none of the query set is called not forgotten in at most 5% of deals of the same records "
+        "into query set and holdout, whatever the model is. One that remembers more than the stated share of what the "
+        "model before the deletion did is called forgotten in at most 5%."
+    )
+    assumes: ClassVar[str] = (
+        "Deletion test: the fraction is how much of the memory of the query set is left that the model had before the "
+        "deletion. That assumes that the outputs before are of the model that used the query set, that neither model "
+        "used the holdout, and that holdout records are like the query set's."
+    )
+
+    roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
+    compares_before: ClassVar[bool] = True
+    needs_before: ClassVar[bool] = True
+    trains: ClassVar[bool] = False
+    left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
+
+    def refuse(self, sets: Sets[Examples]) -> None:
+        refuse_stated(self.stated)
+        if Role.HOLDOUT not in sets:
+            raise InputError(
+                "the deletion test needs a holdout: records like the query set's that neither the model before the "
+                "deletion nor the model after it used, such as later ones (`holdout`)."
+            )
+
+    def judge(
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+    ) -> Judgement:
+        pool, dealt_records, before = evidence.pool, evidence.dealt_records, outputs.before
+        assert before is not None  # `refuse` of the audit has seen to it
+        predictors = predictors_of(key, evidence, dealt_records, pool.groups)
+        # Both at the coarser resolution.
+        odds_after = before.at_resolution(outputs.log_odds[None])[0, dealt_records]
+        odds_before = outputs.at_resolution(before.log_odds[None])[0]
+        answer = deletion_test(
+            stream(key, "deletion test"),
+            residual_scores(odds_after, predictors),
+            residual_scores(odds_before, predictors),
+            evidence.queries,
+            groups=pool.groups,
+            level=level,
+            stated=self.stated,
+            permutations=least_permutations(evidence.targets),
+            question=self.question,
+        )
+        alikeness = exchangeable(key, evidence)
+        remembers = answer.p_memory <= ALPHA
+        trust = Confidence(
+            "fair",
+            "It is measured by what the model before the deletion remembers: query set and holdout are "
+            f"{answer.memory:.1f} standard errors apart.",
+        )
+        return judgement_of_use(
+            self,
+            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
+            (holdout_like_query(alikeness), holdout_apart(alikeness)),
+            needs=OF_P | {HOLDOUT_APART},
+            of_p=OF_P,
+            p_trust=EXACT,
+            trust=trust if remembers else FAINT,
+            more="Give outputs on more records that neither model used."
+            if remembers
+            else "Request outputs that tell more, of both models: logits, or every decimal.",
+            words=LEFT if self.question == "left" else OF_USE,
+            last=taught_by_records(key, evidence).caveats,
+        )
+
+
+TEST = DeletionTest

@@ -164,8 +164,8 @@ def paired(
 
     of_after, of_before = variance(after), variance(before)
     units = [side.sum() if groups is None else len(np.unique(groups[side])) for side in (is_query, ~is_query)]
-    both = variance(after - before) - of_after - of_before
-    return Paired(difference(after), difference(before), (of_after, both, of_before), max(1, int(min(units)) - 1))
+    variances = of_after, variance(after - before) - of_after - of_before, of_before
+    return Paired(difference(after), difference(before), variances, max(1, int(min(units)) - 1))
 
 
 def limits_by_before(pair: Paired, alpha: float = ALPHA, level: float = LEVEL) -> Limits:

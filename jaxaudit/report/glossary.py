@@ -26,7 +26,8 @@ _BY_SOURCE = {
         "used fraction": "The estimated share of the query set that was used to train the target. Measured with known "
         "members, it is how much of the memory that the target has of them it has of the query set: the share that "
         "was used, if the query records were used like the known members, at the same time.",
-        "fraction left": "How much of the memory that the target has of known members it has of the query set. It is "
+        "fraction left": "How much of the memory that the target has of known members it has of the query set, or of "
+        "the memory that the model before a deletion had of it. It is "
         "asked of a target that was trained on after the use, such as an unlearned one, and does not say how much was "
         "used.",
         "upper limit": "The fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it "

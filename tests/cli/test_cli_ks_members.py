@@ -204,7 +204,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "the word of a recipe": (*GIVEN, "--same-recipe"),
     "the members test without members": ("--query", "deal/query.npz", *FEW, "--tests", "members"),
     "the members test is not the first": (*GIVEN, *FEW, "--tests", "holdout,members"),
-    "before a deletion": (*GIVEN, "--before", "used_query.csv", "--holdout-before", "used_holdout.csv"),
     "too few members": (*SETS[:4], "--members", "few.npz", *ONE[:4], "--members-target", "few.csv"),
     "members of other columns": (*SETS[:4], "--members", "wide.npz", *ONE),
     "members of an unknown class": (*SETS[:4], "--members", "fourth.npz", *ONE),

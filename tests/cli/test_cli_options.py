@@ -228,8 +228,8 @@ WITH_EFFECT = {
         "ks",
         ModelSource.OUTPUTS,
     ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
-    image_size gray drop_overlap drop_unshared target holdout_target members_target target_kind allow_unrelated_target
-    challenge tests question stated_share level seed as_json details out report fail_on""",
+    image_size gray drop_overlap drop_unshared target holdout_target members_target before holdout_before target_kind
+    allow_unrelated_target challenge tests question stated_share level seed as_json details out report fail_on""",
     (
         "ks",
         ModelSource.SCORES,
@@ -324,4 +324,5 @@ def test_an_argument_is_a_word_without_a_flag():
 
 
 def test_every_test_of_ks_is_named_on_the_command_line_with_the_sets_that_it_needs():
-    assert [(test.name, test.roles) for test in TESTS] == [(name, set(roles)) for name, roles in BUILT_IN.items()]
+    needs = [(test.name, {*test.roles, *(("before",) if test.needs_before else ())}) for test in TESTS]
+    assert needs == [(name, set(roles)) for name, roles in BUILT_IN.items()]

@@ -217,4 +217,5 @@ def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) ->
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
     }
     demand(planned == of_sizes, "its conclusions are not those of its sizes")
-    demand({each.query for each in result.enlarged} == {result.given.query}, "its query set is not the one given")
+    queries = {conclusion.query for conclusion in result.enlarged}
+    demand(queries == {result.given.query}, "its query set is not the one given")

@@ -222,10 +222,10 @@ def _forgotten(
     for conclusion in conclusions:
         if conclusion.by in kinds:
             by_sizes.setdefault((conclusion.query, conclusion.holdout, conclusion.members), []).append(conclusion)
-    given = (*(getattr(result.given, name) for name in ("query", "holdout")), result.concluded[0].members)
+    sizes_given = (result.given.query, result.given.holdout, result.concluded[0].members)
     rows = (
         (
-            f"{'*' if sizes == given else ''}{sizes[0]:,}",
+            f"{'*' if sizes == sizes_given else ''}{sizes[0]:,}",
             *(f"{records:,}" for records in sizes[1:]),
             *(_percent(conclusion.forgotten) for conclusion in row),
         )

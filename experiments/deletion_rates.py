@@ -187,8 +187,8 @@ def lines(found: dict[str, Any]) -> list[str]:
         "",
         f"{found['targets']:,} targets in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}): models after a "
         "deletion, each with the model before it. Nothing but the query set, a holdout of later records and the "
-        "outputs of both models is given (`experiments/deletion_rates.py`). Exact 95% intervals; targets of one deal share its "
-        "chance, so the intervals are too narrow.",
+        "outputs of both models is given (`experiments/deletion_rates.py`). Exact 95% intervals; targets of one deal "
+        "share its chance, so the intervals are too narrow.",
     ]
     titles = {"0.0": "none", "0.25": "a quarter", "0.5": "half", "1.0": "all", TRAINED_ON: "all, then trained on"}
     for group in ("looked at once", "1,000 or more", "300", "all"):

@@ -32,6 +32,7 @@ PAPERS = ROOT / "jaxaudit" / "report" / "papers.bib"
 LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
 """As LaTeX writes them, and as text."""
 ERROR_RATES = DOCS / "explanation" / "error_rates.md"
+SHARED = DOCS / "how_to" / "already_shared.md"
 SPEED = DOCS / "evidence" / "speed.md"
 SESSIONS = {
     "ks": README,
@@ -301,11 +302,18 @@ RATES_SHOWN = {
     "forgotten": "found: `forgotten` of what was never used",
     "found": "found: use of all",
     "half found": "found: use of half",
-    "inconclusive": "`inconclusive`, of all shares alike",
 }
 IN_SHORT = {way: given for way, given in WAYS.items() if way != "members, models"}
 DELETED, KEPT = "0.0", {"1.0": "all", "0.5": "half", "0.25": "exactly a quarter"}
 """What was used, in the two tables of README."""
+AFTER = {
+    "0.0": "none of the query set",
+    "0.25": "a quarter of it",
+    "0.5": "half of it",
+    "1.0": "all of it",
+    "trained on": "all of it, and was trained on without it",
+}
+"""What a model after a deletion used, by its name in the results of `experiments.deletion_rates`."""
 
 
 def _table(columns: dict[str, str], rows: dict[str, str], cell: Callable[[str, str], str]) -> list[str]:
@@ -388,6 +396,31 @@ def _both(verdicts: dict[str, Any], way: str, used: str, verdict: str) -> str:
     """A share among targets of many query records, with its interval, and in brackets among those of few."""
     large, small = (verdicts[size][way][used][verdict] for size in ("1,000 or more", "300"))
     return f"{_rate(large)} [{_percent(small)}]"
+
+
+def deletion_rates_section() -> str:
+    """How often the deletion test was wrong, by what the model after the deletion used, from the committed results."""
+    lines = []
+    for path in sorted((ROOT / "experiments" / "results").glob("deletion_rates-*.json")):
+        rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
+        lines += [
+            f"{rates['targets']:,} models after a deletion in {len(rates['worlds'])} worlds, of networks, forests and "
+            "regressions, each beside the model before it; with 95% intervals.",
+            "",
+            "| the model after the deletion used | `not forgotten` | `forgotten` | `inconclusive` |",
+            "|---|---|---|---|",
+            *(
+                f"| {words} | {' | '.join(_rate(rates['all'][used][verdict]) for verdict in VERDICTS)} |"
+                for used, words in AFTER.items()
+            ),
+            "",
+            f"Of models that used none, {_rate(rates['all']['level'])} of further deals of query set and holdout had p <= "
+            "5%. The 95% limit is at or above what was used in "
+            + ", ".join(f"{_rate(rates['all'][used]['limit covers'])} ({AFTER[used]})" for used in ("0.25", "0.5", "1.0"))
+            + f". By world and recipe: [the page]({page}).",
+        ]
+    return "\n".join(lines)
 
 
 def scores_section() -> str:
@@ -533,6 +566,8 @@ def main(names: list[str]) -> None:
         (ERROR_RATES, "table 1"): table_1_section,
         (ERROR_RATES, "error rates"): error_rates_section,
         (ERROR_RATES, "memory rates"): memory_rates_section,
+        (ERROR_RATES, "deletion rates"): deletion_rates_section,
+        (SHARED, "deletion rates"): deletion_rates_section,
         (ERROR_RATES, "score rates"): scores_section,
         (README, "error rates in short"): short_error_rates_section,
     }

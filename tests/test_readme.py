@@ -49,13 +49,15 @@ SECTIONS = [
     (sections.SPEED, "headline", sections.headline_section),
     (sections.ERROR_RATES, "error rates", sections.error_rates_section),
     (sections.ERROR_RATES, "memory rates", sections.memory_rates_section),
+    (sections.ERROR_RATES, "deletion rates", sections.deletion_rates_section),
+    (sections.SHARED, "deletion rates", sections.deletion_rates_section),
     (sections.ERROR_RATES, "score rates", sections.scores_section),
     (sections.ERROR_RATES, "table 1", sections.table_1_section),
     (sections.README, "error rates in short", sections.short_error_rates_section),
 ]
 
 
-@pytest.mark.parametrize(("page", "name", "write"), SECTIONS, ids=[name for _, name, _ in SECTIONS])
+@pytest.mark.parametrize(("page", "name", "write"), SECTIONS, ids=[f"{page.stem}: {name}" for page, name, _ in SECTIONS])
 def test_a_section_is_up_to_date(page: Path, name: str, write: Callable[[], str]):
     shown = sections.section(page.read_text(encoding="utf-8"), name)
     assert shown == write(), "run python tests/readme_sections.py"

@@ -19,6 +19,7 @@ from .checks import shadow_accuracy as shadow_accuracy
 from .checks import target_accuracy as target_accuracy
 from .checks import tied_confidences as tied_confidences
 from .deal import deal as deal
+from .deletion import deletion_test as deletion_test
 from .difficulty import residual_scores as residual_scores
 from .effect import Effect as Effect
 from .effect import detectable_fraction as detectable_fraction

@@ -59,13 +59,13 @@ _USED = (
 LEGENDS = {
     ("used",): _USED,
     ("left",): (
-        "p (none left), p (all left): p-values of no memory of the query set, and of full memory. left: estimated share "
-        "of the memory that is left of the query set, of what the model remembers of the known members or remembered "
-        f"before the deletion, with its interval. {_LIMITS} share left detected with 95% probability."
+        "p (none left), p (all left): p-values of no memory of the query set, and of full memory. left: estimated "
+        "share of the memory that is left of the query set, of what the model remembers of the known members or "
+        f"remembered before the deletion, with its interval. {_LIMITS} share left detected with 95% probability."
     ),
     ("used", "left"): (
-        f"{_USED} Where it is asked what is left, the fraction is the share of the memory of the known members, or of the "
-        "memory before the deletion, that is left of the query set."
+        f"{_USED} Where it is asked what is left, the fraction is the share of the memory of the known members, or of "
+        "the memory before the deletion, that is left of the query set."
     ),
 }
 """By what fractions are of, see `questions_of`."""

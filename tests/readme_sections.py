@@ -415,12 +415,15 @@ def deletion_rates_section() -> str:
                 for used, words in AFTER.items()
             ),
             "",
-            f"Of models that used none, {_rate(rates['all']['level'])} of further deals of query set and holdout had p <= "
-            "5%. The 95% limit is at or above what was used in "
-            + ", ".join(f"{_rate(rates['all'][used]['limit covers'])} ({AFTER[used]})" for used in ("0.25", "0.5", "1.0"))
-            + f". By world and recipe: [the page]({page}).",
+            f"Of models that used none, {_rate(rates['all']['level'])} of further deals of query set and holdout had p "
+            f"<= 5%. The 95% limit is at or above what was used in {_covers(rates['all'])}. By world and recipe: [the "
+            f"page]({page}).",
         ]
     return "\n".join(lines)
+
+
+def _covers(found: dict[str, Any]) -> str:
+    return ", ".join(f"{_rate(found[used]['limit covers'])} ({AFTER[used]})" for used in ("0.25", "0.5", "1.0"))
 
 
 def scores_section() -> str:

@@ -57,7 +57,10 @@ SECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "name", "write"), SECTIONS, ids=[f"{page.stem}: {name}" for page, name, _ in SECTIONS])
+OF_PAGE = [f"{page.stem}: {name}" for page, name, _ in SECTIONS]
+
+
+@pytest.mark.parametrize(("page", "name", "write"), SECTIONS, ids=OF_PAGE)
 def test_a_section_is_up_to_date(page: Path, name: str, write: Callable[[], str]):
     shown = sections.section(page.read_text(encoding="utf-8"), name)
     assert shown == write(), "run python tests/readme_sections.py"

@@ -99,6 +99,12 @@ def groups_file(text: str) -> Path | None:
     return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
 
 
+def has_groups(data: str) -> bool:
+    """Whether these records are a `.npz` with the groups that `jaxaudit deal` writes (`COLUMN`)."""
+    path = expanded(data)
+    return path.suffix.lower() == ".npz" and path.is_file() and COLUMN in NpzArrays(path).names
+
+
 def load_groups(
     text: str, data: str, records: int, of: str, data_dir: Path | None = None
 ) -> Shaped[np.ndarray, " records"]:

@@ -162,9 +162,14 @@ def test_whole_groups_of_all_three_sets(folder: Path) -> None:
     counted = done.result["provenance"]["data"]["groups"]
     assert [counted[role] for role in ROLES] == [60, 60, 80]
     assert target["finding"]["verdict"] == "forgotten"
-    (plain,) = judged(*words, *files("whole_unused"))
-    # `group` is then a column like any other array of the file, which nobody reads.
-    assert plain["tests"][0]["details"]["p_never"] != target["tests"][0]["details"]["p_never"]
+    # What `deal` wrote is read without being named, where all three files have it.
+    plain = jaxaudit("ks", *words, *files("whole_unused"), "--json")
+    assert "groups: those that the files have" in plain.err
+    assert plain.result["targets"] == [target]
+    with np.load("whole/members.npz") as arrays:
+        np.savez("members.npz", **{name: array for name, array in arrays.items() if name != "group"})
+    (records,) = judged(*words[:-1], "members.npz", *files("whole_unused"))
+    assert records["tests"][0]["details"]["p_never"] != target["tests"][0]["details"]["p_never"]
 
 
 def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

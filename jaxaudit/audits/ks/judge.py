@@ -63,8 +63,8 @@ def judge(
 
     Args:
         key: random key; every test uses the stream of its name, and all targets share its draws.
-        shadows: the shadow models; `no_models` suffices with known members. A table of scores is judged by
-            `judge_scores`.
+        shadows: the shadow models; none with known members, as `train_shadows` gives without a learner. A table of
+            scores is judged by `judge_scores`.
         targets: models to judge: `FileTarget`; `SimulatedTarget`, if trained with the shadow models; or your own
             `Target`. Files have one row per record of each given set.
         tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the

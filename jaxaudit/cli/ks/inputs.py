@@ -14,6 +14,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.demonstration import dealt_set
 from jaxaudit.cli.ks.options import KSOptions, Targets
+from jaxaudit.cli.options import with_values
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
@@ -28,7 +29,7 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import Groups
+from jaxaudit.data.groups import COLUMN, Groups, has_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.data.roles import Role, Sets
@@ -103,6 +104,18 @@ class AuditInputs(NamedTuple):
         """The number of records of all sets and simulated targets together: no model is trained on more."""
         parts = (part for target in self.simulated for part in target.parts)
         return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
+
+
+def with_dealt_groups(options: KSOptions) -> KSOptions:
+    """The options with the groups that `jaxaudit deal` wrote into the files of all sets, where none were given."""
+    data = options.data
+    given = data.groups, data.holdout_groups, data.members_groups, data.challenge
+    sets = [name for name in (data.query, data.holdout, data.members) if name is not None]
+    if any(value is not None for value in given) or data.holdout is None or not all(map(has_groups, sets)):
+        return options
+    say(f"groups: those that the files have ({COLUMN}), so whole groups are compared; --groups names others")
+    members = None if data.members is None else COLUMN
+    return with_values(options, groups=COLUMN, holdout_groups=COLUMN, members_groups=members)
 
 
 def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:

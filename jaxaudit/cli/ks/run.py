@@ -21,7 +21,7 @@ from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.command import as_given, opened
 from jaxaudit.cli.ks.demonstration import tests_of_dealt
 from jaxaudit.cli.ks.effort import plan_audit, take_records
-from jaxaudit.cli.ks.inputs import AuditInputs, read_given
+from jaxaudit.cli.ks.inputs import AuditInputs, read_given, with_dealt_groups
 from jaxaudit.cli.ks.made_tests import load_own_tests, tests_of
 from jaxaudit.cli.ks.named_tests import tests_named
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions
@@ -54,7 +54,7 @@ FILES = {
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
-    options = opened(options)
+    options = with_dealt_groups(opened(options))
     set_alone = options.has_set_alone
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
@@ -133,7 +133,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
-    options = opened(options)
+    options = with_dealt_groups(opened(options))
     possible = tests_named(with_values(options, tests=None))
     names = tests_named(options)
     if set(names) - set(possible):

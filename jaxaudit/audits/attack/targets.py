@@ -264,8 +264,8 @@ def find_target(
         return undecided(f"No threshold can be set for the deciding attack, {attack}.", why)
     words = (
         f"{called_members.count:,} of {records:,} records are called members by {attack}, which decides, at "
-        f"{called_members.fpr:.0%} false positives; about {called_members.by_chance:,.0f} would be if none were, and up "
-        f"to {called_members.at_most:,.0f} by chance"
+        f"{called_members.fpr:.0%} false positives; about {called_members.by_chance:,.0f} would be if none were, and "
+        f"up to {called_members.at_most:,.0f} by chance"
     )
     if alikeness is not None and not alikeness.is_like:
         return undecided(

@@ -16,6 +16,7 @@ guessing. The records themselves cannot be hidden from who kept them.
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import open_data, read_small
 from jaxaudit.data.roles import Role
+from jaxaudit.data.views import SHIFTS
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 
@@ -44,7 +46,8 @@ ABOUT = (
 )
 
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
-Rows = Annotated[list[Annotated[int, Meta(ge=0, lt=MOST_RECORDS)]], Meta(min_length=1)]
+Row = Annotated[int, Meta(ge=0, lt=MOST_RECORDS)]
+Rows = Annotated[list[Row | Annotated[list[Row], Meta(min_length=2, max_length=len(SHIFTS))]], Meta(min_length=1)]
 
 
 class Key(StrictStruct, frozen=True, kw_only=True):
@@ -58,7 +61,8 @@ class Key(StrictStruct, frozen=True, kw_only=True):
         seed: of the deal, which tells nothing of these.
         groups: whether the sets have an array `group`, by which they were dealt.
         files: SHA-256 of every other file of the deal, by its name.
-        rows: of each set, the row in the challenge of each of its records, in the order of the set's own file.
+        rows: of each set, the row in the challenge of each of its records, in the order of the set's own file. Of a
+            challenge with views of each record, the rows of these, the record as it is first.
     """
 
     schema: Literal["jaxaudit.challenge/1"] = "jaxaudit.challenge/1"
@@ -74,7 +78,10 @@ class Key(StrictStruct, frozen=True, kw_only=True):
         # Decoding turns a ValueError into one that names the field.
         if not {"query", "holdout"} <= self.rows.keys():
             raise ValueError("rows must be of query and holdout")
-        rows = np.concatenate([np.asarray(rows_of_role) for rows_of_role in self.rows.values()])
+        records = [record for rows_of_role in self.rows.values() for record in rows_of_role]
+        if len({len(record) if isinstance(record, list) else 0 for record in records}) > 1:
+            raise ValueError("rows must have as many views of each record")
+        rows = np.ravel(records)
         if not np.array_equal(np.sort(rows), np.arange(len(rows))):
             raise ValueError("rows must have each row of the challenge once")
 
@@ -87,7 +94,7 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     @property
     def names(self) -> list[str]:
         """The name of the record in each row of the challenge; without the salt nobody can compute it."""
-        return record_names(self.salt, sum(map(len, self.rows.values())))
+        return record_names(self.salt, sum(np.size(rows) for rows in self.rows.values()))
 
 
 def record_names(salt: str, records: int) -> list[str]:
@@ -176,8 +183,10 @@ def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind 
 
 
 def answers_of(answers: Outputs, key: Key, role: Role) -> Outputs:
-    """The outputs on one set, in the order of its own file."""
-    return answers.take(np.array(key.rows[role]))
+    """The outputs on one set, in the order of its own file, with those on further views of its records."""
+    rows = np.array(key.rows[role])
+    record, *views = rows.T if rows.ndim > 1 else [rows]
+    return replace(answers.take(record), views=tuple(answers.take(view) for view in views))
 
 
 def file_hash(path: Path) -> str:
@@ -189,11 +198,16 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def rows_in_order(order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarray, " _"]]) -> dict[Any, list[int]]:
-    """Where the records of each side stand in a file of all records in this order.
+def rows_in_order(
+    order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarray, " _"]], views: int = 1
+) -> dict[Any, list[Any]]:
+    """Where the records of each side stand in a file of all records, or of all their views, in this order.
+
+    View v of record r has the number r * views + v.
 
     >>> rows_in_order(np.array([2, 0, 1]), {"query": np.array([0, 2]), "holdout": np.array([1])})
     {'query': [1, 0], 'holdout': [2]}
     """
     row = np.argsort(order)
+    row = row.reshape(-1, views) if views > 1 else row
     return {name: row[records].tolist() for name, records in sides.items()}

@@ -39,6 +39,7 @@ wide margin. Smaller limits need more records: `jaxaudit power` computes how man
 Question = Literal["used", "left"]
 Designs = Literal["guessed", "mixed", "none"]
 Difficulty = Literal["taught", "neighbours", "classes"]
+ScoreOf = Literal["record", "record and views", "views"]
 
 
 class Wording(NamedTuple):
@@ -112,6 +113,8 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         invalid: reasons why `p_never` itself may be wrong.
         difficulty: what else than models told how difficult each record is: what the records `taught`, `neighbours`, or
             `classes` alone. None if the test takes no difficulty off, or only what its models tell.
+        score_of: of outputs on several views of each record, the ones that the score is of (`metrics.views`); None
+            without views.
         numbers: further numbers of a test of your own, by name.
     """
 
@@ -132,6 +135,7 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
     difficulty: Difficulty | None = None
+    score_of: ScoreOf | None = None
     numbers: dict[str, Number] = field(default_factory=dict)
 
     @property

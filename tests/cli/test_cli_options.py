@@ -318,7 +318,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
 def test_an_argument_is_a_word_without_a_flag():
     options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
     words = command_line("deal", options)
-    assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--seed", "7"]
+    assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--views", "1", "--seed", "7"]
     assert json_options(options)["data"] == "a.npz@train"
     assert "data" not in identity_of(options)
 

@@ -16,6 +16,8 @@ from jaxaudit.data.roles import Role
 from jaxaudit.errors import InputError
 
 ROWS: dict[Any, list[int]] = {"query": [5, 0, 2], "holdout": [1, 4], "members": [3]}
+VIEWS: dict[Any, list[list[int]]] = {"query": [[5, 0, 2], [8, 6, 7]], "holdout": [[1, 4, 9]], "members": [[3, 11, 10]]}
+"""The rows of a challenge of 4 records with 3 views of each."""
 SALT = "ab" * 32
 
 
@@ -51,6 +53,7 @@ def test_the_commitment_depends_on_everything() -> None:
     other = {**ROWS, "query": [0, 5, 2]}
     keys = [key_of(), key_of(salt="cd" * 32), key_of(seed=8), key_of(groups=True), key_of(rows=other)]
     keys.append(key_of(files={"query.npz": SALT}))
+    keys += [key_of(rows=VIEWS), key_of(rows={**VIEWS, "query": [[5, 2, 0], [8, 6, 7]]})]
     assert len({key.committed for key in keys}) == len(keys)
 
 
@@ -75,6 +78,16 @@ def test_a_key_that_was_changed_is_refused(written: Path, name: str, value: Any)
         ("rows", {**ROWS, "members": []}),
         ("rows", {**ROWS, "others": [6]}),
         ("rows", {"query": [0]}),
+        ("rows", {**VIEWS, "members": [[3, 11]]}),
+        ("rows", {**VIEWS, "members": [3]}),
+        ("rows", {**VIEWS, "members": [[3, 11, 11]]}),
+        ("rows", {**VIEWS, "members": [[3, 11, 12]]}),
+        ("rows", {**VIEWS, "members": [[3, 11, -10]]}),
+        ("rows", {**VIEWS, "members": [[3, 11, [10]]]}),
+        ("rows", {**VIEWS, "members": [[]]}),
+        ("rows", {"query": [[0], [1]], "holdout": [[2]]}),
+        ("rows", {"query": [list(range(10))], "holdout": [list(range(10, 20))]}),
+        ("views", 5),
         ("schema", "jaxaudit.challenge/2"),
         ("salt", "short"),
         ("files", {"../query.npz": "no hash"}),
@@ -130,6 +143,38 @@ def test_outputs_are_split_as_the_rows_say(tmp_path: Path, form: str) -> None:
     answers = load_answers(path, key, 3)
     for role, rows in ROWS.items():
         np.testing.assert_allclose(answers_of(answers, key, Role(role)).values, values[rows], rtol=1e-6)
+
+
+def test_outputs_on_views_stay_with_their_records(tmp_path: Path) -> None:
+    """Whichever records are taken; and their hash is of all views."""
+    key, values = key_of(rows=VIEWS), probabilities(12)
+    np.save(tmp_path / "outputs.npy", values)
+    for path in (tmp_path / "outputs.npy", write_named(tmp_path, "csv", key.names, values)):
+        answers = load_answers(path, key, ["a", "b", "c"])
+        for role, rows in VIEWS.items():
+            outputs = answers_of(answers, key, Role(role))
+            for view, numbers in enumerate([outputs.values, *(each.values for each in outputs.views)]):
+                np.testing.assert_array_equal(numbers, values[[row[view] for row in rows]])
+        query = answers_of(answers, key, Role.QUERY)
+        np.testing.assert_array_equal(query.take(np.array([1])).views[1].values, values[[7]])
+    swapped = answers_of(answers, key_of(rows={**VIEWS, "query": [[5, 2, 0], [8, 6, 7]]}), Role.QUERY)
+    plain = answers_of(answers, key_of(rows={"query": [5, 8], "holdout": [0, 1, 2, 3, 4, 6, 7, 9, 10, 11]}), Role.QUERY)
+    assert plain.views == ()
+    assert len({query.content_hash, swapped.content_hash, plain.content_hash}) == 3
+    np.testing.assert_array_equal(plain.values, query.values)
+
+
+def test_a_key_with_views_is_read_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / KEY).write_bytes(key_as_json(key_of(rows=VIEWS)))
+    assert read_key(tmp_path / KEY).rows == VIEWS
+    assert len(read_key(tmp_path / KEY).names) == 12
+
+
+@pytest.mark.parametrize("rows", [4, 5, 11, 24])
+def test_answers_without_a_row_for_each_view_are_refused(tmp_path: Path, rows: int) -> None:
+    np.save(tmp_path / "outputs.npy", probabilities(rows))
+    with pytest.raises(InputError):
+        load_answers(tmp_path / "outputs.npy", key_of(rows=VIEWS), 3)
 
 
 def write_named(path: Path, form: str, names: list[str], values: np.ndarray) -> Path:

@@ -56,6 +56,7 @@ class TargetOutputs(NamedTuple):
         unseen: which of these records are known non-members of the target; None without outputs on a reference.
         before: outputs of the same target before a deletion, if known.
         trained_here: whether this audit trained it like the shadow models.
+        over_views: nats, the mean of the log-odds over the views of each record; None without views.
     """
 
     name: str
@@ -69,6 +70,7 @@ class TargetOutputs(NamedTuple):
     unseen: Bool[np.ndarray, " asked"] | None = None
     before: Before | None = None
     trained_here: bool = False
+    over_views: Float[np.ndarray, " asked"] | None = None
 
 
 class Advice(NamedTuple):
@@ -244,11 +246,30 @@ def of_file(
         query, calibration, controls = (match_precision(x, file) for x in of_rho(models, models.confidences[:, :n]))
         compared = Compared(query, calibration, controls, own_confidence, own_confidence)
     grids = (*files, *models.resolutions)
+    return _odds_at(grids, files, labels), resolution_of(grids), compared
+
+
+def odds_over_views(
+    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...], models: ShadowModels
+) -> Float[np.ndarray, " asked"] | None:
+    """The mean of a target's log-odds over the views of each record, at the resolution of `of_file`; None without
+    views. A set without views beside others with views counts as it is.
+    """
+    grids, count = (*files, *models.resolutions), max(len(file.views) for file in files)
+    views = [files, *(tuple(file.views[view] if file.views else file for file in files) for view in range(count))]
+    if count == 0:
+        return None
+    return np.stack([_odds_at(grids, view, labels) for view in views]).mean(axis=0, dtype=np.float64)
+
+
+def _odds_at(
+    grids: tuple[Outputs, ...], files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...]
+) -> Float[np.ndarray, " asked"]:
+    """The log-odds (nats) of each record's own class from these files, rounded like all of `grids`."""
+    pairs = list(zip(files, labels, strict=True))
     if all_logits(grids):
-        odds = match_logits(np.concatenate([_log_odds(*pair) for pair in pairs]), *grids)
-    else:
-        odds = rounded(np.concatenate([confidence_of(*pair) for pair in pairs]), grids)
-    return odds, resolution_of(grids), compared
+        return match_logits(np.concatenate([_log_odds(*pair) for pair in pairs]), *grids)
+    return rounded(np.concatenate([confidence_of(*pair) for pair in pairs]), grids)
 
 
 def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -7,7 +7,16 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, TargetOutputs, all_logits, of_file, of_rho
+from jaxaudit.audits.ks.evidence import (
+    Before,
+    Compared,
+    Evidence,
+    TargetOutputs,
+    all_logits,
+    odds_over_views,
+    of_file,
+    of_rho,
+)
 from jaxaudit.audits.ks.models import Rows, generators
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.pool import Part, target_row
@@ -185,6 +194,7 @@ class FileTarget(NamedTuple):
             checks=checks,
             unseen=evidence.in_reference if evidence.in_reference.any() else None,
             before=before,
+            over_views=odds_over_views(files, classes_of_files, models),
         )
 
 

@@ -26,7 +26,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import RECORD, DealSide, before_sharing, summary
+from jaxaudit.cli.deal.show import RECORD, BlindChallenge, DealSide, before_sharing, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.read_sets import load_told
@@ -137,7 +137,7 @@ def deal_records(options: DealOptions) -> Summary:
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
     challenge, positions = "", {}
     if how.blind:
-        challenge_file, positions = challenge_arrays(sides, arrays, INPUTS, salt)
+        challenge_file, positions = challenge_arrays(sides, arrays, INPUTS, salt, how.views)
         table = source.path is not None and source.path.suffix.lower() == ".csv"
         challenge = f"{CHALLENGE}{'.csv' if table else '.npz'}"
         files[challenge] = as_csv(challenge_file, INPUTS) if table else _npz(challenge_file)
@@ -146,8 +146,8 @@ def deal_records(options: DealOptions) -> Summary:
     if how.blind:
         files[KEY] = key_writer(out, [*files], salt, seed, whole, positions)
     write_files(out, files)
-    commitment = read_key(out / KEY).committed if how.blind else ""
-    lines = summary(source.name, out, sides, whole, copied, further_arrays, left_out, challenge, commitment)
+    blind = BlindChallenge(challenge, read_key(out / KEY).committed, how.views) if how.blind else None
+    lines = summary(source.name, out, sides, whole, copied, further_arrays, left_out, blind)
     return Summary((*lines, *(() if whole else before_sharing(data, sides))))
 
 

@@ -14,6 +14,9 @@ from jaxaudit.metrics.members import LEAST_MEMBERS
 RECORD = "deal.json"
 TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
 """The commands that take query set and holdout with their groups."""
+VIEWS_TOLD = """\
+It has {views} views of each image, itself and copies shifted by a pixel: {views} times as many answers are needed.
+They may help if the model was trained with shifted images, and then little (`jaxaudit deal --help`)."""
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
@@ -25,6 +28,14 @@ class DealSide(NamedTuple):
     groups: int
 
 
+class BlindChallenge(NamedTuple):
+    """A blind challenge: its file, the commitment of its key, and how many views of each record it has."""
+
+    file: str
+    commitment: str
+    views: int
+
+
 def summary(
     source: str,
     out: Path,
@@ -33,15 +44,14 @@ def summary(
     copied: int,
     further_arrays: Sequence[str] = (),
     left_out: Sequence[str] = (),
-    challenge: str = "",
-    commitment: str = "",
+    challenge: BlindChallenge | None = None,
     texts: bool = False,
 ) -> tuple[str, ...]:
     """The lines for the terminal; they have no value of a record.
 
     `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
     `further_arrays` are arrays that are written beside inputs and labels, `left_out` those that have values of
-    the groups or other names for them. `challenge` is the file of a blind challenge, with its commitment.
+    the groups or other names for them. `challenge` is that of a blind deal.
     """
 
     def counted(side: DealSide) -> str:
@@ -78,10 +88,11 @@ def summary(
     ]
     if challenge:
         lines += [
-            f"To ask for outputs later: {challenge}. It has all these records in a random order, without labels or",
-            "groups. Send it to whoever holds the model, and get one file of outputs in its order.",
+            f"To ask for outputs later: {challenge.file}. It has all these records in a random order, without labels",
+            "or groups. Send it to whoever holds the model, and get one file of outputs in its order.",
+            *(VIEWS_TOLD.format(views=challenge.views).splitlines() if challenge.views > 1 else ()),
             f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
-            f"  {commitment}",
+            f"  {challenge.commitment}",
             "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
@@ -110,7 +121,7 @@ def summary(
             words += [f"--{name}", path] if name in sides or name == "holdout" else []
         lines += ["", "To test a model later:", "", f"  {shlex.join([*words, '--out', 'scores.csv'])}"]
         return (*lines, "  jaxaudit ks --scores scores.csv")
-    where = f"records of {challenge}" if challenge else "records of each file"
+    where = f"records of {challenge.file}" if challenge else "records of each file"
     request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
     words = _of_challenge(out, members) if challenge else _command(out, members, holdout, whole)
     command = shlex.join(words)

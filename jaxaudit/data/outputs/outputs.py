@@ -43,6 +43,7 @@ class Outputs:
             record's own class.
         reading: what the reader took the file's content for, where it had to guess, in words.
         absent: classes of which the file has no column, so that their probability is 0.
+        views: outputs on other views of the same records, such as shifted images; empty for most files.
     """
 
     values: np.ndarray
@@ -54,6 +55,7 @@ class Outputs:
     own_class: bool = False
     reading: tuple[str, ...] = ()
     absent: tuple[int, ...] = ()
+    views: tuple["Outputs", ...] = ()
 
     def __post_init__(self) -> None:
         self.values.flags.writeable = False
@@ -83,15 +85,15 @@ class Outputs:
 
     @cached_property
     def content_hash(self) -> str:
-        """`blake2b:...` of the file's numbers: the same numbers give the same hash, whatever the format and type."""
+        """`blake2b:...` of the numbers on all views: equal numbers give an equal hash, whatever the format and type."""
         digest = hashlib.blake2b(repr(self.values.shape).encode(), digest_size=16)
-        for block in blocks(self.values):
+        for block in (block for outputs in (self, *self.views) for block in blocks(outputs.values)):
             digest.update(np.ascontiguousarray(block, "<f8").data)
         return f"blake2b:{digest.hexdigest()}"
 
     def take(self, indices: np.ndarray) -> "Outputs":
         """The same model's outputs on the records at `indices`, in that order; the hash is of these numbers."""
-        return replace(self, values=self.values[indices])
+        return replace(self, values=self.values[indices], views=tuple(view.take(indices) for view in self.views))
 
 
 def load_outputs(

@@ -33,6 +33,7 @@ from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
+from jaxaudit.metrics.views import score_by_views
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Pool
 
@@ -59,6 +60,11 @@ STRANGE = {
     "left": "The query set is remembered, and the known members are not: their outputs may be of another model, or "
     "they were not used.",
 }
+BY_VIEWS = (
+    "The outputs are on several views of each image, and of the scores that these allow the test takes the one that "
+    "tells the known members best. Query set and holdout are not told apart in this choice, so p (not used) is exact. "
+    "p (all used), the fraction and its limits are approximate."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,8 @@ class MembersTest(KSTest):
 
     The test needs the target's outputs on known members and on a holdout, and no shadow models. With shadow models of
     the holdout test, it uses the p-value of that test, and corrects for the difficulty of each record that they show.
+    With outputs on several views of each image it also uses these (`jaxaudit.metrics.views`): p (not used) stays exact,
+    p (all used), the fraction and its limits become approximate.
 
     Attributes:
         stated: `forgotten` requires an upper limit of at most this.
@@ -121,11 +129,16 @@ class MembersTest(KSTest):
         groups = groups_with_members(evidence)
         first_members = None if groups is None else np.roll(groups, members)
         predictors, (odds, rows) = predictors_of(key, evidence, indices, groups), models_on(evidence, indices)
+        of_views = () if outputs.over_views is None else (outputs.over_views,)
+        target_odds = [values[indices] for values in (outputs.log_odds, *of_views)]
         if odds is None or rows is None:
-            scores = residual_scores(outputs.log_odds[indices], predictors)
+            scores, *by_views = (residual_scores(values, predictors) for values in target_odds)
         else:
-            by_models = profile(cut(outputs.at_resolution(odds)), rows)
-            scores = residual_scores_of_models(outputs.log_odds[None, indices], [by_models], predictors)[0]
+            by_models = [profile(cut(outputs.at_resolution(odds)), rows)] * len(target_odds)
+            scores, *by_views = residual_scores_of_models(np.stack(target_odds), by_models, predictors)
+        score_of = None
+        for view_scores in by_views:
+            scores, score_of = score_by_views(scores, view_scores, indices >= dealt_records.stop, groups)
         answer = members_test(
             stream(key, "members test"),
             scores,
@@ -153,7 +166,7 @@ class MembersTest(KSTest):
         remembers = answer.p_memory <= ALPHA
         return judgement_of_use(
             self,
-            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
+            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence), score_of=score_of),
             (holdout_like_query(alikeness), holdout_apart(alikeness), members_alike),
             needs=NEEDS,
             of_p=OF_P,
@@ -164,7 +177,7 @@ class MembersTest(KSTest):
             else "Request outputs that tell more: logits, or every decimal; or outputs on more known members.",
             words=LEFT if self.question == "left" else OF_USE,
             strange=() if remembers else (STRANGE[self.question],),
-            last=taught_by_records(key, evidence).caveats,
+            last=(*(() if score_of is None else (BY_VIEWS,)), *taught_by_records(key, evidence).caveats),
         )
 
 

@@ -138,9 +138,9 @@ def test_a_member_in_another_set_is_refused(other: Examples) -> None:
         (UNUSED._replace(on_holdout=None), {"holdout": None}),
         (SimulatedTarget("both", (Part(QUERY, 1.0),)), {}),
         (UNUSED, {"tests": [MembersTest(), HELD]}),
-        (UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout), {}),
+        (UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout), {"tests": [MembersTest()]}),
     ],
-    ids=["no holdout", "a target to train", "a test that trains", "before, which the holdout test compares"],
+    ids=["no holdout", "a target to train", "a test that trains", "before, which this test does not compare"],
 )
 def test_what_members_alone_cannot_judge_is_refused(given: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):

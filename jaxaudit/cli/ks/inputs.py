@@ -109,9 +109,9 @@ class AuditInputs(NamedTuple):
 def with_dealt_groups(options: KSOptions) -> KSOptions:
     """The options with the groups that `jaxaudit deal` wrote into the files of all sets, where none were given."""
     data = options.data
-    given = data.groups, data.holdout_groups, data.members_groups, data.challenge
+    named_groups = data.groups, data.holdout_groups, data.members_groups, data.challenge
     sets = [name for name in (data.query, data.holdout, data.members) if name is not None]
-    if any(value is not None for value in given) or data.holdout is None or not all(map(has_groups, sets)):
+    if any(name is not None for name in named_groups) or data.holdout is None or not all(map(has_groups, sets)):
         return options
     say(f"groups: those that the files have ({COLUMN}), so whole groups are compared; --groups names others")
     members = None if data.members is None else COLUMN

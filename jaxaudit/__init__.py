@@ -1,4 +1,4 @@
-"""jaxaudit: what does a trained classifier still remember?
+"""jaxaudit: what does a trained model still remember?
 
 The public names are imported when first used, so that `import jaxaudit` is fast; `__init__.pyi` lists them.
 Subpackages: `metrics` for outputs of models that you already have, `attacks`, `kernels`, `models`.

@@ -74,7 +74,7 @@ def top(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What does a trained classifier still remember?
+    """What does a trained model still remember?
 
     Try its audits without options: they need no data and take about a minute. `jaxaudit ks`: has it forgotten a data
     set? `jaxaudit pdtp`: may it be published, and which records are at risk? `jaxaudit attack`: how well do membership

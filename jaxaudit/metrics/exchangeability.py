@@ -253,12 +253,13 @@ def holdout_like_query(
     smallest = min(1.0, len(measured) * min(measured.values()))
     if smallest > level:
         words = {name: "near-copies" if name == "clustered" else name for name in WRONG} | {"labels": "classes"}
-        left = [words[name] for name in WRONG if name not in measured]
+        left = [words[name] for name in WRONG if name not in measured and name != "difficulty"]
         message = (
             f"no evidence that {sets} were sampled differently "
             f"({', '.join(words[name] for name in measured)}: p = {smallest:.2g})"
         )
         message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
+        message += "" if "difficulty" in measured else "; difficulty is not measured without shadow models"
     else:
         wrong = [WRONG[name] for name, value in measured.items() if len(measured) * value <= level]
         message = (

@@ -58,12 +58,34 @@ class Picture(NamedTuple):
     numbers: PageTable
 
 
+class DrawnShare(NamedTuple):
+    """A share on a line from 0 to 100%, as a card draws it.
+
+    Attributes:
+        estimate: the share, which may lie outside [0, 1]; None if it is unknown.
+        low, high: its interval, in [0, 1].
+        limit: its upper limit, in [0, 1]. `stated`: the limit that `forgotten` requires.
+        seen: the same in words, for those who do not see it.
+        limit_words, stated_words: the labels.
+    """
+
+    estimate: float | None
+    low: float
+    high: float
+    limit: float
+    stated: float
+    seen: str
+    limit_words: str
+    stated_words: str
+
+
 class Answer(NamedTuple):
     """One answer, about a target, classifier or method (empty if the question names it).
 
     The main number has a name (`measure`), is formatted, and has its interval with the level, if available. `facts` are
-    names and values shown with it, `alone` is a shorter verdict to show by itself, `trust` the confidence in the main
-    number; each is empty or None if there is nothing to add.
+    names and values shown with it, `further` those that do not decide, which a page folds. `alone` is a shorter verdict
+    to show by itself, `trust` the confidence in the main number, `bar` a drawing of it; each is empty or None if there
+    is nothing to add.
     """
 
     about: str
@@ -74,6 +96,8 @@ class Answer(NamedTuple):
     facts: tuple[tuple[str, str], ...] = ()
     alone: str = ""
     trust: Confidence | None = None
+    further: tuple[tuple[str, str], ...] = ()
+    bar: DrawnShare | None = None
 
     @property
     def confidences(self) -> tuple[tuple[str, Confidence], ...]:

@@ -100,6 +100,6 @@ def entry_of(paper: Paper) -> Entry | None:
 
 _PROGRAM = """@software{jaxaudit,
   author = {{The jaxaudit authors}},
-  title = {jaxaudit: What does a trained classifier still remember?},
+  title = {jaxaudit: What does a trained model still remember?},
   version = {%s},
 }"""

@@ -259,11 +259,12 @@ def about(sets: ComparedSets) -> str:
             f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
     if sets.calibration is None:
+        beside = "with those of the model before the deletion"
+        if sets.members is not None:
+            beside = f"on {set_text(sets.members)}, which it is known to have used"
         return (
             f"The query set is {set_text(sets.query)}. The target's outputs on it are compared with those on the "
-            "holdout, "
-            f"{set_text(sets.holdout)}, which nobody trained on, and on {set_text(sets.members)}, which it is known "
-            "to have used. No shadow model was trained."
+            f"holdout, {set_text(sets.holdout)}, which nobody trained on, and {beside}. No shadow model was trained."
         )
     if sets.reference is not None:
         further = (

@@ -3,23 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.result import SCORES, KSResult, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.audits.ks.tests_of_use.test import change_text
 from jaxaudit.errors import visible
-from jaxaudit.metrics.usage import WORDING, at_most
+from jaxaudit.metrics.usage import STATED_FRACTION, WORDING
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
+from jaxaudit.report.ks.answer import BEFORE_AFTER, answer_of, rule_in_words
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
     about,
-    by,
     field_numbers,
     fractions,
-    further_tests,
     grid,
     percent_cell,
     questions_of,
@@ -27,21 +25,15 @@ from jaxaudit.report.ks.tables import (
     replicates,
     rho_cells,
     test_of,
-    upper,
     usage_cells,
     usage_of,
     verdicts,
 )
-from jaxaudit.report.numbers import level_text, number_text, precise, share, span
-from jaxaudit.report.page import Answer, RunContent
+from jaxaudit.report.numbers import number_text
+from jaxaudit.report.page import RunContent
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sets import sets_of
 
-BEFORE_AFTER = "Used fraction before minus after"
-WHY_RULE = (
-    "It differs from the verdict: the rule only asks whether rho is 1 or more, whatever the spread of rho and the "
-    "checks. It decides nothing."
-)
 TERMS = ("query set", "calibration set", "target", "interval")
 OF_RHO = (
     *("confidence", "query model", "calibration model", "empirical CDF", "Kolmogorov-Smirnov distance", "rho"),
@@ -79,7 +71,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     return RunContent(
         "Has the target forgotten the query set?",
         about(sets),
-        tuple(_answer(target, result.level, len(targets)) for target in targets),
+        tuple(answer_of(target, result.level, len(targets), _stated(run)) for target in targets),
         (
             verdicts(result),
             grid(result),
@@ -114,74 +106,10 @@ def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     )
 
 
-def _answer(target: TargetResult, level: float, targets: int) -> Answer:
-    def trusted(confidence: Confidence) -> str:
-        return f"{confidence.word}. {visible(confidence.why)}"
-
-    facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
-    for usage in target.usage:
-        test = test_of(target, usage.method)
-        title, trusts = visible(test.title), test.confidences
-        fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
-        p_none = precise(usage.p_never)
-        if usage.p_never_adjusted is not None:
-            p_none += f", adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
-        facts += [
-            (f"{none}, {title}", p_none),
-            (f"Confidence in {none}, {title}", trusted(trusts["p_never"])),
-            (f"{full}, {title}", precise(usage.p_fully)),
-            (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
-        ]
-        if usage.method != target.method:
-            facts.append(
-                (
-                    f"Confidence in the {fraction}, {title}",
-                    trusted(trusts["fraction"]),
-                )
-            )
-        facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
-    if target.change is not None:
-        facts.append((BEFORE_AFTER, change_text(target.change)))
-    for test in target.tests:
-        title = visible(test.title)
-        facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
-    facts += [(by(test).capitalize(), test.finding.verdict) for test in further_tests(target)]
-    if target.resembles is not None:
-        recognised = percent_cell(target.resembles.recognised)
-        recognised_text = f"(a shadow model's own design is recognised {recognised} of the time)"
-        facts.append(("Design that it resembles most", f"{visible(target.resembles.design)} {recognised_text}"))
-    if target.truth is not None:
-        truth = target.truth
-        facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
-    # The number that the deciding test rests on.
-    usage, rho = usage_of(target, target.method), target.rho
-    name, shown, between = "test", visible(test_of(target, target.method).title), ""
-    if usage is not None:
-        name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
-        if usage.has_fraction:
-            shown = percent_cell(usage.fraction)
-            between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
-    elif target.method == "ema" and target.ema is not None:
-        name, shown = "query records that look like training records", percent_cell(target.ema.member_share)
-    elif target.method == "rho" and rho is not None:
-        name, shown, between = "rho", number_text(rho.median, 2), span(rho)
-    first = target.usage[0] if target.usage else None
-    limited = target.verdict == "forgotten" and first is not None and first.method == target.method
-    alone = f"forgotten (at most {at_most(first.upper)})" if limited and first is not None else ""
-    between = f"{between} ({level_text(level)} interval)" if between else ""
-    # Confidence in the used fraction, where that is not the one in the verdict.
-    trust = test_of(target, target.method).confidences.get("fraction")
-    trust = trust if trust and trust.word != target.finding.confidence.word else None
-    return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone, trust)
-
-
-def _paper_rule(target: TargetResult) -> str:
-    """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
-    if target.paper_rule == target.verdict:
-        return str(target.paper_rule)
-    return (
-        f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
-    )
+def _stated(run: Run[KSResult]) -> float:
+    """The share that `forgotten` requires at most, as the run was asked; the usual one of a run from elsewhere."""
+    stated = run.provenance.options.get("stated_share")
+    return float(stated) if isinstance(stated, int | float) and 0 < stated < 1 else STATED_FRACTION
 
 
 def _legend(result: KSResult) -> tuple[str, ...]:
@@ -248,7 +176,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
         share = percent_cell(resembling_targets[0][1].recognised)
         lines.append(f"Most like the design (recognised for {share} of shadow models): {designs_text}.")
     lines += [
-        f"The paper's rule{called(target)}: {_paper_rule(target)}"
+        f"The paper's rule{called(target)}: {rule_in_words(target)}"
         for target in result.targets
         if target.paper_rule not in (None, target.verdict)
     ]

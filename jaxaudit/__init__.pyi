@@ -52,7 +52,9 @@ from .audits.power.audit import power_of_models as power_of_models
 from .audits.power.result import PowerAudit as PowerAudit
 from .audits.power.scores import power_of_scores as power_of_scores
 from .audits.unlearn.audit import compare_unlearning as compare_unlearning
+from .audits.unlearn.outputs_result import UnlearnOutputsAudit as UnlearnOutputsAudit
 from .audits.unlearn.result import UnlearnAudit as UnlearnAudit
+from .audits.unlearn.score_outputs import score_unlearning as score_unlearning
 from .data import Examples as Examples
 from .data import Table as Table
 from .data import category_counts as category_counts

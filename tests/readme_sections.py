@@ -177,10 +177,19 @@ def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[st
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
 
 
+SCORE_COMMAND = (
+    "unlearn --outputs tuned=tuned.npz --retrained retrained.npz",
+    "--original original.npz --labels labels.npz",
+)
+
+
 def score_section() -> str:
-    """What the example that scores an unlearning method prints."""
-    command = ["examples/score_my_method.py"]
-    return f"```text\n$ python score_my_method.py\n{_python(command)}\n```"
+    """What the example that scores an unlearning method prints, and the command on the files that it saves."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = _python([str(ROOT / "examples" / "score_my_method.py")], Path(folder))
+        shown = _run(" ".join(SCORE_COMMAND).split(), Path(folder))
+    command = f" {chr(92)}{chr(10)}    ".join(SCORE_COMMAND)
+    return f"```text\n$ python score_my_method.py\n{made}\n$ jaxaudit {command}\n{shown}\n```"
 
 
 def _program(page: Path, name: str, folder: str) -> None:

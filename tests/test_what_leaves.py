@@ -150,9 +150,15 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")
     short = ("--hidden", 8, "--epochs", 1, "--seeds", 2, "--attack-epochs", 1, "--models-per-batch", 2)
     run("unlearn", *of_class, *short, out="unlearned")
+    answers = np.random.default_rng(2).normal(size=(12, len(labels["query"]), 3))
+    for name, models in (("mine", answers[:4]), ("again", answers[4:])):
+        np.savez(f"{file}_{name}.npz", forget=models)
+    np.save(f"{file}_labels.npy", labels["query"])
+    files = ("--outputs", f"mine={file}_mine.npz", "--retrained", f"{file}_again.npz", "--labels", f"{file}_labels.npy")
+    run("unlearn", *files, out="scored")
     weights = ("--model", "mlp", "--hidden", 8, "--params", "unlearned/original-00.safetensors")
     run("efficacy", *weights, "--data", f"{file}.npz", "--reference", "untrained", out="measured")
-    runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "measured")
+    runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "scored", "measured")
     for each in runs:
         run("cite", each)
         run("report", each, "--text", printed="--text")

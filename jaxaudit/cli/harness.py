@@ -36,7 +36,8 @@ Audit = TypeVar("Audit")
 class Outcome(NamedTuple):
     """The result of a command in all of its output forms: the record, arrays for charts, and further files of `--out`.
 
-    `aside` is printed below the table and never written to a file, `note` when `--out` is written.
+    `aside` is printed below the table and never written to a file, `note` when `--out` is written. `kind` is that of
+    the run, if the command has several.
     """
 
     record: "msgspec.Struct"
@@ -44,6 +45,7 @@ class Outcome(NamedTuple):
     files: "Mapping[str, Writer]"
     aside: str = ""
     note: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def run(command: Command, options: Any) -> None:
         from jaxaudit.report.record import Run
         from jaxaudit.report.terminal import as_terminal
 
-        run_result = Run(out.resolve().name if out else command.name, command.name, *outcome[:2])
+        run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
         part = part_of(run_result, getattr(output, "top", 0))
         try:
             if out is not None:

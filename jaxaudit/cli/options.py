@@ -52,6 +52,8 @@ class ModelSource(enum.Flag):
     """No models: the target's outputs on known members, or those before a deletion, take their place."""
     SCORES = enum.auto()
     """No models: a table has what they would say."""
+    OUTPUTS = enum.auto()
+    """No models: files have what unlearned and retrained models say."""
 
 
 EVERY_SOURCE = ~ModelSource(0)
@@ -63,8 +65,14 @@ REFUSALS = {
     ModelSource.OUTPUTS: "no effect without --calibration, where --members or --before take the place of shadow "
     "models; leave it out.",
     ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
+    ModelSource.OUTPUTS: "no effect with --outputs, whose models are trained already; leave it out.",
 }
 """Messages on an option that has no effect with a source."""
+NEEDS = {
+    ModelSource.SCORES: "needs --scores, a table of scores.",
+    ModelSource.OUTPUTS: "needs --outputs, what unlearned models say.",
+}
+"""Messages on an option that has an effect with this source alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +156,11 @@ def bank_option(help: str, *flags: str, **declared: Any) -> Any:
     return option(help, *flags, of=ModelSource.BANK, **declared)
 
 
+def outputs_option(help: str, *flags: str, **declared: Any) -> Any:
+    """An option for models that were trained and unlearned elsewhere."""
+    return option(help, *flags, of=ModelSource.OUTPUTS, **declared)
+
+
 def group(panel: str, default: Any, of: ModelSource = EVERY_SOURCE) -> Any:
     """A field of a command's options: a group with its defaults, under this heading in the help.
 
@@ -229,8 +242,8 @@ def refuse_without_effect(options: Any) -> None:
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
     if useless:
-        of_scores = all(field.of is ModelSource.SCORES for field in useless)
-        why = "needs --scores, a table of scores." if of_scores else REFUSALS[source]
+        alone = {field.of for field in useless}
+        why = NEEDS.get(alone.pop(), REFUSALS[source]) if len(alone) == 1 else REFUSALS[source]
         raise InputError(f"{', '.join(field.flag for field in useless)}: {why}")
 
 

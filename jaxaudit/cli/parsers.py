@@ -110,6 +110,18 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
     return name.strip(), Path(os.path.expanduser(path))
 
 
+def parse_outputs(text: str) -> tuple[str, Path]:
+    """The name of a method and the file of its models' outputs, from METHOD=FILE.npz.
+
+    >>> parse_outputs("scrub=runs/scrub.npz")
+    ('scrub', PosixPath('runs/scrub.npz'))
+    """
+    name, _, path = text.partition("=")
+    if not (name.strip() and path):
+        raise InputError(f"--outputs {text} must be METHOD=FILE.npz, such as scrub=scrub.npz.")
+    return name.strip(), Path(os.path.expanduser(path))
+
+
 def parse_acdc(name: str) -> tuple[str, float]:
     """The folder and the field strength in tesla, from `acdc:FOLDER@STRENGTH`.
 

@@ -10,7 +10,7 @@
 | how are records split so that use can be tested later? | `deal` |
 | may a classifier be published? | `pdtp`, `seed_floor`, `publishable` |
 | how well does an attack detect members? | `attack_metrics`, `membership_scores`, `correlation` |
-| are unlearned models distinguishable from retrained ones? | `challenge_score`, `u_lira`, `place` |
+| are unlearned models distinguishable from retrained ones? | `challenge_score`, `u_lira`, `u_lira_rate`, `place` |
 | what do weights expose about records? | `efficacy_by_layer`, `efficacy` |
 | do the assumptions of a test hold for these outputs? | `Check` and the checks, `alike` |
 

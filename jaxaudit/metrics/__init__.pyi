@@ -82,6 +82,7 @@ from .tofu import privleak as privleak
 from .tofu import truth_ratio as truth_ratio
 from .u_lira import ULira as ULira
 from .u_lira import u_lira as u_lira
+from .u_lira import u_lira_rate as u_lira_rate
 from .usage import Share as Share
 from .usage import Usage as Usage
 from .usage import holm as holm

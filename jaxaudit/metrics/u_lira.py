@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack_rates import LEAST_EXPECTED
+from jaxaudit.metrics.over_models import NONE, Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
 SOURCE = "Hayes et al. 2024; Carlini et al. 2022"
@@ -84,8 +86,70 @@ def u_lira(
     return ULira(Estimate(interval_of_mean.value, interval_of_mean.low, min(1.0, interval_of_mean.high)), per_record)
 
 
+def u_lira_rate(
+    key: Key[Array, ""],
+    unlearned: Float[np.ndarray, "models records"],
+    retrained: Float[np.ndarray, "others asked"],
+    *,
+    false_positive_rate: float = 0.01,
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+) -> Estimate:
+    """The true positive rate of U-LiRA: the share of unlearned pairs it finds, at a rate of false alarms.
+
+    A pair is a model and a record. Its evidence is the difference of the two log-densities that `u_lira` compares. One
+    threshold holds for all pairs: the smallest evidence that at most this share of the retrained models' pairs exceeds.
+    Guessing finds as large a share of unlearned pairs. The interval is made as that of `u_lira`, with a threshold of
+    its own in each replicate. All numbers are NaN if fewer than 10 false alarms are allowed: they would be chance.
+
+    Args:
+        key, unlearned, retrained, level, replicates: as for `u_lira`.
+        false_positive_rate: the share of retrained models' pairs that may be called unlearned.
+
+    Raises:
+        InputError: as `u_lira`, or the rate is not between 0 and 1.
+
+    >>> import jax
+    >>> random = np.random.default_rng(2)
+    >>> models = [random.normal(size=(32, 50)) + shift for shift in (0, 0, 4)]
+    >>> again, gone = (u_lira_rate(jax.random.key(1), each, models[0]) for each in models[1:])
+    >>> round(again.value, 2), round(gone.value, 2)
+    (0.0, 0.95)
+    """
+    if not 0 < false_positive_rate < 1:
+        raise InputError(f"a rate of false alarms is between 0 and 1, got {false_positive_rate:g}.")
+    sides = checked_sides(unlearned, retrained, replicates, level)
+    sizes, generator = [len(side) for side in sides], generator_of(key)
+    if false_positive_rate * sides[1].size < LEAST_EXPECTED - 1e-9:
+        return NONE
+    everyone = np.ones(sizes[0]), np.ones(sizes[1])
+    value = _true_positives(_evidence(sides, everyone), everyone, false_positive_rate)
+    drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
+    rates = [_true_positives(_evidence(sides, counts), counts, false_positive_rate) for counts in drawn]
+    interval_of_rate = interval_over_models(value, np.array(rates), min(sizes), level)
+    return Estimate(interval_of_rate.value, interval_of_rate.low, min(1.0, interval_of_rate.high))
+
+
+def _true_positives(evidence: Sides, counts: tuple[np.ndarray, np.ndarray], rate: float) -> float:
+    """The share of unlearned pairs above the threshold that this share of retrained pairs exceeds at most."""
+    # The evidence of the second side is for retraining.
+    for_unlearned, alarms = evidence[0], -evidence[1]
+    weights = np.repeat(counts[1], alarms.shape[1])
+    falling = np.argsort(-alarms.ravel(), kind="stable")
+    allowed = np.floor(rate * weights.sum() + 1e-9)
+    over = int(np.searchsorted(np.cumsum(weights[falling]), allowed, side="right"))
+    threshold = alarms.ravel()[falling[over]]
+    return float(np.average((for_unlearned > threshold).mean(axis=1), weights=counts[0]))
+
+
 def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
     """Whether each model is attributed to its own side, for each record; 0.5 at a tie."""
+    unlearned_evidence, retrained_evidence = _evidence(sides, counts)
+    return (np.sign(unlearned_evidence) + 1) / 2, (np.sign(retrained_evidence) + 1) / 2
+
+
+def _evidence(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
+    """How much larger the log-density of each model's log-odds is on its own side than on the other, by record."""
     parts = []
     for side_number, other in ((0, 1), (1, 0)):
         outputs_of_side = sides[side_number]
@@ -93,7 +157,7 @@ def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
             outputs_of_side, sides[side_number], counts[side_number] * (1.0 - np.eye(len(outputs_of_side)))
         )
         of_other = _log_density(outputs_of_side, sides[other], 1.0 * counts[other][None])
-        parts.append((np.sign(of_own - of_other) + 1) / 2)
+        parts.append(of_own - of_other)
     return parts[0], parts[1]
 
 

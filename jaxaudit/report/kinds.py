@@ -1,4 +1,7 @@
-"""The kinds of runs, one a command: what a report needs to know about them. Each is imported on first use."""
+"""The kinds of runs: what a report needs to know about them. Each is imported on first use.
+
+A command has one kind, but `unlearn` two: of models that it trained, and of outputs that it was given.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -14,7 +17,7 @@ from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Provenance, Run
 
 Result = TypeVar("Result", bound=StrictStruct)
-NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
+NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn", "unlearn_outputs")
 """Names of kinds in the order of a page; `report/NAME/view.py` defines each, under its name in capitals."""
 
 
@@ -81,5 +84,6 @@ def schema_of(name: str) -> dict[str, Any]:
     >>> schema_of("attack")["title"]
     'jaxaudit attack'
     """
-    version = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxaudit {name}"}
+    title = f"jaxaudit {name.replace('_', ' --')}"
+    version = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     return {**version, **schema(run_kind(name).record)}

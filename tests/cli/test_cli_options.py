@@ -23,6 +23,7 @@ from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import (
+    NEEDS,
     REFUSALS,
     ModelSource,
     OptionField,
@@ -180,6 +181,7 @@ SOURCES = {
         ModelSource.SCORES: {"scores": Path("s.csv")},
     },
     "shadows train": {ModelSource.TRAINING: {}, ModelSource.LEARNER: {"learner": "mine:learner"}},
+    "unlearn": {ModelSource.TRAINING: {}, ModelSource.OUTPUTS: {"outputs": ("mine=m.npz",)}},
 }
 """The commands with several sources of models, and the option that names each."""
 
@@ -209,7 +211,7 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Com
             if source in field.of:
                 refuse_without_effect(options)
             else:
-                why = "needs --scores, a table of scores." if field.of is ModelSource.SCORES else REFUSALS[source]
+                why = NEEDS.get(field.of, REFUSALS[source])
                 with pytest.raises(InputError, match=rf"^{field.flag}: {re.escape(why)}$"):
                     refuse_without_effect(options)
             known = field.declared.decides and (source in field.of or source is ModelSource.TRAINING)
@@ -246,6 +248,10 @@ WITH_EFFECT = {
         ModelSource.BANK,
     ): """target members target_kind gamma offline_scale delta pdtp shadows attacks attack_option seed level top
     as_json details out report fail_on""",
+    (
+        "unlearn",
+        ModelSource.OUTPUTS,
+    ): "outputs retrained original labels outputs_kind seed level as_json details out report fail_on",
 }
 
 

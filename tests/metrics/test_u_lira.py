@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import Estimate, u_lira
+from jaxaudit.metrics import Estimate, u_lira, u_lira_rate
 
 KEY = jax.random.key(5)
 
@@ -34,6 +34,39 @@ def test_it_is_a_loop_over_models_and_records(models: int, others: int, shift: f
     np.testing.assert_allclose(found.per_record, by_loop(unlearned, retrained))
     assert found.accuracy.value == pytest.approx(found.per_record.mean())
     assert 0 <= found.accuracy.low <= found.accuracy.value <= found.accuracy.high <= 1
+
+
+def rate_by_loop(unlearned: np.ndarray, retrained: np.ndarray, rate: float) -> float:
+    """The largest share of unlearned pairs above a threshold that at most this share of retrained pairs exceeds."""
+    evidence: list[list[np.ndarray]] = [[], []]
+    for record in range(unlearned.shape[1]):
+        sides = [unlearned[:, record], retrained[:, record]]
+        for own in range(2):
+            for model, value in enumerate(sides[own]):
+                fits = [np.delete(side, model) if place == own else side for place, side in enumerate(sides)]
+                of_unlearned, of_retrained = (norm.logpdf(value, fit.mean(), fit.std(ddof=1)) for fit in fits)
+                evidence[own].append(of_unlearned - of_retrained)
+    found, alarms = np.array(evidence[0]), np.array(evidence[1])
+    allowed = [threshold for threshold in alarms if np.mean(alarms > threshold) <= rate]
+    return float(np.mean(found > min(allowed)))
+
+
+@pytest.mark.parametrize(("models", "others", "shift", "rate"), [(5, 20, 1.0, 0.1), (12, 10, 2.0, 0.15)])
+def test_the_rate_is_a_loop_over_models_and_records(models: int, others: int, shift: float, rate: float):
+    random = np.random.default_rng(models)
+    unlearned, retrained = shift + random.normal(size=(models, 10)), random.normal(size=(others, 10))
+    found = u_lira_rate(KEY, unlearned, retrained, false_positive_rate=rate)
+    assert found.value == pytest.approx(rate_by_loop(unlearned, retrained, rate))
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+def test_a_rate_of_too_few_pairs_is_none_and_of_none_at_all_refused():
+    random = np.random.default_rng(1)
+    assert np.isnan(u_lira_rate(KEY, *random.normal(size=(2, 9, 111))).value)
+    assert not np.isnan(u_lira_rate(KEY, *random.normal(size=(2, 10, 100)), replicates=2).value)
+    for rate in (0.0, 1.0, float("nan")):
+        with pytest.raises(InputError, match="rate of false alarms"):
+            u_lira_rate(KEY, *random.normal(size=(2, 10, 100)), false_positive_rate=rate)
 
 
 def test_equal_sides_are_not_told():

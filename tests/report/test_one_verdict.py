@@ -36,6 +36,7 @@ from support.saved_runs.pdtp import audit_of as pdtp_audit_of
 from support.saved_runs.pdtp import run_of as pdtp_run_of
 from support.saved_runs.power import KNOWN, power_audit, power_run
 from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
+from support.saved_runs.unlearn_outputs import unlearn_outputs_audit, unlearn_outputs_run
 from support.terminals import said, shown
 
 from jaxaudit.audits.finding import Finding
@@ -171,6 +172,17 @@ def of_power(draw: st.DrawFn) -> Make:
     return lambda: power_run(audit=power_audit(fraction, records, 500, measured))
 
 
+@st.composite
+def of_unlearn_outputs(draw: st.DrawFn) -> Make:
+    numbers = (
+        draw(st.integers(1, 8)),
+        draw(st.sampled_from([1, 7, 8, 16])),
+        draw(st.sampled_from([-9.0, 0.0, 1.0, 9.0])),
+    )
+    original = draw(st.sampled_from([None, 0.0, 12.0]))
+    return lambda: unlearn_outputs_run(audit=unlearn_outputs_audit("mine <b>", *numbers, original))
+
+
 DRAWN = {
     "ks": of_ks(),
     "power": of_power(),
@@ -178,6 +190,7 @@ DRAWN = {
     "attack": of_attack(),
     "efficacy": of_efficacy(),
     "unlearn": of_unlearn(),
+    "unlearn_outputs": of_unlearn_outputs(),
 }
 
 

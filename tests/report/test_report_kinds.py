@@ -83,6 +83,20 @@ UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
         (lambda v: v["methods"][3]["challenge"]["epsilon"].pop(), "of other records"),
         (lambda v: v["methods"][2].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
     ),
+    "unlearn_outputs": (
+        (lambda v: v["methods"].append(v["methods"][2]), "two methods have one name"),
+        (lambda v: v["methods"].pop(0), "does not begin with retrained"),
+        (lambda v: v.update(methods=v["methods"][:2]), "no method"),
+        (lambda v: v["methods"][2]["test_accuracy"]["values"].pop(), "differ in number"),
+        (lambda v: v["methods"][2].update(finding=None), "missing or out of place"),
+        (lambda v: v["methods"][2]["finding"].update(verdict="publish"), "none of a method"),
+        (lambda v: v["methods"][2].update(u_lira=None), "one of two comparisons"),
+        (lambda v: v["methods"][2]["challenge"]["epsilon"].pop(), "of other records"),
+        (lambda v: v["protocol"].update(compared=0), "there are too few"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="distinguishable"), "that were not compared"),
+        (lambda v: v["finding"].update(verdict="not distinguishable"), "its finding is that of no method"),
+        (lambda v: v["methods"][0].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
+    ),
 }
 
 

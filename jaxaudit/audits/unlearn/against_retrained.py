@@ -119,10 +119,8 @@ def distinguishability(
             answers(name, index, slice(half)),
             answers(RETRAINING, index, slice(half, None)),
         )
-        challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
         return Distinguishability(
-            challenge_score(challenge, method_answers, retrained_answers, level=level),
-            u_lira(lira, method_answers.log_odds, retrained_answers.log_odds, level=level),
+            *challenge_and_u_lira(key, name, index, method_answers, retrained_answers, level),
             _tofu(outputs[name][index], outputs[RETRAINING][index], half),
         )
 
@@ -130,6 +128,20 @@ def distinguishability(
         name: () if name == UNTRAINED else tuple(of_set(name, index) for index in range(len(outputs[name])))
         for name in outputs
     }
+
+
+def challenge_and_u_lira(
+    key: Key[Array, ""], name: str, index: int, method: Answers, retrained: Answers, level: float
+) -> tuple[ChallengeScore, ULira]:
+    """The unlearning challenge's score and U-LiRA of a method's models, against retrained models.
+
+    `name` and `index` are those of the method and of the set to forget, which have bootstraps of their own.
+    """
+    challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
+    return (
+        challenge_score(challenge, method, retrained, level=level),
+        u_lira(lira, method.log_odds, retrained.log_odds, level=level),
+    )
 
 
 def _tofu(method_outputs: MethodOutputs, retrained_outputs: MethodOutputs, half: int) -> Tofu | None:

@@ -1,6 +1,8 @@
 """`jaxaudit unlearn`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from jaxaudit.cli.groups import (
     AUDIT,
@@ -17,9 +19,10 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import group, option
+from jaxaudit.cli.options import ModelSource, group, option, outputs_option, training_option
 from jaxaudit.cli.own_model import NETWORKS, OF_TEXTS, OWN, parse_model
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_tokens, share_check
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs, parse_tokens, share_check
+from jaxaudit.errors import InputError
 
 USUAL = ("retraining", "amnesiac", "fisher")
 VARIANTS = ("golatkar", "paper", "becker-code")
@@ -95,64 +98,101 @@ class UnlearnNetwork(Network):
 class UnlearnFlags(Level):
     """The methods, and how they are judged."""
 
-    methods: str | None = option(
+    methods: str | None = training_option(
         f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference. [default: "
         f"{','.join(USUAL)}; {','.join(USUAL_OF_TEXTS)} for texts]",
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
         usual="Methods to judge, such as retraining,scrub.",
     )
-    fisher_variant: str = option(
+    fisher_variant: str = training_option(
         "fisher: noise as in Golatkar et al., in the paper's equation, or in the paper's code.",
         default=VARIANTS[0],
         choices=VARIANTS,
     )
-    alpha: float = option("fisher: strength of the noise.", default=3e-6, check=share_check("alpha"))
-    unlearn_epochs: int | None = option(
+    alpha: float = training_option("fisher: strength of the noise.", default=3e-6, check=share_check("alpha"))
+    unlearn_epochs: int | None = training_option(
         "Epochs of the methods that train: all but amnesiac, fisher and ssd. [default: 10]", minimum=1, maximum=MOST
     )
-    unlearn_rate: float | None = option(
+    unlearn_rate: float | None = training_option(
         "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005; gradient-difference, npo, simnpo "
         "and rmu: 0.0002, by AdamW]",
         check=share_check("unlearn_rate"),
     )
-    beta: float = option(
+    beta: float = training_option(
         "negative-gradient: weight of the loss of the remaining records.", default=0.95, check=share_check("beta")
     )
-    ssd_alpha: float = option(
+    ssd_alpha: float = training_option(
         "ssd: dampens parameters whose Fisher information is more than this times that of all records.",
         default=10.0,
         check=share_check("ssd_alpha"),
     )
-    ssd_lambda: float = option(
+    ssd_lambda: float = training_option(
         "ssd: the smaller, the more these are dampened.", default=1.0, check=share_check("ssd_lambda")
     )
-    npo_beta: float = option(
+    npo_beta: float = training_option(
         "npo: inverse temperature; the larger, the sooner the pull on a record ends.",
         default=0.1,
         check=share_check("npo_beta"),
     )
-    simnpo_beta: float = option("simnpo: inverse temperature.", default=4.5, check=share_check("simnpo_beta"))
-    rmu_layer: str | None = option(
+    simnpo_beta: float = training_option("simnpo: inverse temperature.", default=4.5, check=share_check("simnpo_beta"))
+    rmu_layer: str | None = training_option(
         "rmu: the activation to move, by its name in the network, such as block 1. [default: the middle one]",
         metavar="NAME",
     )
-    rmu_coefficient: float = option(
+    rmu_coefficient: float = training_option(
         "rmu: length of the vector that activations are moved to.", default=2.0, check=share_check("rmu_coefficient")
     )
-    seeds: int | None = option(
+    seeds: int | None = training_option(
         "Models per method, one per seed. [default: 20; 10 without --data]",
         minimum=2,
         maximum=MOST,
         usual="Models per method, one per seed.",
     )
-    nonmembers: int | None = option(
+    nonmembers: int | None = training_option(
         "Test records that membership attacks learn from; 0: no attack. [default: as many as training records; 0 for "
         "texts]",
         minimum=0,
     )
-    attack_epochs: int | None = option(
+    attack_epochs: int | None = training_option(
         "Training epochs of the membership attack. [default: 100; 20 without --data]", minimum=1, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class GivenOutputs:
+    """Outputs of models that were trained and unlearned elsewhere."""
+
+    outputs: tuple[str, ...] = outputs_option(
+        "Score models of your own; nothing is trained. METHOD is a name of your choice. The .npz has outputs of its "
+        "models on the records to forget, forget [models, records, classes], and maybe retain and test: the same, or "
+        "accuracies [models]. Repeatable.",
+        default=(),
+        metavar="METHOD=FILE.npz",
+        check=parse_outputs,
+        names="file",
+        place=lambda text: parse_outputs(text)[1],
+        usual="Score unlearned models of your own by their outputs.",
+    )
+    retrained: Path | None = outputs_option(
+        "--outputs: the same of models retrained without the records to forget, better twice as many.",
+        metavar="FILE.npz",
+        names="file",
+        usual="With --outputs: those of retrained models.",
+    )
+    original: Path | None = outputs_option(
+        "--outputs: the same of models that forgot nothing.", metavar="FILE.npz", names="file"
+    )
+    labels: Path | None = outputs_option(
+        "--outputs: the class of each record to forget, from 0, a .npy; or an .npz with forget, retain and test.",
+        metavar="FILE",
+        names="file",
+        usual="With --outputs: the classes of the records.",
+    )
+    outputs_kind: Literal["auto", "probabilities", "logits"] = outputs_option(
+        "What the files of --outputs contain; log-probabilities are logits.",
+        default="auto",
+        choices=("auto", "probabilities", "logits"),
     )
 
 
@@ -167,16 +207,36 @@ class UnlearnOutput(Output):
 class UnlearnOptions:
     """All options of the command."""
 
-    data: UnlearnData = group(DATA, UnlearnData())
-    model: UnlearnNetwork = group(MODEL, UnlearnNetwork())
+    data: UnlearnData = group(DATA, UnlearnData(), of=ModelSource.TRAINING)
+    files: GivenOutputs = group("Models of your own", GivenOutputs())
+    model: UnlearnNetwork = group(MODEL, UnlearnNetwork(), of=ModelSource.TRAINING)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
     audit: UnlearnFlags = group(AUDIT, UnlearnFlags())
     output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
+
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models that are judged."""
+        return ModelSource.OUTPUTS if self.files.outputs else ModelSource.TRAINING
+
+
+def _check_given(options: UnlearnOptions) -> None:
+    if options.source is ModelSource.TRAINING:
+        return
+    files = options.files
+    names = [parse_outputs(text)[0] for text in files.outputs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--outputs: two methods have the name {twice}; give each a name of its own.")
+    for flag, path in (("--retrained", files.retrained), ("--labels", files.labels)):
+        if path is None:
+            raise InputError(f"--outputs needs {flag}; see `jaxaudit unlearn --help`.")
 
 
 UNLEARN = Command(
     "unlearn",
     UnlearnOptions,
+    {ModelSource.TRAINING: "unlearn.run:prepare", ModelSource.OUTPUTS: "unlearn.given:prepare_given"},
     doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
@@ -195,6 +255,10 @@ UNLEARN = Command(
 
     `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --tokens words --optimizer adamw
     --learning-rate 0.003 --epochs 8 --methods gradient-difference,npo,simnpo,rmu --seeds 16` (texts)
+
+    `jaxaudit unlearn --outputs scrub=scrub.npz --outputs mine=mine.npz --retrained retrained.npz --labels labels.npy`
+    (models of your own, of any library; trains nothing)
     """,
-    first=("data", "class_name", "methods"),
+    checks=(_check_given,),
+    first=("data", "class_name", "methods", "outputs"),
 )

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, UnlearnResult
 from jaxaudit.errors import visible
-from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.attack import EstimateRow
 from jaxaudit.plots.style import chart, row_height
+from jaxaudit.report.estimates import estimates_pictures
 from jaxaudit.report.information import bounds_picture, layers_picture
-from jaxaudit.report.numbers import level_text, number_text, precise
+from jaxaudit.report.numbers import number_text, precise
 from jaxaudit.report.page import PageTable, Picture
 from jaxaudit.report.record import Run
 
@@ -99,48 +97,7 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
 
 def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
     """Charts of forgetting quality and U-LiRA, with the references; none if models were not compared."""
-    compared = [(visible(method.name), method) for method in result.methods]
-    quality = [(name, method.challenge.quality) for name, method in compared if method.challenge is not None]
-    lira = [(name, method.u_lira) for name, method in compared if method.u_lira is not None]
-    if not quality or not lira:
-        return ()
-    most = "Further right is better forgetting; what lies left of the band is distinguishable from retrained models."
-    least = "Further left is better forgetting; what lies right of the band is distinguishable from retrained models."
-    return (
-        _estimates(result, "quality", "Forgetting quality F", ", of the challenge of 2023", quality, most),
-        _estimates(result, "u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, least, 0.5),
-    )
-
-
-def _estimates(
-    result: UnlearnResult,
-    name: str,
-    measured: str,
-    which: str,
-    estimates: Sequence[tuple[str, Estimate]],
-    meaning: str,
-    guess: float | None = None,
-) -> Picture:
-    across = measured[0].lower() + measured[1:]
-    rows = [EstimateRow(method, *msgspec.structs.astuple(value)) for method, value in estimates]
-    best = next(row for row in rows if row.name == RETRAINING)
-    chance = best.value if guess is None else guess
-    return Picture(
-        name,
-        measured + which,
-        "; ".join(f"{row.name}: {number_text(row.value, 2)}" for row in rows) + ".",
-        "The diamond compares half of a method's models with retrained models of other seeds, the bar is its "
-        f"{level_text(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
-        f"the best there is; original forgot nothing. {meaning} The dotted line is "
-        + ("retraining." if guess is None else "guessing."),
-        chart(
-            lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),
-            row_height(len(rows)) + 0.2,
-        ),
-        PageTable(
-            measured,
-            ("models", across, "low", "high"),
-            tuple((row.name, *(number_text(value, 4) for value in row[1:])) for row in rows),
-            (across, "low", "high"),
-        ),
-    )
+    compared = [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
+    quality = [(method.name, method.challenge.quality) for method in compared if method.challenge is not None]
+    lira = [(method.name, method.u_lira) for method in compared if method.u_lira is not None]
+    return estimates_pictures(quality, lira, RETRAINING, result.protocol.level)

@@ -14,6 +14,7 @@ from support.saved_runs.ks import ks_run
 from support.saved_runs.pdtp import pdtp_run
 from support.saved_runs.power import power_run
 from support.saved_runs.unlearn import unlearn_run
+from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 
 RUNS: dict[str, Callable[..., Run[Any]]] = {
     "ks": ks_run,
@@ -22,6 +23,7 @@ RUNS: dict[str, Callable[..., Run[Any]]] = {
     "attack": attack_run,
     "efficacy": efficacy_run,
     "unlearn": unlearn_run,
+    "unlearn_outputs": unlearn_outputs_run,
 }
 """A run of every command, on data of the name that is given."""
 

@@ -1,0 +1,230 @@
+"""Scores unlearned models of your own by their outputs: as the `unlearn` audit does with the models that it trains."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float, Key
+from msgspec.structs import replace
+
+from jaxaudit.audits.unlearn.against_retrained import challenge_and_u_lira
+from jaxaudit.audits.unlearn.finding import together
+from jaxaudit.audits.unlearn.given_models import (
+    AGAIN,
+    RETRAINED,
+    GivenModels,
+    check_together,
+    labels_by_part,
+    read_models_of,
+)
+from jaxaudit.audits.unlearn.models import end
+from jaxaudit.audits.unlearn.outputs_finding import (
+    FALSE_POSITIVE_RATE,
+    checks_of,
+    models_compared,
+    scored_finding,
+    shortfalls_of,
+)
+from jaxaudit.audits.unlearn.outputs_result import (
+    AccuracyOfModels,
+    OutputsProtocol,
+    ScoredMethod,
+    UnlearnOutputsAudit,
+    UnlearnOutputsResult,
+)
+from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING
+from jaxaudit.data.outputs.kinds import Kind
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
+from jaxaudit.errors import InputError
+from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira, u_lira_rate
+from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
+from jaxaudit.metrics.over_models import mean_of_models
+from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
+from jaxaudit.randomness import stream
+
+DECIDING_LEVEL = 0.95
+
+
+def score_unlearning(
+    key: Key[Array, ""],
+    methods: Mapping[str, Mapping[str, Any]],
+    retrained: Mapping[str, Any],
+    labels: Any,
+    *,
+    original: Mapping[str, Any] | None = None,
+    kind: Kind = "auto",
+    level: float = 0.95,
+    execution: Execution = DEFAULT_EXECUTION,
+) -> UnlearnOutputsAudit:
+    """How well do these unlearned models forget, judged by their outputs and those of retrained models?
+
+    No model is trained. Of R retrained models the first n are scored as if retraining were a method (`retrained
+    again`), and all others are what methods are compared with. n is as many as the smallest method has, at most R / 2.
+    Of each method the first n models are compared: F of other numbers of models would not be comparable. So a model may
+    share its seed with the retrained model of the same row, but with no other one.
+
+    The numbers are U-LiRA's accuracy (Hayes et al. 2024) and its true positive rate at a false positive rate of 1%, and
+    forgetting quality F and the score of the NeurIPS 2023 challenge (Triantafillou et al. 2024); see
+    `jaxaudit.metrics.u_lira`, `u_lira_rate` and `challenge_score`. Their intervals are over models. A method with
+    fewer than 4 models, or all methods with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
+
+    Args:
+        key: random key of the bootstraps.
+        methods: the outputs of each method's models, by its name. A mapping, as `np.load` of an .npz gives it, with
+
+            - `forget`: outputs `[models, records, classes]` on the records to forget;
+            - `retain`, `test` (optional): the same on remaining training records and on test records, or the accuracy
+              on these of each model, `[models]`, from 0 to 1. The challenge's score needs both.
+
+            Outputs are logits, or log-probabilities in nats, or probabilities.
+        retrained: the same of models that were trained without the records to forget.
+        labels: the class of each record to forget, from 0, `[records]`; or a mapping with `forget`, and `retain` and
+            `test` for outputs on these.
+        original: the same of models that forgot nothing, one per seed.
+        kind: what the outputs are; by default it is detected.
+        level: confidence level of the intervals; no verdict depends on it.
+        execution: whose `progress` is called as methods are done.
+
+    Returns:
+        The numbers of `retrained again`, `original` and each method, and a verdict on each method: `distinguishable`
+        (from retraining), `not distinguishable` or `inconclusive`. See `scored_finding` for the rule.
+
+    Raises:
+        InputError: there is no method or no model, a method has the name of a reference, numbers of records, models or
+            classes disagree, outputs are NaN or infinite (but logarithms of 0), neither probabilities nor logits, or
+            predicted labels, two models of a file are equal, a method's model is one of those that it is compared with,
+            or `level` is not between 0 and 1.
+
+    >>> import jax
+    >>> random, labels = np.random.default_rng(2), np.arange(40) % 3
+    >>> own = 6.0 * (np.arange(3) == labels[:, None])
+    >>> retrained = {"forget": random.normal(size=(16, 40, 3))}
+    >>> methods = {"remembers": {"forget": random.normal(size=(8, 40, 3)) + own}}
+    >>> audit = score_unlearning(jax.random.key(1), methods, retrained, labels)
+    >>> audit.finding.verdict, audit.result.protocol.compared
+    ('distinguishable', 8)
+    >>> [round(method.u_lira.value, 2) for method in audit.result.methods]
+    [0.49, 0.98]
+    """
+    by_part = labels_by_part(labels)
+    sides = {name: read_models_of(name, arrays, by_part, kind) for name, arrays in methods.items()}
+    reference = read_models_of(RETRAINED, retrained, by_part, kind)
+    originals = None if original is None else read_models_of(ORIGINAL, original, by_part, kind)
+    return score_given(key, sides, reference, originals, level, execution)
+
+
+def score_given(
+    key: Key[Array, ""],
+    methods: Mapping[str, GivenModels],
+    retrained: GivenModels,
+    original: GivenModels | None,
+    level: float,
+    execution: Execution = DEFAULT_EXECUTION,
+) -> UnlearnOutputsAudit:
+    """`score_unlearning` of models that were read; it raises the same, but for what concerns one side."""
+    check_together(methods, retrained, original)
+    if not 0 < level < 1:
+        raise InputError(f"a confidence level is between 0 and 1, got {level:g}.")
+    sides = {**({} if original is None else {ORIGINAL: original}), **methods}
+    compared = models_compared(sides, retrained)
+    protocol = OutputsProtocol(
+        records=retrained.log_odds.shape[1],
+        classes=retrained.classes,
+        compared=compared,
+        references=len(retrained) - compared if compared else 0,
+        level=level,
+        false_positive_rate=FALSE_POSITIVE_RATE,
+    )
+    shortfalls = shortfalls_of(sides, retrained, compared)
+    _refuse_shared(sides, retrained, compared)
+    sides = {AGAIN: retrained, **sides}
+    references = _answers(retrained, slice(compared, None))
+    parts = execution.split(*[1.0] * len(sides))
+    scored: dict[str, ScoredMethod] = {}
+    lira_by_name: dict[str, ULira] = {}
+    for (name, side), part in zip(sides.items(), parts, strict=True):
+        challenge = lira = rate = None
+        if compared and len(side) >= compared:
+            challenge, lira, rate = _numbers(key, name, _answers(side, slice(compared)), references, level)
+            lira_by_name[name] = lira
+        remaining, test = (
+            None if shares is None else _over_models(shares, level)
+            for shares in (side.remaining_accuracy, side.test_accuracy)
+        )
+        scored[name] = ScoredMethod(
+            name,
+            len(side),
+            _over_models(side.forgotten_accuracy, level),
+            remaining,
+            test,
+            challenge=challenge,
+            u_lira=None if lira is None else lira.accuracy,
+            true_positive_rate=rate,
+            finding=None,
+        )
+        end(part)
+    deciding = {name: lira.accuracy for name, lira in lira_by_name.items()}
+    if level != DECIDING_LEVEL:
+        deciding = {
+            name: u_lira(
+                stream(*_bootstraps(key, "u-lira", name)),
+                sides[name].log_odds[:compared],
+                references.log_odds,
+                level=DECIDING_LEVEL,
+            ).accuracy
+            for name in deciding
+        }
+    for name, side in methods.items():
+        checks = checks_of(name, side, retrained, protocol)
+        finding = scored_finding(scored[name], protocol, deciding, scored[AGAIN], checks)
+        scored[name] = replace(scored[name], finding=finding)
+    findings = {name: method.finding for name, method in scored.items() if method.finding is not None}
+    result = UnlearnOutputsResult(
+        finding=together(findings), protocol=protocol, shortfalls=shortfalls, methods=tuple(scored.values())
+    )
+    per_record = {name: lira.per_record for name, lira in lira_by_name.items()}
+    return UnlearnOutputsAudit(result, per_record, (CHALLENGE, U_LIRA) if compared else ())
+
+
+def _numbers(
+    key: Key[Array, ""], name: str, method: Answers, references: Answers, level: float
+) -> tuple[ChallengeScore, ULira, Estimate | None]:
+    """The challenge's score, U-LiRA and its true positive rate, of a method's models against retrained ones."""
+    own_key, _, own_name, index = _bootstraps(key, "", name)
+    challenge, lira = challenge_and_u_lira(own_key, own_name, index, method, references, level)
+    rate = u_lira_rate(
+        stream(*_bootstraps(key, "u-lira rate", name)),
+        method.log_odds,
+        references.log_odds,
+        false_positive_rate=FALSE_POSITIVE_RATE,
+        level=level,
+    )
+    return challenge, lira, rate if np.isfinite(rate.value) else None
+
+
+def _bootstraps(key: Key[Array, ""], purpose: str, name: str) -> tuple[Key[Array, ""], str, str, int]:
+    """The words of a bootstrap's stream, as `compare_unlearning` has them: equal outputs get equal intervals."""
+    return stream(key, "against retrained"), purpose, RETRAINING if name == AGAIN else name, 0
+
+
+def _answers(side: GivenModels, rows: slice) -> Answers:
+    """What these models say; NaN for unknown accuracies."""
+    none = np.full(len(side), np.nan)
+    remaining, test = (none if shares is None else shares for shares in (side.remaining_accuracy, side.test_accuracy))
+    return Answers(side.log_odds[rows], remaining[rows], test[rows])
+
+
+def _over_models(shares: Float[np.ndarray, " models"], level: float) -> AccuracyOfModels:
+    return AccuracyOfModels(mean_of_models(shares, level), tuple(shares.tolist()))
+
+
+def _refuse_shared(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> None:
+    """Refuses a model that is compared with itself."""
+    rows = {digest: row for row, digest in enumerate(retrained.digests) if row >= compared}
+    for name, side in sides.items():
+        shared = next((row for row, digest in enumerate(side.digests[:compared]) if digest in rows), None)
+        if shared is not None:
+            raise InputError(
+                f"{name}: model {shared} has the outputs of model {rows[side.digests[shared]]} of `{RETRAINED}`, with "
+                "which it would be compared; was a file named twice? Give the outputs of other models."
+            )

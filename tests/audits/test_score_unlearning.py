@@ -1,0 +1,256 @@
+"""Unlearned models of your own: the built-in audit's numbers on the same outputs, verdicts, and refusals."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.tiny_learners import learner, records, small_mlp
+
+import jaxaudit as ja
+from jaxaudit.audits.unlearn.audit import compare_unlearning
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.report.kinds import run_kind
+
+KEY = jax.random.key(21)
+CLASSES = 3
+LABELS = np.arange(30) % CLASSES
+OWN = np.arange(CLASSES) == LABELS[:, None]
+
+
+def side(models: int, own: float = 0.0, seed: int = 1, **others: Any) -> dict[str, Any]:
+    """Outputs of models that are this much surer of each record's class, in nats."""
+    forget = np.random.default_rng(seed).normal(size=(models, 30, CLASSES)) + own * OWN
+    return {"forget": forget, **others}
+
+
+def score(methods: dict[str, Any], retrained: Any, labels: Any = LABELS, **options: Any) -> ja.UnlearnOutputsAudit:
+    audit = ja.score_unlearning(KEY, methods, retrained, labels, **options)
+    run_kind("unlearn_outputs").check(audit.result, {})
+    return audit
+
+
+RETRAINED = side(16)
+SURE = side(8, 8.0, 2)
+
+
+def untouched(key, log_probs, params, inputs, labels, forget):
+    return params
+
+
+def test_the_numbers_are_those_of_the_built_in_audit_on_the_same_outputs():
+    inputs, labels = records(60, 4)
+    train, test = (
+        Examples(inputs[:40], labels[:40], ("a", "b", "c"), "train"),
+        Examples(inputs[40:], labels[40:], ("a", "b", "c"), "test"),
+    )
+    network, forget = learner(small_mlp, (4,), "sgd"), np.arange(40) < 12
+    audit = compare_unlearning(
+        KEY, train, test, network, forget[None], amnesiac=False, methods={"mine": untouched}, seeds=16, nonmembers=0
+    )
+
+    def outputs(name: str) -> dict[str, np.ndarray]:
+        params = audit.models[name].params
+        params = params if name == "original" else jax.tree.map(lambda leaf: leaf[0], params)
+        on_train, on_test = (log_probs_many(network, params, part.inputs) for part in (train, test))
+        return {"forget": on_train[:, forget], "retain": on_train[:, ~forget], "test": on_test}
+
+    by_set = {"forget": train.labels[forget], "retain": train.labels[~forget], "test": test.labels}
+    # The untouched models are the original ones: one file of them is enough.
+    found = score({"mine": outputs("mine")}, outputs("retraining"), by_set, original=outputs("original")).result
+    assert (found.protocol.compared, found.protocol.references) == (8, 8)
+    for name, ours in (("retraining", "retrained again"), ("original", "original"), ("mine", "mine")):
+        expected, scored = audit.result[name], found[ours]
+        assert scored.challenge == expected.challenge
+        assert scored.u_lira == expected.u_lira
+        for score_name in ("forgotten_accuracy", "remaining_accuracy", "test_accuracy"):
+            spread, accuracy = getattr(expected.scores, score_name), getattr(scored, score_name)
+            assert accuracy.values == pytest.approx(spread.values)
+            assert accuracy.mean.value == pytest.approx(spread.mean)
+
+
+def test_verdicts_and_what_they_say():
+    alike, over = side(8, 0.0, 3), side(8, -8.0, 4)
+    result = score({"sure": SURE, "alike": alike, "over": over}, RETRAINED, original=side(8, 9.0, 5)).result
+    findings = {method.name: method.finding for method in result.methods}
+    assert findings["retrained again"] is None
+    assert findings["original"] is None
+    verdicts = {name: finding.verdict for name, finding in findings.items() if finding}
+    assert verdicts == {"sure": "distinguishable", "alike": "not distinguishable", "over": "distinguishable"}
+    assert result.finding.verdict == "distinguishable"
+    assert findings["over"]
+    assert "over-forgotten" in findings["over"].sentence
+    assert findings["sure"]
+    assert "over-forgotten" not in findings["sure"].sentence
+    alone = score({"alike": alike}, RETRAINED).finding
+    assert alone.verdict == "inconclusive"
+    assert any("original" in advice for advice in alone.would_change)
+
+
+def test_a_level_moves_intervals_and_no_verdict():
+    wide, usual = (score({"sure": side(8, 1.5, 2)}, RETRAINED, level=level).result for level in (0.99999, 0.95))
+    assert wide["sure"].u_lira
+    assert usual["sure"].u_lira
+    assert wide["sure"].u_lira.low < 0.5 < usual["sure"].u_lira.low
+    assert wide.finding == usual.finding
+
+
+def test_methods_are_compared_with_equally_many_models_and_their_order_moves_nothing():
+    many, few = side(12, 1.0, 6), side(5, 1.0, 7)
+    both, other = (
+        score({"many": many, "few": few}, RETRAINED).result,
+        score({"few": few, "many": many}, RETRAINED).result,
+    )
+    assert (both.protocol.compared, both.protocol.references) == (5, 11)
+    assert both["many"].challenge == other["many"].challenge
+    first = {"forget": many["forget"][:5]}
+    assert score({"many": first, "few": few}, RETRAINED).result["many"].u_lira == both["many"].u_lira
+    assert any("`many`" in line and "first 5" in line for line in both.shortfalls)
+    assert len(both["many"].forgotten_accuracy.values) == 12
+
+
+@pytest.mark.parametrize(
+    ("models", "retrained", "words"),
+    [
+        (3, 16, "`mine` has 3 models"),
+        (1, 16, "`mine` has 1 model:"),
+        (8, 7, "There are 7 retrained models"),
+        (8, 1, "There is 1 retrained model:"),
+    ],
+)
+def test_of_too_few_models_there_are_accuracies_and_what_is_needed(models: int, retrained: int, words: str):
+    audit = score({"mine": side(models, 8.0, 2)}, side(retrained))
+    method = audit.result["mine"]
+    assert (audit.finding.verdict, method.challenge, method.u_lira, audit.u_lira, audit.sources) == (
+        *("inconclusive", None, None, {}, ()),
+    )
+    assert method.forgotten_accuracy.mean.value == 1
+    assert np.isnan(method.forgotten_accuracy.mean.low) == (models == 1)
+    assert any(words in line and "need" in line for line in audit.result.shortfalls)
+    assert [check.state for check in audit.finding.checks if check.name == "enough models"] == ["failed"]
+
+
+@pytest.mark.parametrize(("models", "verdict"), [(5, "inconclusive"), (6, "distinguishable")])
+def test_six_models_a_side_can_show_a_difference_and_five_cannot(models: int, verdict: str):
+    result = score({"mine": side(models, 50.0, 2)}, side(2 * models)).result
+    assert result.finding.verdict == verdict
+    assert any("no method can be distinguishable" in line for line in result.shortfalls) is (models == 5)
+
+
+def test_a_method_of_too_few_models_keeps_no_other_one_from_being_judged():
+    result = score({"three": side(3, 8.0, 9), "sure": SURE}, RETRAINED).result
+    assert result.protocol.compared == 8
+    assert [method.u_lira is None for method in result.methods] == [False, True, False]
+
+
+def test_probabilities_and_their_logarithms_are_read_as_logits_are():
+    def softmax(arrays: dict[str, Any]) -> np.ndarray:
+        powers = np.exp(arrays["forget"])
+        return powers / powers.sum(axis=2, keepdims=True)
+
+    by_logits = score({"sure": SURE}, RETRAINED).result
+    for change in (softmax, lambda arrays: np.log(softmax(arrays)), lambda arrays: 7 + arrays["forget"]):
+        found = score({"sure": {"forget": change(SURE)}}, {"forget": change(RETRAINED)}).result
+        assert found["sure"].u_lira == by_logits["sure"].u_lira
+        assert found["sure"].challenge
+        assert by_logits["sure"].challenge
+        np.testing.assert_allclose(found["sure"].challenge.epsilon, by_logits["sure"].challenge.epsilon, atol=1e-9)
+
+
+def test_probabilities_of_0_and_1_are_cut_and_said():
+    certain = probabilities(8)["forget"] * (np.arange(CLASSES) != 2)
+    certain /= certain.sum(axis=2, keepdims=True)
+    finding = score({"mine": {"forget": certain}}, probabilities(16)).finding
+    assert [check.state for check in finding.checks if check.name == "whole log-odds"] == ["warning"]
+
+
+def probabilities(models: int) -> dict[str, np.ndarray]:
+    return {"forget": np.random.default_rng(8).dirichlet(np.ones(CLASSES), (models, 30))}
+
+
+def test_accuracies_are_of_outputs_or_given_and_the_score_needs_both():
+    test_labels = np.arange(20) % CLASSES
+    outputs = np.random.default_rng(3).normal(size=(16, 20, CLASSES))
+    right = (outputs.argmax(axis=2) == test_labels).mean(axis=1)
+    by_set = {"forget": LABELS, "test": test_labels}
+    shares = np.linspace(0.8, 0.9, 16)
+    found = score(
+        {"mine": side(8, 1.0, 2, test=right[:8], retain=shares[:8])}, side(16, test=outputs, retain=shares), by_set
+    ).result
+    assert found["retrained again"].test_accuracy
+    assert found["retrained again"].test_accuracy.values == pytest.approx(right)
+    challenge = found["mine"].challenge
+    assert challenge
+    assert challenge.score
+    assert challenge.remaining_ratio
+    assert challenge.test_ratio
+    assert challenge.remaining_ratio == pytest.approx(shares[:8].mean() / shares[8:].mean())
+    assert challenge.score.value == pytest.approx(
+        challenge.quality.value * challenge.remaining_ratio * challenge.test_ratio
+    )
+    half = score({"mine": side(8, 1.0, 2, retain=shares[:8])}, side(16, retain=shares)).result["mine"].challenge
+    assert half
+    assert half.score is None
+    assert half.remaining_ratio == challenge.remaining_ratio
+
+
+BAD = np.where(np.arange(16 * 30 * 3).reshape(16, 30, 3) == 1000, np.nan, RETRAINED["forget"])
+
+
+@pytest.mark.parametrize(
+    ("methods", "retrained", "labels", "words"),
+    [
+        ({}, RETRAINED, LABELS, "no method"),
+        *(
+            ({name: SURE}, RETRAINED, LABELS, "cannot be named")
+            for name in ("retrained", "retrained again", "Original", "retraining", "untrained", " ")
+        ),
+        ({"mine": {"logits": SURE["forget"]}}, RETRAINED, LABELS, "has the arrays 'logits'"),
+        ({"mine": SURE | {"retian": np.ones(8)}}, RETRAINED, LABELS, "typing error"),
+        ({"mine": {"forget": SURE["forget"][0]}}, RETRAINED, LABELS, r"shape \(30, 3\)"),
+        ({"mine": {"forget": SURE["forget"][:0]}}, RETRAINED, LABELS, "no models"),
+        ({"mine": SURE}, {"forget": RETRAINED["forget"][:0]}, LABELS, "no models"),
+        ({"mine": {"forget": SURE["forget"][:, :29]}}, RETRAINED, LABELS, "has 29 records, but there are 30 labels"),
+        ({"mine": {"forget": SURE["forget"][:, :, :1]}}, RETRAINED, LABELS, "has 1 classes"),
+        ({"mine": {"forget": SURE["forget"][:, :, :2]}}, RETRAINED, LABELS, "has 2 classes, but there is label 2"),
+        ({"mine": {"forget": np.pad(SURE["forget"], ((0, 0), (0, 0), (0, 1)))}}, RETRAINED, LABELS, "has 4 classes"),
+        ({"mine": SURE}, {"forget": BAD}, LABELS, "retrained.forget., model 11: 1 rows contain NaN"),
+        ({"mine": {"forget": SURE["forget"].astype(str)}}, RETRAINED, LABELS, "values of type"),
+        ({"mine": {"forget": np.tile(1.0 * OWN, (8, 1, 1))}}, RETRAINED, LABELS, "predicted labels"),
+        ({"mine": probabilities(8)}, RETRAINED, LABELS, "rounding alone"),
+        ({"mine": {"forget": SURE["forget"][[0, 1, 2, 3, 4, 0]]}}, RETRAINED, LABELS, "models 0 and 5 have the same"),
+        ({"mine": {"forget": RETRAINED["forget"][8:]}}, RETRAINED, LABELS, "outputs of model 8 of `retrained`"),
+        ({"mine": SURE | {"test": np.ones(7)}}, RETRAINED, LABELS, "has 8 models"),
+        ({"mine": SURE | {"test": np.full(8, 90.0)}}, RETRAINED, LABELS, "from 0 to 1"),
+        ({"mine": SURE | {"test": SURE["forget"]}}, RETRAINED, LABELS, "no labels of `test`"),
+        (
+            {"mine": SURE | {"test": np.ones((8, 30, 4))}},
+            RETRAINED,
+            {"forget": LABELS, "test": LABELS},
+            "has 4 classes",
+        ),
+        ({"mine": SURE}, RETRAINED, {"retain": LABELS}, "none is `forget`"),
+        ({"mine": SURE}, RETRAINED, LABELS.astype(float), "array of integers"),
+        ({"mine": SURE}, RETRAINED, LABELS - 1, "below 0"),
+        ({"mine": SURE}, RETRAINED, LABELS[:0], "at least one"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(methods: Any, retrained: Any, labels: Any, words: str):
+    with pytest.raises(InputError, match=words):
+        ja.score_unlearning(KEY, methods, retrained, labels)
+
+
+def test_a_level_and_an_original_of_other_classes_are_refused():
+    with pytest.raises(InputError, match="confidence level"):
+        score({"mine": SURE}, RETRAINED, level=1.0)
+    with pytest.raises(InputError, match=r"original\[forget\] has 4 classes"):
+        score({"mine": SURE}, RETRAINED, original={"forget": np.random.default_rng(1).normal(size=(8, 30, 4))})
+
+
+def test_a_retrained_file_as_a_method_gets_the_numbers_of_retrained_again():
+    result = score({"mine": {"forget": RETRAINED["forget"][:8]}}, RETRAINED).result
+    assert result["mine"].challenge
+    assert result["retrained again"].challenge
+    assert result["mine"].challenge.epsilon == result["retrained again"].challenge.epsilon

@@ -1,0 +1,112 @@
+"""`jaxaudit unlearn --outputs` from its words to what it prints, writes and refuses."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import jax
+import jsonschema
+import numpy as np
+import pytest
+from support.cli_runs import jaxaudit, process, refused
+
+import jaxaudit as ja
+from jaxaudit.json_types import to_builtins
+from jaxaudit.report.kinds import schema_of
+
+LABELS = np.arange(30) % 3
+WORDS = ("unlearn", "--outputs", "sure=sure.npz", "--retrained", "retrained.npz", "--labels", "labels.npy")
+
+
+def write(name: str, models: int, own: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    forget = (random.normal(size=(models, 30, 3)) + own * (np.arange(3) == LABELS[:, None])).astype(np.float32)
+    np.savez(f"{name}.npz", forget=forget)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write("retrained", 16, 0.0, 1)
+    write("sure", 8, 8.0, 2)
+    write("alike", 8, 0.0, 3)
+    write("three", 3, 8.0, 4)
+    np.save("labels.npy", LABELS)
+    return tmp_path
+
+
+def test_the_numbers_are_those_of_the_function_and_the_run_is_read_again():
+    done = jaxaudit(*WORDS, "--outputs", "alike=alike.npz", "--original", "sure.npz", "--out", "run", "--json")
+    result = done.result
+    jsonschema.validate(result, schema_of("unlearn_outputs"))
+    assert json.loads(Path("run/result.json").read_text()) == result
+    sides = {name: dict(np.load(f"{name}.npz")) for name in ("sure", "alike", "retrained")}
+    retrained = sides.pop("retrained")
+    audit = ja.score_unlearning(jax.random.key(7), sides, retrained, LABELS, original=sides["sure"])
+    assert result["methods"] == json.loads(json.dumps(to_builtins(audit.result)["methods"]))
+    assert result["provenance"]["data"]["sure"]["models"] == 8
+    assert "too few models: 8 models on a side give wide intervals" in done.err
+    assert jaxaudit(*WORDS, "--fail-on", "distinguishable").code == 3
+    text = jaxaudit("report", "run", "--text")
+    assert "retrained again" in text.out
+    assert jaxaudit("report", "run", "--out", "page.html").code == 0
+    papers = jaxaudit("cite", "run").out
+    assert "hayes2024inexact" in papers
+    assert "triantafillou2024" in papers
+    assert "sure: distinguishable" in jaxaudit("report", "run", "--markdown").out.replace("**", "")
+
+
+def test_compressed_files_labels_by_set_and_a_level_of_their_own():
+    arrays = dict(np.load("sure.npz"))
+    np.savez_compressed("packed.npz", **arrays)
+    np.savez("by_set.npz", forget=LABELS)
+    more = ("--level", "0.9", "--outputs-kind", "logits", "--json")
+    packed = jaxaudit(*WORDS[:2], "sure=packed.npz", *WORDS[3:-1], "by_set.npz", *more).result
+    plain = jaxaudit(*WORDS, *more).result
+    assert packed["methods"] == plain["methods"]
+    assert packed["protocol"]["level"] == 0.9
+
+
+@pytest.mark.outer
+def test_a_process_says_what_is_too_few_before_it_prints(folder: Path):
+    done = process(*WORDS, "--outputs", "three=three.npz", "--out", "run", cwd=folder)
+    assert done.code == 0, done.err
+    assert "too few models: `three` has 3 models" in done.err
+    assert "three: inconclusive" in " ".join(done.out.split())
+    wrong = process(*WORDS, "--outputs", "retrained=three.npz", cwd=folder)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "cannot be named" in wrong.err
+
+
+def test_what_cannot_be_used_is_refused_before_work():
+    Path("model.pt").write_bytes(b"PK")
+    for words, said in (
+        ((*WORDS, "--outputs", "sure=alike.npz"), ("two methods have the name sure",)),
+        ((*WORDS, "--outputs", "retrained=alike.npz"), ("cannot be named",)),
+        ((*WORDS, "--outputs", "alike.npz"), ("must be METHOD=FILE.npz",)),
+        (WORDS[:5], ("--outputs needs --labels",)),
+        ((*WORDS[:3], *WORDS[5:]), ("--outputs needs --retrained",)),
+        ((*WORDS, "--seeds", "8"), ("--seeds: no effect with --outputs",)),
+        (("unlearn", "--retrained", "retrained.npz"), ("--retrained: needs --outputs",)),
+        ((*WORDS, "--outputs", "gone=gone.npz"), ("gone.npz: there is no such file",)),
+        ((*WORDS, "--outputs", "torch=model.pt"), ("mostly pickles",)),
+        ((*WORDS, "--outputs", "labels=labels.npy"), ("read from .npz files",)),
+        ((*WORDS, "--outputs", "far=/dev/zero"), ("neither a file nor a folder",)),
+    ):
+        refused(words, said)
+
+
+def test_files_of_another_party_are_read_with_care():
+    np.savez("objects.npz", forget=np.array([{}], object), allow_pickle=True)
+    refused((*WORDS, "--outputs", "objects=objects.npz"), ("pickled objects",))
+    Path("text.npz").write_text("no archive")
+    refused((*WORDS, "--outputs", "text=text.npz"), ("not a readable .npz file",))
+    Path("cut.npz").write_bytes(Path("sure.npz").read_bytes()[:-300])
+    refused((*WORDS, "--outputs", "cut=cut.npz"), ("cut.npz",))
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (100000000, 100000, 10), }"
+    header = header.ljust(117) + b"\n"
+    with zipfile.ZipFile("huge.npz", "w") as archive:
+        archive.writestr("forget.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    refused((*WORDS, "--outputs", "huge=huge.npz"), ("cut short",))
+    np.savez("nan.npz", forget=np.full((8, 30, 3), np.nan))
+    refused((*WORDS, "--outputs", "nan=nan.npz"), ("nan[forget], model 0", "NaN"))

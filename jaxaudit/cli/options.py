@@ -48,7 +48,7 @@ class ModelSource(enum.Flag):
     """A learner of your own, trained by the command."""
     BANK = enum.auto()
     """Models that were trained before."""
-    OUTPUTS = enum.auto()
+    ANSWERS = enum.auto()
     """No models: the target's outputs on known members, or those before a deletion, take their place."""
     SCORES = enum.auto()
     """No models: a table has what they would say."""
@@ -62,7 +62,7 @@ REFUSALS = {
     "so does --out of `jaxaudit ks`.",
     ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
     ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
-    ModelSource.OUTPUTS: "no effect without --calibration, where --members or --before take the place of shadow "
+    ModelSource.ANSWERS: "no effect without --calibration, where --members or --before take the place of shadow "
     "models; leave it out.",
     ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
     ModelSource.OUTPUTS: "no effect with --outputs, whose models are trained already; leave it out.",

@@ -36,7 +36,7 @@ class SetsFlags(Images):
     calibration: str | None = option(
         "The calibration set: data of the same domain without any query record. [default: printed-digits]",
         names="data",
-        of=~ModelSource.OUTPUTS,
+        of=~ModelSource.ANSWERS,
         usual="The calibration set: data of the same domain.",
     )
     image_size: str | None = option(

@@ -171,7 +171,7 @@ SOURCES = {
     "ks": {
         ModelSource.TRAINING: {},
         ModelSource.BANK: {"shadows": Path("bank")},
-        ModelSource.OUTPUTS: {"members": "m.npz"},
+        ModelSource.ANSWERS: {"members": "m.npz"},
         ModelSource.SCORES: {"scores": Path("s.csv")},
     },
     "attack": {ModelSource.TRAINING: {}, ModelSource.BANK: {"shadows": Path("bank")}},
@@ -228,7 +228,7 @@ WITH_EFFECT = {
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     (
         "ks",
-        ModelSource.OUTPUTS,
+        ModelSource.ANSWERS,
     ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target before holdout_before target_kind
     allow_unrelated_target challenge tests question stated_share level seed as_json details out report fail_on""",

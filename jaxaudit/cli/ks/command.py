@@ -77,7 +77,7 @@ def _check_members(options: KSOptions) -> None:
             "--members needs --query and --holdout: members show what the target remembers of records that it used, "
             "and a holdout what it says of others."
         )
-    if options.source is ModelSource.OUTPUTS and not options.target.target:
+    if options.source is ModelSource.ANSWERS and not options.target.target:
         raise InputError(
             "--members without --calibration trains no shadow models, so there is no target to simulate: give "
             "--target, --holdout-target and --members-target, or --calibration."
@@ -185,7 +185,7 @@ KS = Command(
     KSOptions,
     {
         ModelSource.TRAINING: "ks.run:prepare",
-        ModelSource.OUTPUTS: "ks.run:prepare_by_outputs",
+        ModelSource.ANSWERS: "ks.run:prepare_by_outputs",
         ModelSource.BANK: "ks.without_training:prepare_by_bank",
         ModelSource.SCORES: "ks.without_training:prepare_by_scores",
     },

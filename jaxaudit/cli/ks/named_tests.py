@@ -32,7 +32,7 @@ def tests_named(options: "KSOptions") -> tuple[str, ...]:
         "before": bool(options.target.before),
     }
     by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
-    if options.source is ModelSource.OUTPUTS:
+    if options.source is ModelSource.ANSWERS:
         return with_all(parse_tests(options.audit.tests or ALL), by_outputs)
     if options.audit.tests is None:
         return usual_tests([role for role, is_present in has_set.items() if is_present])

@@ -96,7 +96,7 @@ class Targets:
         "They make a far firmer test than none.",
         default=(),
         names="file",
-        of=~ModelSource.OUTPUTS,
+        of=~ModelSource.ANSWERS,
     )
     reference_target: tuple[Path, ...] = training_option(
         "The same target's outputs on --reference, in its order. Repeatable, as above.", default=(), names="file"
@@ -210,7 +210,7 @@ class KSFlags(Level):
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--test-option"),
-        of=~(ModelSource.OUTPUTS | ModelSource.SCORES),
+        of=~(ModelSource.ANSWERS | ModelSource.SCORES),
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
@@ -234,7 +234,7 @@ class KSFlags(Level):
         "--model of your own code or "
         "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
         default=False,
-        of=~(ModelSource.OUTPUTS | ModelSource.SCORES),
+        of=~(ModelSource.ANSWERS | ModelSource.SCORES),
     )
     stated_share: float = option(
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
@@ -285,7 +285,7 @@ class KSOptions:
             return ModelSource.BANK
         data, asks_before = self.data, self.data.holdout is not None and bool(self.target.before)
         answers = data.members is not None or data.challenge is not None or asks_before
-        return ModelSource.OUTPUTS if answers and data.calibration is None else ModelSource.TRAINING
+        return ModelSource.ANSWERS if answers and data.calibration is None else ModelSource.TRAINING
 
     @property
     def has_set_alone(self) -> bool:

@@ -24,8 +24,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.deletion_rates_summary import SHARES, TRAINED_ON, drawing, lines, summarise
 from experiments.error_rates_worlds import Records
-from experiments.figures import panels, write
+from experiments.figures import write
 from experiments.memory_recipes import FOR_ALL, FOR_IMAGES, Manner, Recipe, mlp, of_network
 from experiments.memory_targets import outputs
 from experiments.memory_worlds import WORLDS, World, draw_world
@@ -34,13 +35,10 @@ from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.deletion import deletion_test
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
-from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import STATED_FRACTION
 
 KEY = jax.random.key(11)
-SHARES = (0.0, 0.25, 0.5, 1.0)
-TRAINED_ON = "trained on"
 AGAIN, DRAWS = 10, 499
 """Further deals of a model that used none, and their permutations."""
 CHOSEN = ("mlp-10", "mlp-40", "mlp-dropout-decay", "forest", "logistic", "cnn-shift-5", "cnn-10")
@@ -131,105 +129,6 @@ def judge(folder: Path, names: list[str], deals: int, seconds: float) -> None:
             kept += list(judged_deal(name, draw_world(name), deal))
             path.write_text(json.dumps(kept))
             print(f"{name}, deal {deal}: {time.time() - started:.0f} s", flush=True)
-
-
-def rate(count: int, of: int) -> dict[str, Any]:
-    """A share with its exact 95% interval (Clopper & Pearson 1934)."""
-    between = clopper_pearson(count, of, 0.95)
-    return {"count": count, "of": of, "share": count / of, "low": between.low, "high": between.high}
-
-
-def summarise(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rates by share used, by the size and the seen or unseen worlds, and by recipe."""
-
-    def of(chosen: list[dict[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for used in (*SHARES, TRAINED_ON):
-            some = [answer for answer in chosen if answer.get("used") == used]
-            if not some:
-                continue
-            verdicts = [answer["verdict"] for answer in some]
-            found[str(used)] = {
-                verdict: rate(verdicts.count(verdict), len(some))
-                for verdict in ("not forgotten", "forgotten", "inconclusive")
-            }
-            if used not in (0.0, TRAINED_ON):
-                covered = sum(answer["upper"] >= min(used, 1.0) - 1e-9 for answer in some)
-                found[str(used)]["limit covers"] = rate(covered, len(some))
-            known = [answer["fraction"] for answer in some if answer["fraction"] is not None]
-            found[str(used)]["median"] = float(np.median(known)) if known else None
-        again = [answer["again"] for answer in chosen if "again" in answer]
-        found["level"] = rate(sum(p <= 0.05 for p in again), len(again))
-        return found
-
-    final = {name for name, setting in WORLDS.items() if setting.final}
-    large = {name for name, setting in WORLDS.items() if setting.size >= 1000}
-    recipes = sorted({answer["recipe"] for answer in answers})
-    return {
-        "all": of(answers),
-        "1,000 or more": of([answer for answer in answers if answer["world"] in large]),
-        "300": of([answer for answer in answers if answer["world"] not in large]),
-        "looked at once": of([answer for answer in answers if answer["world"] in final]),
-        "by recipe": {recipe: of([answer for answer in answers if answer["recipe"] == recipe]) for recipe in recipes},
-        "worlds": sorted({answer["world"] for answer in answers}),
-        "targets": sum("used" in answer for answer in answers),
-    }
-
-
-def shown(found: dict[str, Any]) -> str:
-    return f"{100 * found['share']:.1f}% ({100 * found['low']:.1f}-{100 * found['high']:.1f}) of {found['of']:,}"
-
-
-def lines(found: dict[str, Any]) -> list[str]:
-    """The page."""
-    page = [
-        "# Verdicts on a deletion, by outputs before and after it",
-        "",
-        f"{found['targets']:,} targets in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}): models after a "
-        "deletion, each with the model before it. Nothing but the query set, a holdout of later records and the "
-        "outputs of both models is given (`experiments/deletion_rates.py`). Exact 95% intervals; targets of one deal "
-        "share its chance, so the intervals are too narrow.",
-    ]
-    titles = {"0.0": "none", "0.25": "a quarter", "0.5": "half", "1.0": "all", TRAINED_ON: "all, then trained on"}
-    for group in ("looked at once", "1,000 or more", "300", "all"):
-        page += [
-            "",
-            f"## Worlds: {group}",
-            "",
-            "| after: used | caught | cleared | `inconclusive` | limit covers | median |",
-        ]
-        page += ["|---|---|---|---|---|---|"]
-        for used, title in titles.items():
-            if used not in found[group]:
-                continue
-            row = found[group][used]
-            cover = shown(row["limit covers"]) if "limit covers" in row else "-"
-            median = "-" if row["median"] is None else f"{row['median']:.2f}"
-            cells = [shown(row[verdict]) for verdict in ("not forgotten", "forgotten", "inconclusive")]
-            page.append(f"| {' | '.join((title, *cells, cover, median))} |")
-        page += ["", f"Further deals of models that used none, p <= 5%: {shown(found[group]['level'])}."]
-    page += ["", "## By recipe", "", "| recipe | none used: cleared | half used: caught | all used: caught | level |"]
-    page += ["|---|---|---|---|---|"]
-    page += [
-        f"| {recipe} | {shown(row['0.0']['forgotten'])} | {shown(row['0.5']['not forgotten'])} | "
-        f"{shown(row['1.0']['not forgotten'])} | {shown(row['level'])} |"
-        for recipe, row in found["by recipe"].items()
-    ]
-    return page
-
-
-def drawing(answers: list[dict[str, Any]]) -> Any:
-    """Estimates by used share: a point for each target."""
-    figure, (axes,) = panels(1, 1, width=5.5, height=3.2)
-    generator = np.random.default_rng(1)
-    for answer in answers:
-        if isinstance(answer.get("used"), float) and answer["fraction"] is not None:
-            place = answer["used"] + generator.uniform(-0.03, 0.03)
-            axes.plot(place, np.clip(answer["fraction"], -0.5, 1.5), ".", color="#1f5f8b", markersize=3, alpha=0.5)
-    axes.plot([0, 1], [0, 1], color="#c8553d", linewidth=1)
-    axes.axhline(STATED_FRACTION, color="#777", linewidth=0.8, linestyle=":")
-    axes.set(xlabel="used by the model after the deletion", ylabel="estimated share of the memory left")
-    return figure
 
 
 def main() -> None:

@@ -46,8 +46,13 @@ def build(runs: Sequence[Run[Any]]) -> Page:
         _together(parts) if several else None,
         tuple(picture for pictures in compared for picture in pictures),
         terms,
-        papers(term.source for term in terms),
+        papers(source for run, part in zip(runs, parts, strict=True) for source in _sources(run, part)),
     )
+
+
+def _sources(run: Run[Any], part: RunContent) -> list[str]:
+    """The papers that the numbers of a run rest on; of a run that does not say so, those of its terms."""
+    return [term.source for term in part.terms] if run.papers is None else [paper.source for paper in run.papers]
 
 
 def part_of(run: Run[Any], top: int = 10) -> RunContent:

@@ -34,12 +34,12 @@ from jaxaudit.report.page import RunContent
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sets import sets_of
 
-TERMS = ("query set", "calibration set", "target", "interval")
+TERMS = ("query set", "target", "interval")
 OF_RHO = (
     *("confidence", "query model", "calibration model", "empirical CDF", "Kolmogorov-Smirnov distance", "rho"),
     *("replicate", "noise floor", "positive control", "the paper's rule", "log-odds"),
 )
-OF_USE = ("upper limit", "detectable fraction", "EMA")
+OF_USE = ("upper limit", "detectable fraction")
 
 
 _LIMITS = "at most: its one-sided 95% upper limit. min. detect.: smallest"
@@ -88,6 +88,9 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
                 if used
                 else ()
             ),
+            *(("EMA",) if any(target.ema for target in targets) else ()),
+            *(("calibration set",) if sets.calibration is not None else ()),
+            *(("holdout",) if sets.holdout is not None else ()),
             *(("reference",) if sets.reference is not None else ()),
             *(("known members",) if sets.members is not None else ()),
             *(("shadow bank",) if sets.shadows is not None else ()),

@@ -36,6 +36,11 @@ from jaxaudit.metrics.tofu import forget_quality, mia_auc, privleak
 from jaxaudit.randomness import stream
 
 
+def threshold_of(sets: int, of_texts: bool) -> float:
+    """The threshold of the audit's p-values, corrected for the scores that methods are compared by and for the sets."""
+    return ALPHA / (len(OF_TEXTS if of_texts else COMPARED) * sets)
+
+
 def protocol_of(
     forgotten_records: int,
     sets: int,
@@ -53,7 +58,7 @@ def protocol_of(
         sets: the number of sets to forget.
         of_texts: whether the records are texts, which have other scores.
     """
-    threshold = ALPHA / (len(OF_TEXTS if of_texts else COMPARED) * sets)
+    threshold = threshold_of(sets, of_texts)
     return Protocol(
         training_records=training_records,
         forgotten_records=forgotten_records,

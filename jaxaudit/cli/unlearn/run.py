@@ -4,18 +4,21 @@ import hashlib
 import inspect
 from collections.abc import Mapping
 from functools import partial
+from itertools import count as count_from
 from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxaudit.audits.unlearn.against_retrained import threshold_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
 from jaxaudit.cli.unlearn.inputs import Parts, check_kind, make_methods, read_unlearn_sets
@@ -24,6 +27,7 @@ from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
+from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
@@ -34,6 +38,17 @@ from jaxaudit.unlearning import Unlearn
 DESIGN, HIDDEN, SEEDS, ATTACK_EPOCHS = "mlp", "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
 """Defaults without --data."""
+
+
+def _tell_of_few(seeds: int, of_texts: bool) -> None:
+    """Prints on stderr, before any work, that so many seeds cannot show a difference."""
+    threshold = threshold_of(1, of_texts)
+    if least_p_value(seeds) > threshold:
+        enough = next(count for count in count_from(seeds) if least_p_value(count) <= threshold)
+        say(
+            f"--seeds {seeds}: too few to tell any method from retraining, whatever the models do; {enough} are the "
+            "fewest that can"
+        )
 
 
 def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
@@ -59,6 +74,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             f"--methods amnesiac undoes updates of parameters, but {design} also has running statistics (batch "
             f"normalisation), which would keep the forgotten records; leave it out: --methods {further_names}."
         )
+    _tell_of_few(seeds, of_texts)
     key = jax.random.key(audit_flags.seed)
 
     def audit(execution: Execution) -> UnlearnAudit:

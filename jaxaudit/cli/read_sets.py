@@ -74,7 +74,7 @@ def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray:
         )
     prepared = prepare_images(examples, (height, width), gray)
     before, after = ("x".join(map(str, images.inputs.shape[1:])) for images in (examples, prepared))
-    say(f"{name}: {len(examples):,} images of {before}, converted to {after} in [0, 1]")
+    say(f"{name}: {len(examples):,} images of {before}, read as {after} in [0, 1]")
     return prepared
 
 

@@ -149,7 +149,8 @@ def _from_disk(
     try:
         return _select(lambda part: read(path, split=part), split, source, image_size, gray)
     except InputError as error:
-        if set_name is None or set_name.base not in tfds.known_names():
+        # A path of several parts is the user's own, whatever its first folder is called.
+        if set_name is None or set_name.base not in tfds.known_names() or "/" in source.rstrip("/"):
             raise
         # Original files that only TFDS can read, in the folder where it looks for them.
         if in_data_folder and has_originals(set_name.base, path):

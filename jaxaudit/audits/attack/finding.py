@@ -272,7 +272,8 @@ def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
     ]
     if better:
         caveats.append(f"Attacks that do not decide do better: {'; '.join(better)}.")
-    if first.unjudged > 0:
+    # Fewer would be 0.0%.
+    if first.unjudged >= 0.0005:
         caveats.append(f"{first.unjudged:.1%} of the records and models have too few shadow models and are not judged.")
     if result.exposure is not None and result.exposure.copies:
         caveats.append(

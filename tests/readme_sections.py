@@ -33,6 +33,7 @@ LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
 """As LaTeX writes them, and as text."""
 ERROR_RATES = DOCS / "explanation" / "error_rates.md"
 SHARED = DOCS / "how_to" / "already_shared.md"
+LOGS_PAGE = DOCS / "how_to" / "score_open_unlearning_logs.md"
 SPEED = DOCS / "evidence" / "speed.md"
 SESSIONS = {
     "ks": README,
@@ -190,6 +191,33 @@ def score_section() -> str:
         shown = _run(" ".join(SCORE_COMMAND).split(), Path(folder))
     command = f" {chr(92)}{chr(10)}    ".join(SCORE_COMMAND)
     return f"```text\n$ python score_my_method.py\n{made}\n$ jaxaudit {command}\n{shown}\n```"
+
+
+LOGS = {"npo": (1, 0.05), "retain_1": (2, 0.0), "retain_2": (3, 0.0), "full": (4, 0.4)}
+"""Made-up evaluation logs: the seed of each, and how much lower its losses of the forget set are."""
+LOGS_COMMANDS = (
+    (
+        "scores open-unlearning npo.json",
+        "--unused retain_1.json --unused retain_2.json --used full.json",
+        "--records-per-group 20 --out scores.csv",
+    ),
+    ("ks --scores scores.csv --question left --details",),
+)
+
+
+def logs_section() -> str:
+    """What is printed of logs of open-unlearning, of 200 questions about 10 authors."""
+    from support.evaluation_logs import tofu_log
+
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (seed, used) in LOGS.items():
+            log = tofu_log(seed, used, 200, ("min_k", "loss"))
+            (Path(folder) / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
+        for command in LOGS_COMMANDS:
+            shown = _run(" ".join(command).split(), Path(folder))
+            lines += [f"$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}", shown]
+    return "\n".join(("```text", *lines, "```"))
 
 
 def _program(page: Path, name: str, folder: str) -> None:
@@ -571,6 +599,7 @@ def main(names: list[str]) -> None:
         (START, "start session"): start_section,
         (SCORE, "score session"): score_section,
         (SCORE, "left session"): left_section,
+        (LOGS_PAGE, "logs session"): logs_section,
         (DELETION, "patients session"): patients_section,
         (REFERENCES, "references"): references_section,
         (COMPARISON, "cross-checks"): crosschecks_section,

@@ -83,6 +83,7 @@ SESSIONS = [
     (sections.START, "start session", sections.start_section),
     (sections.SCORE, "score session", sections.score_section),
     (sections.SCORE, "left session", sections.left_section),
+    (sections.LOGS_PAGE, "logs session", sections.logs_section),
     (sections.DELETION, "patients session", sections.patients_section),
 ]
 
@@ -157,7 +158,7 @@ def test_the_page_of_the_installation_names_what_the_package_asks_for():
     named = re.findall("`([a-z]+)`", " ".join(cells))
     assert sorted(named) == sorted(project["optional-dependencies"])
     assert project["requires-python"] == ">=3.11"
-    assert "| Python | 3.11, " in page
+    assert "| Python | 3.11 " in page
     assert "jax>=0.10,<0.12" in project["dependencies"]
     assert "| JAX | 0.10 and 0.11 |" in page
 

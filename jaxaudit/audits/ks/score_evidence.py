@@ -230,14 +230,18 @@ def know_members(table: ScoreTable) -> frozenset[str]:
     )
 
 
+def _counted(models: int) -> str:
+    return f"{models} model{'' if models == 1 else 's'}"
+
+
 def _of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
     counted = {"without the query set": unused, "with it": used}
     single = [kind for kind, count in counted.items() if count == 1]
-    low = f"{unused} models without the query set" if unused else "the holdout"
+    low = f"{_counted(unused)} without the query set" if unused else "the holdout"
     is_known = share.p_used is not None
     trust = Confidence(
         "weak" if single else "fair",
-        f"It is measured between {low} and {used} models that used the query set, which are "
+        f"It is measured between {low} and {_counted(used)} that used the query set, which are "
         f"{share.effect:.1f} standard errors apart.",
     )
     return evidence._replace(

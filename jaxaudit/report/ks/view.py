@@ -52,8 +52,9 @@ LEGENDS = {
     ("used",): _USED,
     ("left",): (
         "p (none left), p (all left): p-values of no memory of the query set, and of full memory. left: estimated "
-        "share of the memory that is left of the query set, of what the model remembers of the known members or "
-        f"remembered before the deletion, with its interval. {_LIMITS} share left detected with 95% probability."
+        "share of the memory that is left of the query set, with its interval: of that of the known members, of that "
+        f"before the deletion, or of what models of known truth show. {_LIMITS} share left detected with 95% "
+        "probability."
     ),
     ("used", "left"): (
         f"{_USED} Where it is asked what is left, the fraction is the share of the memory of the known members, or of "

@@ -452,9 +452,9 @@ def deletion_rates_section() -> str:
                 for used, words in AFTER.items()
             ),
             "",
-            f"Of models that used none, {_rate(rates['all']['level'])} of further deals of query set and holdout had p "
-            f"<= 5%. The 95% limit is at or above what was used in {_covers(rates['all'])}. By world and recipe: [the "
-            f"page]({page}).",
+            "When query set and holdout of models that used none were dealt anew, p was at most 5% in "
+            f"{_rate(rates['all']['level'])}. The 95% limit is at or above what was used in {_covers(rates['all'])}. "
+            f"By world and recipe: [the page]({page}).",
         ]
     return "\n".join(lines)
 

@@ -264,7 +264,8 @@ def about(sets: ComparedSets) -> str:
             beside = f"on {set_text(sets.members)}, which it is known to have used"
         return (
             f"The query set is {set_text(sets.query)}. The target's outputs on it are compared with those on the "
-            f"holdout, {set_text(sets.holdout)}, which nobody trained on, and {beside}. No shadow model was trained."
+            f"holdout, {set_text(sets.holdout)}, which, as is stated, nobody trained on, and {beside}. No shadow model "
+            "was trained."
         )
     if sets.reference is not None:
         further = (

@@ -130,7 +130,9 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
     shares = [round(100 * usage.fraction) for usage in deciding if usage.has_fraction]
     if min(shares, default=0) < 0:
-        lines.append("A share below 0%: the query set looks less used than the holdout.")
+        lines.append(
+            "A share below 0%: by chance, or since the sets differ, the query set looks less used than the holdout."
+        )
     if max(shares, default=0) > 100:
         lines.append("A share above 100%: the query set looks more used than records that were used.")
     titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
@@ -146,7 +148,8 @@ def _legend(result: KSResult) -> tuple[str, ...]:
         if len(detectable_shares) == len(shown):
             limits = dict.fromkeys(map(percent_cell, (min(detectable_shares), max(detectable_shares))))
             missed = f"{use} of less than {' to '.join(limits)}{' (by model)' if len(limits) > 1 else ''}"
-        lines.append(f"{titles[method][0].upper()}{titles[method][1:]}: {missed} of the query set may be missed.")
+        title = f"{titles[method][0].upper()}{titles[method][1:]}"
+        lines.append(f"{title}: {missed} of the query set is missed in more than 1 of 20 such tests.")
     return tuple(lines)
 
 

@@ -9,7 +9,6 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.dealt import (
-    EXACT,
     OF_P,
     difficulty_by,
     exchangeable,
@@ -38,12 +37,17 @@ LEFT = Words(
     "The model remembers the query set ({p}).",
     "Of the memory of the query set that the model had before the deletion, {share} is left.",
     "No memory of the query set was detected ({p}). Of the memory that the model had before the deletion, at most "
-    "{most} is left ({level} upper limit); less is not ruled out.",
+    "{most} is left ({level} upper limit); a smaller remainder is not ruled out.",
     "How much memory of the query set is left is not determined: {why}.",
     "remembers none of the query set",
     BEYOND,
 )
 FAINT = Confidence("none", "The model before the deletion shows no memory of the query set.")
+OF_LATER = Confidence(
+    "fair",
+    "The p-value is exact if query set and holdout were drawn at random from one source. Of later records it rests on "
+    "their being like those of the query set.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,8 @@ class DeletionTest(KSTest):
     assumes: ClassVar[str] = (
         "Deletion test: the fraction is how much of the memory of the query set is left that the model had before the "
         "deletion. That assumes that the outputs before are of the model that used the query set, that neither model "
-        "used the holdout, and that holdout records are like the query set's."
+        "used the holdout, that holdout records are like the query set's, and that using a record has the same effect "
+        "on both models."
     )
 
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
@@ -112,8 +117,8 @@ class DeletionTest(KSTest):
         remembers = answer.p_memory <= ALPHA
         trust = Confidence(
             "fair",
-            "It is measured by what the model before the deletion remembers: query set and holdout are "
-            f"{answer.memory:.1f} standard errors apart.",
+            "It rests on the word that the outputs before the deletion are of the model that used the query set. That "
+            f"model remembers it: query set and holdout are {answer.memory:.1f} standard errors apart.",
         )
         return judgement_of_use(
             self,
@@ -121,7 +126,7 @@ class DeletionTest(KSTest):
             (holdout_like_query(alikeness), holdout_apart(alikeness)),
             needs=OF_P | {HOLDOUT_APART},
             of_p=OF_P,
-            p_trust=EXACT,
+            p_trust=OF_LATER,
             trust=trust if remembers else FAINT,
             more="Give outputs on more records that neither model used."
             if remembers

@@ -47,7 +47,7 @@ LEFT = Words(
     "The model remembers the query set ({p}).",
     "Of the memory that it has of the known members, {share} is left of the query set.",
     "No memory of the query set was detected ({p}). Of the memory that the model has of the known members, at most "
-    "{most} is left of the query set ({level} upper limit); less is not ruled out.",
+    "{most} is left of the query set ({level} upper limit); a smaller remainder is not ruled out.",
     "How much memory of the query set is left is not determined: {why}.",
     "remembers none of the query set",
     "The target remembers the query set more than its known members: the memory of the two faded differently, so the "

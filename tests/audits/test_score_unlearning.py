@@ -103,12 +103,23 @@ def test_methods_are_compared_with_equally_many_models_and_their_order_moves_not
         score({"many": many, "few": few}, RETRAINED).result,
         score({"few": few, "many": many}, RETRAINED).result,
     )
-    assert (both.protocol.compared, both.protocol.references) == (5, 11)
+    assert (both.protocol.compared, both.protocol.references) == (5, 5)
     assert both["many"].challenge == other["many"].challenge
     first = {"forget": many["forget"][:5]}
     assert score({"many": first, "few": few}, RETRAINED).result["many"].u_lira == both["many"].u_lira
     assert any("`many`" in line and "first 5" in line for line in both.shortfalls)
     assert len(both["many"].forgotten_accuracy.values) == 12
+
+
+def test_more_retrained_models_than_two_a_model_move_nothing_and_are_told():
+    """F of 8 models is capped by their number: 12 references would be capped elsewhere."""
+    mine, retrained = side(8, 3.0, 6), side(20)
+    few = {name: array[:16] for name, array in retrained.items()}
+    more, same = (score({"mine": mine}, references).result for references in (retrained, few))
+    assert more["mine"].challenge == same["mine"].challenge
+    assert more["mine"].u_lira == same["mine"].u_lira
+    assert any("16 of 20 retrained" in line for line in more.shortfalls)
+    assert not any("retrained models are used" in line for line in same.shortfalls)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,12 @@ def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, comp
             else "F of other numbers of models is not comparable; leave the smallest file out to use more"
         )
         lines.append(f"The first {compared} models are compared of {', '.join(f'`{name}`' for name in unused)}: {why}.")
-    pairs = (len(retrained) - compared) * retrained.log_odds.shape[1]
+    if len(retrained) > 2 * compared:
+        lines.append(
+            f"The first {2 * compared} of {len(retrained)} retrained models are used: F of other numbers of models is "
+            f"not comparable; {len(retrained) // 2} models of every method would use more."
+        )
+    pairs = compared * retrained.log_odds.shape[1]
     if pairs * FALSE_POSITIVE_RATE < LEAST_EXPECTED - 1e-9:
         lines.append(
             f"The true positive rate at {FALSE_POSITIVE_RATE:.0%} needs {LEAST_EXPECTED / FALSE_POSITIVE_RATE:,.0f} "

@@ -22,7 +22,8 @@ class OutputsProtocol(StrictStruct, frozen=True):
         classes: that the models distinguish.
         compared: models of each method that are compared: the first ones of its file, equally many of all methods, and
             of retrained models as if retraining were a method. 0: there are too few, and nothing is compared.
-        references: the retrained models that all methods are compared with: those after the first `compared` ones.
+        references: the retrained models that all methods are compared with: as many, those after the first `compared`
+            ones.
         level: confidence level of the intervals; no verdict depends on it.
         false_positive_rate: the share of retrained models' pairs that may be called unlearned.
     """

@@ -131,14 +131,15 @@ def score_given(
         records=retrained.log_odds.shape[1],
         classes=retrained.classes,
         compared=compared,
-        references=len(retrained) - compared if compared else 0,
+        references=compared,
         level=level,
         false_positive_rate=FALSE_POSITIVE_RATE,
     )
     shortfalls = shortfalls_of(sides, retrained, compared)
     _refuse_shared(sides, retrained, compared)
     sides = {AGAIN: retrained, **sides}
-    references = _answers(retrained, slice(compared, None))
+    # As many as models of a method: F takes the best attack of all, which more references would make another one.
+    references = _answers(retrained, slice(compared, 2 * compared))
     parts = execution.split(*[1.0] * len(sides))
     scored: dict[str, ScoredMethod] = {}
     lira_by_name: dict[str, ULira] = {}

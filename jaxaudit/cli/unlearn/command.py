@@ -240,7 +240,8 @@ UNLEARN = Command(
     doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
-    with those of models retrained without the records. A method that forgets too little or too much is distinguishable
+    with those of models retrained without the records. With --outputs it trains nothing, and scores models of your own
+    by what they say. A method that forgets too little or too much is distinguishable
     from retraining.
 
     Examples:

@@ -33,7 +33,7 @@ from experiments.memory_worlds import WORLDS, World, draw_world
 from experiments.record import RESULTS, describe_run
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
-from jaxaudit.metrics.deletion import deletion_test
+from jaxaudit.metrics.deletion import HIDDEN, deletion_test
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import STATED_FRACTION
@@ -66,39 +66,48 @@ def judged_deal(name: str, world: World, deal: int) -> Iterator[dict[str, Any]]:
         if recipe in FOR_IMAGES and world.pool.inputs.ndim < 4:
             continue
 
-        def scores(train: Recipe, rows: np.ndarray, seed: int) -> np.ndarray:
+        def said(train: Recipe, rows: np.ndarray, seed: int) -> np.ndarray:
             chosen, rest = (Records(*(each[places] for each in world.pool)) for places in (rows, others))
             odds, _ = outputs(train(seed, chosen, world.classes, rest)(records.inputs), records.labels)
-            return residual_scores(odds.astype(np.float64), predictors)
+            return odds.astype(np.float64)
 
         seed = int(generator.integers(2**31))
-        before = scores(train, np.r_[query, others], seed)
+        before = said(train, np.r_[query, others], seed)
         for used in SHARES:
             part = generator.permutation(query)[: round(used * len(query))]
             if owners is not None:
                 part = np.flatnonzero(
                     np.isin(units, generator.permutation(np.unique(units[query]))[: round(used * size)])
                 )
-            after = scores(train, np.r_[part, others], seed + 1 + round(100 * used))
-            yield {**_answer(deal, after, before, len(query), owners), "recipe": recipe, "deal": deal, "used": used}
-            for place in range(AGAIN if used == 0 else 0):
-                yield {"recipe": recipe, "deal": deal, "again": _again(generator, after, len(query), owners, place)}
-        if train_on is not None:
-            after = scores(train_on, np.r_[query, others], seed)
+            after = said(train, np.r_[part, others], seed + 1 + round(100 * used))
             yield {
-                **_answer(deal, after, before, len(query), owners),
+                **_answer(deal, after, before, len(query), predictors, owners),
+                "recipe": recipe,
+                "deal": deal,
+                "used": used,
+            }
+            scores = residual_scores(after, predictors)
+            for place in range(AGAIN if used == 0 else 0):
+                yield {"recipe": recipe, "deal": deal, "again": _again(generator, scores, len(query), owners, place)}
+        if train_on is not None:
+            after = said(train_on, np.r_[query, others], seed)
+            yield {
+                **_answer(deal, after, before, len(query), predictors, owners),
                 "recipe": recipe,
                 "deal": deal,
                 "used": TRAINED_ON,
             }
 
 
-def _answer(deal: int, after: np.ndarray, before: np.ndarray, size: int, owners: np.ndarray | None) -> dict[str, Any]:
-    answer = deletion_test(jax.random.key(deal), after, before, size, groups=owners)
+def _answer(
+    deal: int, after: np.ndarray, before: np.ndarray, size: int, predictors: np.ndarray, owners: np.ndarray | None
+) -> dict[str, Any]:
+    answer = deletion_test(jax.random.key(deal), after, before, size, predictors, groups=owners)
     usage = answer.usage
     limits = {name: getattr(usage, name) for name in ("fraction", "upper", "p_never")}
     return {
         "verdict": usage.verdict,
+        "hidden": HIDDEN in usage.reasons or HIDDEN in usage.doubts,
         "memory": round(answer.memory, 3),
         **{name: None if np.isnan(value) else round(float(value), 5) for name, value in limits.items()},
     }

@@ -4,6 +4,7 @@ No message and no result contains a group's value.
 """
 
 import hashlib
+from collections.abc import Iterable
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -103,6 +104,12 @@ def has_groups(data: str) -> bool:
     """Whether these records are a `.npz` with the groups that `jaxaudit deal` writes (`COLUMN`)."""
     path = expanded(data)
     return path.suffix.lower() == ".npz" and path.is_file() and COLUMN in NpzArrays(path).names
+
+
+def dealt_whole(sets: Iterable[str]) -> bool:
+    """Whether no group stands in two of these sets, whose files have the groups (`has_groups`)."""
+    values = [np.unique(NpzArrays(expanded(data)).read(COLUMN)) for data in sets]
+    return sum(map(len, values)) == len(np.unique(np.concatenate(values)))
 
 
 def load_groups(

@@ -8,11 +8,15 @@ and on the same holdout: records of the same source that neither model used, suc
     b = the same difference, of the model before
     fraction = a / b
 
-Each model's score is what a least-squares fit on the records' difficulty leaves of its log-odds (`residual_scores`), in
-standard deviations of the holdout, so that answers that are sharper or softer as a whole change nothing. Both
-differences are of the same records, so what makes a record score high with both models enters both; the limits are
+A score is what a least-squares fit on the records' difficulty leaves of a model's log-odds (`residual_scores`). For the
+fraction, the log-odds after the deletion are first brought to the median and the spread that those before have on the
+holdout, and scores are divided by the holdout's deviation: a model whose answers are sharper or softer as a whole
+remembers no more and no less. Answers with noise, or rounded ones, follow the difficulty of records less. If those
+after the deletion follow it much less than those before, memory may be hidden, and the fraction is doubted.
+
+Both differences are of the same records, so what makes a record score high with both models enters both; the limits are
 those of a ratio of two paired means (Fieller 1954). They leave out that two models that were trained alike do not
-remember exactly as much: of 240 models that used all of the query set again, 90% had a limit of 100%.
+remember exactly as much.
 
 `p_never` is that of the model after the deletion alone: a permutation of query and holdout records, exact if these are
 exchangeable. The fraction assumes more: that the answers before the deletion are of the model that used all of the
@@ -26,13 +30,23 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from msgspec.structs import replace
 from scipy import special
+from scipy.stats import rankdata
 
+from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, without_fraction
 from jaxaudit.randomness import stream
 
+LEAST_FOLLOWED, LEAST_EXPLAINED = 0.5, 0.1
+"""Answers that follow the difficulty of records less than this share of what those before the deletion did are doubted,
+if the difficulty explains so much of those before, as a share of their variance."""
+HIDDEN = (
+    "the outputs after the deletion follow how difficult a record is much less than those before: noise or rounding in "
+    "them may hide memory"
+)
+SAME_AFTER = "the outputs after the deletion say the same of all records, so they cannot tell what is left"
 NO_MEMORY_BEFORE = (
     "the model before the deletion shows no memory of the query set, so outputs of the model after it cannot tell what "
     "is left"
@@ -79,6 +93,7 @@ def deletion_test(
     after: Float[Array | np.ndarray, " n"],
     before: Float[Array | np.ndarray, " n"],
     size: int,
+    predictors: Float[np.ndarray, "n kinds"] | None = None,
     *,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
@@ -93,22 +108,26 @@ def deletion_test(
       two sets are exchangeable and the model after the deletion used neither.
     - `p_fully`: a t-test of "both models remember the query set alike", on the paired difference.
     - `fraction` and its limits: see the module.
-    - The verdict is never `forgotten` if the model before shows no memory of the query set, and `inconclusive` if the
-      holdout looks more used than the query set before the deletion, as if files were exchanged.
+    - The verdict is never `forgotten` if the model before shows no memory of the query set, if the outputs after the
+      deletion say the same of all holdout records, or if they follow the difficulty of records much less than those
+      before. It is `inconclusive` if the holdout looks more used than the query set before the deletion, as if files
+      were exchanged.
 
     Args:
         key: random key of the permutations.
-        after, before: scores of each record by the model after and before the deletion, larger if more likely used, and
-            such that no set entered them: `size` query records, then the holdout.
+        after, before: each model's log-odds (nats) of each record's own class, at the same resolution: `size` query
+            records, then the holdout.
+        predictors: what tells the difficulty of the records (`difficulty`); None: nothing does.
         groups: the group of each record, if whole groups were chosen at random.
         permutations: the number of random permutations.
         alpha, stated, question: the level of all tests, and the others as for `conclude`.
         level: confidence level of the interval.
 
     Raises:
-        InputError: shapes disagree, a score is NaN, or as `permutation_test`.
+        InputError: shapes disagree, a log-odds is NaN, or as `permutation_test`.
     """
-    after, before = np.asarray(after, np.float64), np.asarray(before, np.float64)
+    odds_after, odds_before = np.asarray(after, np.float64), np.asarray(before, np.float64)
+    predictors = np.zeros((len(odds_after), 0)) if predictors is None else predictors
     owners = None if groups is None else np.asarray(groups)
 
     def compared(name: str, scores: np.ndarray) -> tuple[float, float]:
@@ -117,32 +136,67 @@ def deletion_test(
         )
         return test.p_larger, test.p_smaller
 
-    p_never, p_smaller = compared("query and holdout", after)
-    p_memory, p_reversed = compared("before the deletion", before)
-    pair = paired(after, before, size, owners)
-    limits = limits_by_before(pair, alpha, level) if p_memory <= alpha else UNKNOWN
+    scores_before = residual_scores(odds_before, predictors)
+    p_never, p_smaller = compared("query and holdout", residual_scores(odds_after, predictors))
+    p_memory, p_reversed = compared("before the deletion", scores_before)
+    brought = as_sharp_as(odds_after, odds_before, size)
+    pair = paired(residual_scores(brought, predictors), scores_before, size, owners)
+    lacks = [*((NO_MEMORY_BEFORE,) if p_memory > alpha else ()), *((SAME_AFTER,) if pair.variance[0] <= 0 else ())]
+    limits = UNKNOWN if lacks else limits_by_before(pair, alpha, level)
     invalid = ()
     if p_reversed <= alpha / 2:
         invalid = (
             f"before the deletion the holdout {WORDING[question].more} the query set (p = {p_reversed:.3g}): files may "
             "be exchanged, or the model before the deletion did not use the query set",
         )
-    error = np.sqrt(sum(pair.variance))
-    p_fully = float(special.stdtr(pair.freedom, (pair.after - pair.before) / error)) if error > 0 else None
+    follows = [explained(odds[size:], predictors[size:]) for odds in (odds_after, odds_before)]
+    hidden = follows[1] >= LEAST_EXPLAINED and follows[0] < LEAST_FOLLOWED * follows[1]
+    error = np.sqrt(max(sum(pair.variance), 0.0))
     usage = conclude(
         "deletion",
         p_never,
-        p_fully if limits is not UNKNOWN else None,
+        float(special.stdtr(pair.freedom, (pair.after - pair.before) / error)) if error > 0 and not lacks else None,
         limits,
-        swapped(p_smaller, alpha, question),
+        (*swapped(p_smaller, alpha, question), *((HIDDEN,) if hidden else ())),
         invalid,
         alpha=alpha,
         stated=stated,
         question=question,
     )
-    if p_memory > alpha:
-        usage = without_fraction(usage, (NO_MEMORY_BEFORE,), alpha)
+    if lacks:
+        usage = without_fraction(usage, tuple(lacks), alpha)
     return DeletionAnswer(replace(usage, design="none"), pair.memory, p_memory)
+
+
+def as_sharp_as(
+    odds: Float[np.ndarray, " n"], other_odds: Float[np.ndarray, " n"], size: int
+) -> Float[np.ndarray, " n"]:
+    """Log-odds with the median and interquartile range that another model's have on the holdout, after `size` records.
+
+    Log-odds without a range stay as they are.
+
+    >>> odds = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> as_sharp_as(4 * odds - 3, odds, 2)
+    array([1., 2., 3., 4., 5.])
+    """
+    (low, middle, high), (other_low, other_middle, other_high) = (
+        np.quantile(values[size:], [0.25, 0.5, 0.75]) for values in (odds, other_odds)
+    )
+    if not (high > low and other_high > other_low):
+        return odds
+    return (odds - middle) * ((other_high - other_low) / (high - low)) + other_middle
+
+
+def explained(odds: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]) -> float:
+    """The share of the variance of log-odds that the difficulty of records explains, adjusted for its predictors.
+
+    Log-odds are replaced by their ranks, so that it is the same for sharper answers.
+    """
+    ranks = rankdata(odds)
+    left = residual(ranks[:, None], predictors)[:, 0]
+    free = len(odds) - predictors.shape[1] - 1
+    total = float(ranks.var())
+    return 1 - float((left**2).sum()) / free / total if free > 0 and total > 0 else 0.0
 
 
 def paired(

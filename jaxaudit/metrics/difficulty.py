@@ -140,12 +140,18 @@ def residual_scores_among(
     return residual_scores_of_models(models, profiles_of_others(cut(models), membership), predictors)
 
 
+ROUNDING = 1e-9
+"""Residuals (nats) that deviate by no more are rounding errors."""
+
+
 def _parts(odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
     return np.stack([np.clip(odds, -CUT, CUT), np.maximum(special.log_expit(odds), -LOG_CUT)], axis=1)
 
 
 def _sum_of_residuals(residuals: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
-    return (residuals / np.maximum(residuals.std(axis=0), 1e-9)).sum(axis=1)
+    deviation = residuals.std(axis=0)
+    # What a fit leaves of outputs that are all the same is its rounding error.
+    return (residuals / np.where(deviation > ROUNDING, deviation, np.inf)).sum(axis=1)
 
 
 def _with_constant(predictors: Float[np.ndarray, "n kinds"]) -> Float[np.ndarray, "n more"]:

@@ -81,7 +81,7 @@ def test_beside_the_holdout_test_it_is_asked_by_name() -> None:
     assert [usage.method for usage in found.usage] == ["holdout", "deletion"]
 
 
-ASKED = ("--query", "q.npz", "--holdout", "later.npz", "--question", "left")
+ASKED = ("--query", "q.npz", "--holdout", "later.npz")
 FILES = ("--target", "after.csv", "--holdout-target", "after_h.csv")
 BEFORE = ("--before", "before.csv", "--holdout-before", "before_h.csv")
 

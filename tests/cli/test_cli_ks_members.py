@@ -166,6 +166,13 @@ def test_whole_groups_of_all_three_sets(folder: Path) -> None:
     plain = jaxaudit("ks", *words, *files("whole_unused"), "--json")
     assert "groups: those that the files have" in plain.err
     assert plain.result["targets"] == [target]
+    # An array of that name whose values stand in several sets is of no deal by groups.
+    for role in ROLES:
+        with np.load(f"whole/{role}.npz") as arrays:
+            np.savez(f"{role}_own.npz", **{**arrays, "group": np.arange(len(arrays["y"])) % 7})
+    own = [word.replace("whole/", "").replace(".npz", "_own.npz") for word in words]
+    done = jaxaudit("ks", *own, *files("whole_unused"), "--json")
+    assert (done.code, "groups: none" in done.err) == (0, True)
     with np.load("whole/members.npz") as arrays:
         np.savez("members.npz", **{name: array for name, array in arrays.items() if name != "group"})
     (records,) = judged(*words[:-1], "members.npz", *files("whole_unused"))

@@ -71,8 +71,28 @@ def test_a_model_that_used_none_is_rarely_accused_and_often_cleared() -> None:
 def test_softer_or_sharper_answers_change_nothing() -> None:
     after, before = scores(np.random.default_rng(5), 0.5)
     first, second = (deletion_test(KEY, 0.1 * scale + scale * after, before, SIZE).usage for scale in (1.0, 0.2))
-    for name in ("p_never", "p_fully", "fraction", "fraction_low", "fraction_high", "upper", "detectable"):
+    for name in ("p_fully", "fraction", "fraction_low", "fraction_high", "upper", "detectable"):
         assert getattr(second, name) == pytest.approx(getattr(first, name))
+
+
+@pytest.mark.parametrize("times", [0.2, 1.0, 3.0, 10.0, "noise", "constant"])
+def test_a_model_that_still_remembers_all_is_not_cleared_by_how_it_answers(times: float | str) -> None:
+    """The same model as before, whose answers are softer, sharper, noisy, or say nothing."""
+    found = []
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        classes, hard, in_query = random.integers(4, size=1000), random.normal(size=1000), np.arange(1000) < 500
+        before = 2.2 + 0.9 * hard + 0.4 * random.normal(size=1000) + 0.5 * in_query
+        after = np.full(1000, 3.5) if times == "constant" else before + 5 * random.normal(size=1000)
+        after = before * times if isinstance(times, float) else after
+        predictors = np.c_[np.eye(4)[classes], hard, hard**2]
+        found.append(deletion_test(KEY, after, before, 500, predictors, permutations=199).usage)
+    assert not any(usage.verdict == "forgotten" for usage in found)
+    if isinstance(times, float):
+        assert np.median([usage.fraction for usage in found]) == pytest.approx(1, abs=0.02)
+    if times == "constant":
+        assert {usage.p_never for usage in found} == {1.0}
+        assert not any(usage.has_fraction for usage in found)
 
 
 def test_without_memory_before_nothing_is_cleared() -> None:

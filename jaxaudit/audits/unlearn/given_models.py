@@ -28,6 +28,8 @@ from jaxaudit.metrics.scores import log_odds
 
 FORGET, RETAIN, TEST = "forget", "retain", "test"
 PARTS = (FORGET, RETAIN, TEST)
+MOST_MODELS = 2_000
+"""Work and memory grow with the square of their number."""
 RETRAINED, AGAIN = "retrained", "retrained again"
 TAKEN = (RETRAINED, AGAIN, RETRAINING, ORIGINAL, UNTRAINED)
 """Names of references, which no method may have."""
@@ -192,6 +194,11 @@ def _check_shape(source: str, array: Any, labels: np.ndarray) -> None:
         raise InputError(f"{source}: has shape {shape}; outputs are [models, records, classes]: {advice}.")
     if not shape[0]:
         raise InputError(f"{source}: has no models; did the loop that saved them run?")
+    if shape[0] > MOST_MODELS:
+        raise InputError(
+            f"{source}: has {shape[0]:,} models, and at most {MOST_MODELS:,} are compared; are the axes [models, "
+            "records, classes]?"
+        )
     if shape[1] != len(labels):
         raise InputError(
             f"{source}: has {shape[1]} records, but there are {len(labels)} labels; give the outputs on the labelled "

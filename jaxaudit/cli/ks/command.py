@@ -150,6 +150,8 @@ def _check_tests(options: KSOptions) -> None:
         raise InputError(f"{flag_and_names} does not use --holdout; leave one out, or use --tests all.")
     if has_members and "members" not in roles and not has_own:
         raise InputError(f"{flag_and_names} does not use --members; leave one out, or use --tests all.")
+    if options.target.before and not (has_own or {"holdout", "deletion"} & set(names)):
+        raise InputError(f"{flag_and_names} does not use --before; leave one out, or add deletion to the tests.")
     if "deletion" in names and not options.target.before:
         raise InputError(f"{flag_and_names} needs --before and --holdout-before, the outputs before the deletion.")
     first = next((name for name in ("members", "holdout") if name in names), names[0])

@@ -29,11 +29,12 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import COLUMN, Groups, has_groups
+from jaxaudit.data.groups import COLUMN, Groups, dealt_whole, has_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError, without_folders
+from jaxaudit.metrics.members import LEAST_MEMBERS
 
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
@@ -113,6 +114,9 @@ def with_dealt_groups(options: KSOptions) -> KSOptions:
     sets = [name for name in (data.query, data.holdout, data.members) if name is not None]
     if any(name is not None for name in named_groups) or data.holdout is None or not all(map(has_groups, sets)):
         return options
+    if not dealt_whole(sets):
+        say(f"groups: none. Values of the array {COLUMN!r} of the files stand in several sets, as of no deal by groups")
+        return options
     say(f"groups: those that the files have ({COLUMN}), so whole groups are compared; --groups names others")
     members = None if data.members is None else COLUMN
     return with_values(options, groups=COLUMN, holdout_groups=COLUMN, members_groups=members)
@@ -139,6 +143,12 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     holdout = None if held is None else align_target_data(query, held)
     members = None if data.members is None else align_target_data(query, read(data.members))
     if set_alone:
+        needed = LEAST_MEMBERS * (4 if calibration is None else 3)
+        if len(query) < needed:
+            raise InputError(
+                f"{query.name} has {len(query)} records, and a set alone is dealt into parts of at least "
+                f"{LEAST_MEMBERS}: {needed} are needed. With outputs of a model (--target) fewer do."
+            )
         dealt_sets = dealt_set(jax.random.key(options.audit.seed), query, with_calibration=calibration is None)
         query, holdout, members = (dealt_sets[role] for role in (Role.QUERY, Role.HOLDOUT, Role.MEMBERS))
         held = holdout

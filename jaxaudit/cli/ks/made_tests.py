@@ -32,7 +32,7 @@ def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
         "fully": some,
         "mixed": audit.holdout_shadow_models or HOLDOUT_MODELS,
         "stated": audit.stated_share,
-        "question": audit.question,
+        **({} if audit.question is None else {"question": audit.question}),
         "targets": targets,
         "replicates": audit.replicates or 0,
         "controls": audit.controls,

@@ -223,10 +223,10 @@ class KSFlags(Level):
     designs: str = designs_of_shadows(
         f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained."
     )
-    question: Literal["used", "left"] = option(
-        "With --members: how much of the query set was used, as the members were, or how much memory of it is left in "
-        "a model that was trained on after the use to unlearn it. The numbers are the same.",
-        default="used",
+    question: Literal["used", "left"] | None = option(
+        "With --members or --before: how much of the query set was used, as the members were, or how much memory of it "
+        "is left in a model that was trained on after the use to unlearn it. The numbers are the same. [default: left "
+        "of what --before shows, else used]",
         choices=("used", "left"),
     )
     same_recipe: bool = option(

@@ -226,7 +226,7 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     table = read_scores(score_flags.scores or Path(), rename, score_flags.lower, score_flags.higher)
     if score_flags.show_words and table.texts is None:
         raise InputError(f"--show-words: {table.name} has no column `text`; add it, or leave the option out.")
-    test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question)
+    test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question or "used")
 
     def audit(_: Execution) -> KSAudit:
         return judge_scores(jax.random.key(audit_options.seed), table, test=test, level=audit_options.level)

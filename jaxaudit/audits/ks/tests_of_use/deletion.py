@@ -21,7 +21,6 @@ from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, Check
 from jaxaudit.metrics.deletion import deletion_test
-from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.permutation import least_permutations
@@ -70,13 +69,14 @@ class DeletionTest(KSTest):
     errors: ClassVar[str] = (
         "A model that used none of the query set is called not forgotten in at most 5% of deals of the same records "
         "into query set and holdout, whatever the model is. One that remembers more than the stated share of what the "
-        "model before the deletion did is called forgotten in at most 5%."
+        "model before the deletion did is called forgotten in at most 5%, if using a record has the same effect on "
+        "both models."
     )
     assumes: ClassVar[str] = (
         "Deletion test: the fraction is how much of the memory of the query set is left that the model had before the "
         "deletion. That assumes that the outputs before are of the model that used the query set, that neither model "
-        "used the holdout, that holdout records are like the query set's, and that using a record has the same effect "
-        "on both models."
+        "used the holdout, that holdout records are like the query set's, that using a record has the same effect on "
+        "both models, and that both answer in the same way, without noise."
     )
 
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
@@ -104,9 +104,10 @@ class DeletionTest(KSTest):
         odds_before = outputs.at_resolution(before.log_odds[None])[0]
         answer = deletion_test(
             stream(key, "deletion test"),
-            residual_scores(odds_after, predictors),
-            residual_scores(odds_before, predictors),
+            odds_after,
+            odds_before,
             evidence.queries,
+            predictors,
             groups=pool.groups,
             level=level,
             stated=self.stated,

@@ -91,7 +91,7 @@ class MembersTest(KSTest):
     errors: ClassVar[str] = (
         "A target that used none of the query set is called not forgotten in at most 5% of random deals, whatever the "
         "model is. One that used more than the stated share, as it used the known members, is called forgotten in at "
-        "most 5%, whatever the model is."
+        "most 5%, whatever the model is; with views of images, in somewhat more."
     )
     assumes: ClassVar[str] = (
         "Members test: the fraction is how much of the memory that the model has of the known members it has of the "

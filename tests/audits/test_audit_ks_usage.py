@@ -113,7 +113,7 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         ([FileTarget(FILE, FILE, before=FILE)], HELD, "o.csv: outputs before the deletion"),
         ([FileTarget(FILE, before=FILE, before_on_holdout=FILE)], {}, "o.csv: outputs before the deletion"),
         ([PAIR._replace(before=SHORT)], HELD, r"\(200, 3\), but the query set has 300 records"),
-        ([PAIR], {"holdout": HOLDOUT, "tests": [ShadowTest()]}, "by the holdout test only"),
+        ([PAIR], {"holdout": HOLDOUT, "tests": [ShadowTest()]}, "no test compares the outputs before"),
         ([BOTH], {**HELD, "tests": [HoldoutTest(stated=1.0)]}, "above 0 and below 1; got 1"),
         ([BOTH], {"tests": [ShadowTest(half=-1)]}, "at least 19 shadow models"),
         ([BOTH], {"tests": [ShadowTest(fully=18)]}, "at least 19 shadow models .* got 39 and 18"),

@@ -162,7 +162,6 @@ def test_a_pilot_tells_how_many_records_are_needed() -> None:
     assert found["finding"]["verdict"] == "sufficient"
     assert least == sorted(least, reverse=True)
     refused(("power", "--scores", "scores.csv"), ("scores.csv",))
-    refused(("power", "--query-size", "1000"))
 
 
 # What a table of another tool means is said where it was guessed

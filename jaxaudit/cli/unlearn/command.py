@@ -261,5 +261,5 @@ UNLEARN = Command(
     (models of your own, of any library; trains nothing)
     """,
     checks=(_check_given,),
-    first=("data", "class_name", "methods", "outputs"),
+    first=("data", "methods", "outputs"),
 )

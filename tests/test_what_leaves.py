@@ -27,7 +27,7 @@ MAY_BE = {
     "nobody outside": NAMES | {"record", "output"},
     "who may have the records": NAMES | {"record", "value", "cell"},
     "who may see the records": NAMES | {"record", "value", "category"},
-    "nobody, until the deal must be shown": frozenset({"file", "record"}),
+    "nobody, until the deal must be shown": frozenset({"file", "column", "record"}),
     "you": NAMES | {"category"},
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""

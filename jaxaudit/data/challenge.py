@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Int
 from msgspec import Meta
 
+from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.outputs.files import RECORD as RECORD
 from jaxaudit.data.outputs.kinds import Kind
@@ -37,6 +38,8 @@ from jaxaudit.json_types import StrictStruct
 
 KEY, CHALLENGE = "key.json", "challenge"
 """The file of the key; the name of the challenge without its ending."""
+ENDINGS = (".npz", *TABLES)
+"""Of the names of sets and challenge; a table is dealt as tables."""
 LARGEST = 64 << 20
 """Bytes of a key: the rows of some eight million records."""
 MOST_RECORDS = 10**9
@@ -59,7 +62,8 @@ class Key(StrictStruct, frozen=True, kw_only=True):
         salt: 256 random bits, without which nobody can try seeds against the commitment; the order of the records in
             the challenge, their names and the numbers of groups follow from it.
         seed: of the deal, which tells nothing of these.
-        groups: whether the sets have an array `group`, by which they were dealt.
+        groups: whether the sets have an array or column `group`, by which they were dealt.
+        label: the column of the sets with the label, where it had to be named.
         files: SHA-256 of every other file of the deal, by its name.
         rows: of each set, the row in the challenge of each of its records, in the order of the set's own file. Of a
             challenge with views of each record, the rows of these, the record as it is first.
@@ -71,6 +75,7 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     salt: Hash
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     groups: bool
+    label: Annotated[str, Meta(max_length=1000)] | None = None
     files: Annotated[dict[Annotated[str, Meta(max_length=40)], Hash], Meta(max_length=8)]
     rows: dict[Role, Rows]
 
@@ -84,6 +89,11 @@ class Key(StrictStruct, frozen=True, kw_only=True):
         rows = np.ravel(records)
         if not np.array_equal(np.sort(rows), np.arange(len(rows))):
             raise ValueError("rows must have each row of the challenge once")
+
+    def set_file(self, role: Role) -> str:
+        """The name of the file with the records of a set."""
+        names = [f"{role}{ending}" for ending in ENDINGS]
+        return next((name for name in names if name in self.files), names[0])
 
     @property
     def committed(self) -> str:
@@ -154,8 +164,8 @@ def check_files(key: Key, folder: Path) -> None:
 
     Every set must be there; the challenge, which only the holder of the model needs, may be missing.
     """
-    needed = [f"{role}.npz" for role in key.rows]
-    for name in (*needed, f"{CHALLENGE}.npz", f"{CHALLENGE}.csv"):
+    needed = [key.set_file(role) for role in key.rows]
+    for name in (*needed, *(f"{CHALLENGE}{ending}" for ending in ENDINGS)):
         path, exists = folder / name, os.path.lexists(folder / name)
         if name in needed and not exists:
             raise InputError(f"{path}: is missing; keep the files of a deal in one folder, beside {KEY}.")

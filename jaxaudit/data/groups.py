@@ -101,14 +101,21 @@ def groups_file(text: str) -> Path | None:
 
 
 def has_groups(data: str) -> bool:
-    """Whether these records are a `.npz` with the groups that `jaxaudit deal` writes (`COLUMN`)."""
+    """Whether these records are a file with the groups that `jaxaudit deal` writes (`COLUMN`)."""
     path = expanded(data)
-    return path.suffix.lower() == ".npz" and path.is_file() and COLUMN in NpzArrays(path).names
+    if path.suffix.lower() not in (".npz", *TABLES) or not path.is_file():
+        return False
+    if path.suffix.lower() == ".npz":
+        return COLUMN in NpzArrays(path).names
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.tables.reading import has_dealt_groups, read_text_table
+
+    return has_dealt_groups(read_text_table(path, drop=None, only=lambda name: name == COLUMN)[0])
 
 
 def dealt_whole(sets: Iterable[str]) -> bool:
     """Whether no group stands in two of these sets, whose files have the groups (`has_groups`)."""
-    values = [np.unique(NpzArrays(expanded(data)).read(COLUMN)) for data in sets]
+    values = [np.unique(_in_set(COLUMN, data, None)) for data in sets]
     return sum(map(len, values)) == len(np.unique(np.concatenate(values)))
 
 
@@ -195,7 +202,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
 def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.people import read_text_table
+    from jaxaudit.data.tables.reading import read_text_table
 
     # The index of pandas may hold the groups, and other columns may be of any type.
     table, _ = read_text_table(path, drop=None)

@@ -26,8 +26,8 @@ def shifted_views(images: Shaped[np.ndarray, "n *shape"], views: int) -> Shaped[
     """
     if not has_image_shape(images.shape[1:]):
         raise InputError(
-            f"records of shape {images.shape[1:]} are not images, so there are no shifted views of them: ask for "
-            "none. An image is [height, width], or [height, width, channels] with 1, 3 or 4 channels."
+            f"records of shape {images.shape[1:]} are not images, so there are no shifted views of them: ask for none. "
+            "An image is [height, width], or [height, width, channels] with 1, 3 or 4 channels."
         )
     refuse_larger(f"{views} views of each image", views * images.nbytes, MAX_BYTES, "ask for fewer views")
     height, width = images.shape[1:3]

@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 from support.cli_runs import content, jaxaudit, records, refused
 from support.details import details_of
 
+from jaxaudit.data import load
 from jaxaudit.data.challenge import record_order
 
 COUNT = 600
@@ -190,10 +191,10 @@ def test_a_table_is_challenged_by_a_table(folder: Path) -> None:
     assert jaxaudit("deal", "all.csv", *SHARES, "--blind", "--out", "of_csv").code == 0
     first, *lines = Path("of_csv/challenge.csv").read_text().splitlines()
     cells = [line.replace('"', "").split(",") for line in lines]
-    assert first.replace('"', "").split(",")[:3] == ["record", "x0", "x1"]
+    assert first.replace('"', "").split(",")[:3] == ["record", "c0", "c1"]
     values = np.array([line[1:] for line in cells], float).astype(np.float32)
     for role, rows in key("of_csv")["rows"].items():
-        np.testing.assert_array_equal(values[rows], arrays(f"of_csv/{role}.npz")["x"].astype(np.float32))
+        np.testing.assert_array_equal(values[rows], load(f"of_csv/{role}.csv").inputs)
     assert "challenge.csv" in key("of_csv")["files"]
 
 

@@ -15,6 +15,7 @@ from scipy import stats
 from support.cli_runs import content, jaxaudit, records, refused
 
 from jaxaudit.data import load
+from jaxaudit.data.groups import load_groups
 from jaxaudit.metrics.deal import deal
 from jaxaudit.randomness import stream
 
@@ -237,17 +238,19 @@ def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path, form: 
     else:
         parquet.write_table(table, data)
     _, query, *_ = dealt("--groups", "patient", out="other")
-    record, same, _, out = dealt("--groups", "patient", data=data)
-    assert list(same) == ["x", "y", "class_names", "group"]
+    done = jaxaudit("deal", data, "--seed", "7", "--groups", "patient", "--out", "deal")
+    assert done.code == 0, done.err
+    record, same = json.loads(Path("deal/deal.json").read_text()), f"deal/query.{form}"
     # In text, numbers of 32 bits are those that are nearest to it.
-    np.testing.assert_array_equal(same["x"].astype(np.float32), query["x"])
-    assert form == "csv" or np.array_equal(same["x"], query["x"])
-    np.testing.assert_array_equal(same["group"], query["group"])
+    np.testing.assert_array_equal(load(same).inputs, query["x"])
+    numbers = load_groups("group", same, len(query["group"]), "query set")
+    np.testing.assert_array_equal(numbers.astype(int), query["group"])
     assert record["source"]["groups"] == COUNT // SIZE
     assert record["source"]["sha256"] == hashlib.sha256(Path(data).read_bytes()).hexdigest()
-    assert b"patient" not in out.encode() + written("deal")
-    part, *_ = dealt("--groups", "patient", data=f"{data}@train[:300]", out="part")
+    assert b"patient" not in done.out.encode() + written("deal")
+    part, query, *_ = dealt("--groups", "patient", data=f"{data}@train[:300]", out="part")
     assert (part["source"]["records"], part["source"]["groups"]) == (300, 300 // SIZE)
+    assert list(query) == ["x", "y", "class_names", "group"]
 
 
 def test_one_of_several_splits_is_dealt_where_it_is_named_alone(provider: Path) -> None:

@@ -198,7 +198,9 @@ def test_by_a_bank(banked: Path):
         cli_runs.refused(("ks", *by, *own, "--test-option", option), words)
     cli_runs.refused(("ks", *by, "--tests", "holdout,own_test.py:SurenessTest"), ("sureness test", "0 of at least 19"))
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,holdout"), ("the holdout test decides",))
-    cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,ema"), ("ema", "members, holdout, deletion, reference, shadow."))
+    cli_runs.refused(
+        ("ks", *by, "--tests", "held.py:HeldTest,ema"), ("ema", "members, holdout, deletion, reference, shadow.")
+    )
 
 
 MODELS = ("--model", "mlp", "--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20")

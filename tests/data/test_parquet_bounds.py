@@ -16,7 +16,8 @@ from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.scores.reading import is_score_table, load_scores
-from jaxaudit.data.tables.people import read_people, read_text_table
+from jaxaudit.data.tables.people import read_people
+from jaxaudit.data.tables.reading import read_text_table
 from jaxaudit.errors import InputError
 from jaxaudit.runs.files import LARGEST_ARRAYS, read_columns
 

@@ -61,8 +61,8 @@ class Deal:
         usual="DATA was shared before: withdraw this share of it.",
     )
     blind: bool = option(
-        "Also write challenge.npz (challenge.csv where DATA is a .csv), which has all records in a random order and no "
-        "mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
+        "Also write challenge.npz (as a table where the sets are tables), which has all records in a random order and "
+        "no mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
         default=False,
         usual="Also write one mixed file, and its secret key.",
     )
@@ -119,8 +119,8 @@ class DealOptions:
     data: DealData = group(DATA, DealData())
     deal: Deal = group("Deal", Deal())
     out: Path = option(
-        "Write query.npz, holdout.npz, members.npz (if members are dealt), deal.json, and what --blind adds, into this "
-        "new directory.",
+        "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
+        "deal.json, and what --blind adds, into this new directory.",
         default=...,
         metavar="DIR",
         decides=False,
@@ -170,6 +170,12 @@ DEAL = Command(
     the answers on them. That takes five times as many answers and brought little where it was measured: use of all of
     300 records by small convolutional networks trained with shifts was found in 65% of deals in place of 62%, by other
     networks no more often.
+
+    A .csv or .parquet is dealt as files like it: query.csv has rows of the source, with the names of its columns in
+    their order and every cell as it was written. Only inputs and label are written, and a column group where groups or
+    copies were dealt; commands that read tables know its numbers, which are no input. Each set is read again and must
+    be the same records as in the source. Where a set lacks a class, or DATA has a @SPLIT, arrays are written as of
+    anything else.
 
     Texts are written as query.jsonl and so on, lines with all of their keys but those that tell the groups. With
     `--pairs`, query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with

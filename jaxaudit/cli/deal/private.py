@@ -18,9 +18,7 @@ from typing import IO, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Shaped
-from pyarrow import csv
 
 from jaxaudit.cli.deal.show import DealSide
 from jaxaudit.data import Examples
@@ -92,8 +90,10 @@ def _as_text(value: bytes) -> str:
     return value.decode(errors="replace").strip().lower()
 
 
-def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> None:
-    """Refuses inputs, labels and class names that have values of the groups: nobody can leave these out."""
+def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples, columns: Sequence[str] = ()) -> None:
+    """Refuses inputs, labels, class names and names of columns that have values of the groups: nobody can leave these
+    out.
+    """
     classes = np.array(examples.class_names)
     table = examples.inputs.ndim == 2
     columns_found = _columns_with(groups, examples.inputs) if table else []
@@ -116,6 +116,10 @@ def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> N
         raise InputError(
             f"{examples.name}: its labels are the values of the groups, or other names of them, {ADVICE}. Is --groups "
             "the right array or file?"
+        )
+    if _names_in(groups, np.array(columns, str)):
+        raise InputError(
+            f"{examples.name}: names of its columns are values of the groups, {ADVICE}. Name the columns otherwise."
         )
     if _names_in(groups, classes):
         raise InputError(
@@ -221,7 +225,9 @@ def new_salt() -> str:
     return secrets.token_hex(32)
 
 
-def key_writer(out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[Any]]) -> Writer:
+def key_writer(
+    out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[Any]], label: str | None
+) -> Writer:
     """A function that writes the key of a blind deal, the private file that says which record is in which role.
 
     Args:
@@ -231,17 +237,11 @@ def key_writer(out: Path, names: list[str], salt: str, seed: int, whole: bool, r
         seed: the seed of the deal.
         whole: whether groups were dealt whole.
         rows: the positions of each role's records, or of the views of each.
+        label: the column with the label, if it had to be named.
     """
 
     def save(file: IO[bytes]) -> None:
         files = {name: file_hash(out / name) for name in names}
-        file.write(key_as_json(Key(salt=salt, seed=seed, groups=whole, files=files, rows=rows)))
+        file.write(key_as_json(Key(salt=salt, seed=seed, groups=whole, label=label, files=files, rows=rows)))
 
     return save
-
-
-def as_csv(arrays: Mapping[str, np.ndarray], inputs: str) -> Writer:
-    """Writes the names and the columns of the inputs as a table: each number with as many digits as it needs."""
-    columns = {f"{inputs}{place}": column for place, column in enumerate(arrays[inputs].T)}
-    table = pa.table({RECORD: arrays[RECORD], **columns})
-    return lambda file: csv.write_csv(table, file)

@@ -7,68 +7,44 @@ import secrets
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealData, DealOptions
+from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
 from jaxaudit.cli.deal.private import (
     arrays_with_values,
-    as_csv,
     challenge_arrays,
     key_writer,
     new_salt,
     refuse_in_records,
 )
 from jaxaudit.cli.deal.show import RECORD, BlindChallenge, DealSide, before_sharing, summary
+from jaxaudit.cli.deal.source import INPUTS, has_all_classes, read_source
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import is_texts
-from jaxaudit.cli.read_sets import load_told
-from jaxaudit.data import Examples, is_image, load, prepare_images
-from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key
-from jaxaudit.data.files import comparable
-from jaxaudit.data.formats.arrays import NpzArrays
+from jaxaudit.data import Examples, is_image, prepare_images
+from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key, record_order
+from jaxaudit.data.challenge import RECORD as NAMES
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups
-from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
-from jaxaudit.data.tfds.tfds import file_and_split
-from jaxaudit.errors import InputError, without_folders
+from jaxaudit.data.selection import CLASS_NAMES, role_of
+from jaxaudit.data.tables.rows import refuse_read_otherwise
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal, deal_members, merge_groups
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.runs.directory import write_files
+from jaxaudit.runs.directory import Writer, write_files
 from jaxaudit.version import __version__
 
 SCHEMA = "jaxaudit.deal/1"
 NUMBERS = 2**53
 """Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
-
-
-INPUTS, LABELS = "x", "y"
-"""The arrays of what a deal writes, whatever they were called; class names have the first of their usual names."""
-
-
-class DealSource(NamedTuple):
-    """The records to deal, as their provider gave them.
-
-    Attributes:
-        examples: the records, as every other command reads them.
-        arrays: the arrays to write, by name. Of a `.npz` these are all its arrays, except the groups.
-        split: the names of `arrays` that have one row for each record, so that a side gets its own rows only.
-        path: the file of the records; None if they are not a file.
-        name: the name of the records, without folders.
-    """
-
-    examples: Examples
-    arrays: Mapping[str, np.ndarray]
-    split: frozenset[str]
-    path: Path | None
-    name: str
 
 
 def deal_given(options: DealOptions) -> Summary:
@@ -85,7 +61,7 @@ def deal_records(options: DealOptions) -> Summary:
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
     how, out, salt = options.deal, options.out, new_salt()
     # A column with groups is no input, and its values are not written: the files are shared.
-    source = _read(options.data, None if groups is None or groups_file(groups) else groups)
+    source = read_source(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = _as_compared(source.examples).record_hashes.view("S16")
     group_values = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
@@ -98,15 +74,16 @@ def deal_records(options: DealOptions) -> Summary:
     rows = draw_deal(key, how, count, together if whole else None)
     left_out: list[str] = []
     if groups is not None:
-        refuse_in_records(group_values, source.examples)
+        refuse_in_records(group_values, source.examples, source.columns)
         left_out = arrays_with_values(group_values, {name: source.arrays[name] for name in _further(source.arrays)})
     arrays = {name: array for name, array in source.arrays.items() if name not in left_out}
     split = set(source.split) - set(left_out)
     further_arrays = _further(arrays)
-    if COLUMN in arrays:
+    table = source.table if has_all_classes(source, rows.values()) else None
+    if COLUMN in (*arrays, *(() if source.table is None else source.table.names)):
         raise InputError(
-            f"{data} has an array {COLUMN!r}, the name of the groups of a deal: deal by it (--groups {COLUMN}), or "
-            "rename it."
+            f"{data} has an array or column {COLUMN!r}, the name of the groups of a deal: deal by it (--groups "
+            f"{COLUMN}), or rename it."
         )
     if whole:
         # A number tells nothing, neither of the group's value nor of its place in the file.
@@ -116,39 +93,53 @@ def deal_records(options: DealOptions) -> Summary:
         else:
             drawn = generator_of(stream(key, "numbers")).choice(NUMBERS, number, replace=False)
         arrays[COLUMN], split = drawn[together], {*split, COLUMN}
+    label = None if table is None else options.data.label
+    suffix = ".npz" if table is None else table.suffix
     sides = {
-        name: DealSide(f"{name}.npz", np.flatnonzero(row), len(np.unique(together[row]))) for name, row in rows.items()
+        name: DealSide(f"{name}{suffix}", np.flatnonzero(row), len(np.unique(together[row])))
+        for name, row in rows.items()
     }
 
     def rows_of(side: DealSide) -> dict[str, np.ndarray]:
         return {name: array[side.rows] if name in split else array for name, array in arrays.items()}
 
+    def side_writer(side: DealSide) -> Writer:
+        if table is None:
+            return _npz(rows_of(side))
+        part = table.part(side.rows, arrays[COLUMN][side.rows] if whole else None)
+        return partial(table.write, part)
+
     def record(file: IO[bytes]) -> None:
+        for side in sides.values() if table is not None else ():
+            refuse_read_otherwise(out / side.file, source.examples.take(side.rows), options.data.label)
         described = {
             "name": source.name,
             "records": count,
             "groups": len(np.unique(together)),
             "content_hash": source.examples.content_hash,
             "sha256": None if source.path is None else file_hash(source.path),
+            "columns": None if table is None else {"inputs": table.inputs, "label": table.label},
         }
         membership = {name: source.examples.record_hashes[side.rows] for name, side in sides.items()}
         file.write(record_of(how, seed, whole, copied, described, out, sides, membership))
 
-    files = {side.file: _npz(rows_of(side)) for side in sides.values()}
+    files = {side.file: side_writer(side) for side in sides.values()}
     challenge, positions = "", {}
     if how.blind:
         challenge_file, positions = challenge_arrays(sides, arrays, INPUTS, salt, how.views)
-        table = source.path is not None and source.path.suffix.lower() == ".csv"
-        challenge = f"{CHALLENGE}{'.csv' if table else '.npz'}"
-        files[challenge] = as_csv(challenge_file, INPUTS) if table else _npz(challenge_file)
+        challenge = f"{CHALLENGE}{suffix}"
+        files[challenge] = _npz(challenge_file)
+        if table is not None:
+            named_rows = table.challenge(record_order(salt, count), NAMES, challenge_file[NAMES])
+            files[challenge] = partial(table.write, named_rows)
     # The record is written after the sides, and a key last: they have the hashes of the others.
     files[RECORD] = record
     if how.blind:
-        files[KEY] = key_writer(out, [*files], salt, seed, whole, positions)
+        files[KEY] = key_writer(out, [*files], salt, seed, whole, positions, label)
     write_files(out, files)
     blind = BlindChallenge(challenge, read_key(out / KEY).committed, how.views) if how.blind else None
-    lines = summary(source.name, out, sides, whole, copied, further_arrays, left_out, blind)
-    return Summary((*lines, *(() if whole else before_sharing(data, sides))))
+    lines = summary(source.name, out, sides, whole, copied, further_arrays, left_out, blind, label=label)
+    return Summary((*lines, *(() if whole else before_sharing(data, sides, options.data.label, options.data.drop))))
 
 
 def _further(arrays: Iterable[str]) -> list[str]:
@@ -180,53 +171,6 @@ def draw_deal(
         return {"query": ~drawn, "holdout": drawn}
     members = deal_members(stream(key, "deal"), drawn, how.members_share, groups)
     return {"query": ~(drawn | members), "members": members, "holdout": drawn}
-
-
-def _read(options: DealData, groups: str | None) -> DealSource:
-    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
-
-    Inputs are as they are stored, or of 64 bits where they are text.
-    """
-    if groups is not None and role_of(groups) is not None:
-        raise InputError(
-            f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "
-            "an array or column of another name, or to a file."
-        )
-    data, data_dir = options.data, options.data_dir
-    columns = [] if groups is None else [groups]
-    stored = load_told(data, options, groups=columns, exact=True)
-    examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
-    path, split = file_and_split(data, data_dir)
-    name = without_folders(data) if path is None else path.name + (f"@{split}" if split else "")
-    file = path if path is not None and not split and path.is_file() else None
-    archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None
-    pairs = {} if archive is None else find_pairs(archive.names, name)
-    how: dict[str, Any] = {"data_dir": data_dir, "label": options.label, "drop": options.drop, "groups": columns}
-    if not split and (file is None or len(pairs) > 1):
-        _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
-    if archive is not None and list(pairs) == [""]:
-        inputs, labels = pairs[""]
-        standard_names = {inputs: INPUTS, str(labels): LABELS}
-        # The reader of groups also takes names that differ in case or hyphens.
-        kept = [name for name in archive.names if groups is None or named_in([name], groups, "") is None]
-        arrays = {standard_names.get(name, name): archive.read(name) for name in kept if name != groups}
-        rows = {name for name, array in arrays.items() if array.shape[:1] == (len(examples),)}
-        return DealSource(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
-    arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
-    return DealSource(examples, arrays, frozenset({INPUTS, LABELS}), file, name)
-
-
-def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str]) -> None:
-    """Refuses a set of several splits: what is not dealt now could only be dealt apart."""
-    if taken == whole:
-        return
-    split_names = ", ".join(filter(None, splits))
-    raise InputError(
-        f"{name} has several splits{f' ({split_names})' if split_names else ''}, and {taken:,} of its {whole:,} "
-        "records in the one "
-        f"that is read where none is named: say which records to deal. {name}@all deals all of them, {name}@train one "
-        f"split, {name}@train+test two."
-    )
 
 
 def _as_compared(examples: Examples) -> Examples:

@@ -46,12 +46,14 @@ def summary(
     left_out: Sequence[str] = (),
     challenge: BlindChallenge | None = None,
     texts: bool = False,
+    label: str | None = None,
 ) -> tuple[str, ...]:
     """The lines for the terminal; they have no value of a record.
 
     `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
     `further_arrays` are arrays that are written beside inputs and labels, `left_out` those that have values of
-    the groups or other names for them. `challenge` is that of a blind deal.
+    the groups or other names for them. `challenge` is that of a blind deal, and `label` the column
+    of the files with the label, if it had to be named.
     """
 
     def counted(side: DealSide) -> str:
@@ -123,21 +125,24 @@ def summary(
         return (*lines, "  jaxaudit ks --scores scores.csv")
     where = f"records of {challenge.file}" if challenge else "records of each file"
     request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
-    words = _of_challenge(out, members) if challenge else _command(out, members, holdout, whole)
+    words = _of_challenge(out, members) if challenge else _command(out, sides, whole, label)
     command = shlex.join(words)
     return (*lines, "", f"To test a model later, get {request}:", "", f"  {command}")
 
 
-def before_sharing(data: str, sides: Mapping[str, DealSide]) -> tuple[str, ...]:
+def before_sharing(
+    data: str, sides: Mapping[str, DealSide], label: str | None = None, drop: Sequence[str] = ()
+) -> tuple[str, ...]:
     """How to learn what a test by this deal will be able to tell; nothing where `power` cannot measure it.
 
-    `data` are the records as the user names them. With groups, without a holdout, or with too few members,
-    it cannot.
+    `data` are the records as the user names them, with the options `label` and `drop`. With groups, without a holdout,
+    or with too few members, it cannot.
     """
     if len(sides) < len(LABELS) or len(sides["members"].rows) < LEAST_MEMBERS:
         return ()
     sizes = [(f"--{'members' if name == 'members' else f'{name}-size'}", str(len(sides[name].rows))) for name in LABELS]
     words = ["jaxaudit", "power", "--query", data, *(word for pair in sizes for word in pair)]
+    words += [*([] if label is None else ["--label", label]), *(word for name in drop for word in ("--drop", name))]
     return (
         "",
         "To learn before you share anything what the test will be able to tell, and what more members or a larger",
@@ -152,16 +157,18 @@ def _of_challenge(out: Path, members: bool) -> list[str]:
     return ["jaxaudit", "ks", "--challenge", str(out / KEY), *calibration, "--target", "OUTPUTS"]
 
 
-def _command(out: Path, members: bool, holdout: bool, whole: bool) -> list[str]:
+def _command(out: Path, sides: Mapping[str, DealSide], whole: bool, label: str | None) -> list[str]:
     """The test that this deal makes possible; words in capitals are the user's to fill in."""
-    held = str(out / "holdout.npz") if holdout else "HOLDOUT"
-    words = ["jaxaudit", "ks", "--query", str(out / "query.npz")]
+    paths, members = {name: str(out / side.file) for name, side in sides.items()}, "members" in sides
+    held = paths.get("holdout", "HOLDOUT")
+    words = ["jaxaudit", "ks", "--query", paths["query"]]
     if members:
-        words += ["--holdout", held, "--members", str(out / "members.npz"), "--target", "OUTPUTS"]
+        words += ["--holdout", held, "--members", paths["members"], "--target", "OUTPUTS"]
         words += ["--holdout-target", "HOLDOUT_OUTPUTS", "--members-target", "MEMBERS_OUTPUTS"]
     else:
         words += ["--calibration", "CALIBRATION", "--target", "OUTPUTS"]
         words += ["--holdout", held, "--holdout-target", "HOLDOUT_OUTPUTS"]
+    words += [] if label is None else ["--label", label]
     return [*words, *(_group_options(members) if whole else ())]
 
 

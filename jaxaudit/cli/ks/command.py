@@ -30,6 +30,8 @@ def opened(options: KSOptions) -> KSOptions:
     if not target.target:
         raise InputError("--challenge needs --target: the target's outputs on the challenge, in its order.")
     key = read_key(path)
+    if key.label is not None and options.data.label not in (None, key.label):
+        raise InputError("--challenge names the column with the label; leave out --label.")
     has_members, whole = "members" in key.rows, COLUMN if key.groups else None
     if not (has_members or target.before or options.data.calibration):
         raise InputError(
@@ -38,7 +40,8 @@ def opened(options: KSOptions) -> KSOptions:
         )
     return with_values(
         options,
-        **{role: str(path.parent / f"{role}.npz") for role in key.rows},
+        **{role: str(path.parent / key.set_file(role)) for role in key.rows},
+        label=key.label or options.data.label,
         groups=whole,
         holdout_groups=whole,
         members_groups=whole if has_members else None,
@@ -52,7 +55,10 @@ def as_given(options: KSOptions) -> KSOptions:
     """The options without what a challenge stands for: those of the command that repeats the run."""
     if options.data.challenge is None:
         return options
-    return with_values(options, **dict.fromkeys(SETS), **dict.fromkeys(ANSWERS, ()))
+    from jaxaudit.data.challenge import read_key
+
+    label = options.data.label if read_key(options.data.challenge).label is None else None
+    return with_values(options, **dict.fromkeys(SETS), label=label, **dict.fromkeys(ANSWERS, ()))
 
 
 def _check_pair(options: KSOptions) -> None:

@@ -24,7 +24,7 @@ from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
 from jaxaudit.data.scores.table import score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
-from jaxaudit.data.tables.people import read_text_table
+from jaxaudit.data.tables.reading import read_text_table
 from jaxaudit.data.texts import SETS, Texts, read_texts
 from jaxaudit.errors import InputError
 

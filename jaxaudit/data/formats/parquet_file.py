@@ -80,6 +80,18 @@ def parquet_names(path: Path) -> list[str]:
         return opened.file.schema_arrow.names
 
 
+def typed_columns(path: Path, names: list[str]) -> pa.Table:
+    """Columns that `read_parquet` has read and so bounded, with their types: categories as what they stand for.
+
+    Notes of the file, which may have what no cell has, are left out.
+    """
+    with _opened(path) as opened, parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"):
+        table = opened.file.read(columns=names).select(names)
+    fields = [field.remove_metadata() for field in table.schema]
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
+    return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
+
+
 def rows_at_once(declared: Sequence[DeclaredColumn], most: int = ROWS) -> int:
     """How many rows are decoded together, of columns in which a text may take a page."""
     largest = max((column.delta_bytes for column in declared), default=0)

@@ -1,23 +1,21 @@
 """Reads your own CSV or Parquet file: as a `Table`, the kinds of columns detected and reported, or as `Examples`."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats import text_table
-from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
-from jaxaudit.data.formats.parquet_file import read_parquet
-from jaxaudit.data.formats.parquet_footer import MAGIC
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions
 from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.paths import open_data
 from jaxaudit.data.tables import cells as column_cells
 from jaxaudit.data.tables.columns import check_choice
+from jaxaudit.data.tables.reading import read_text_table, without_dealt_groups
 from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
@@ -30,52 +28,20 @@ _SUSPECT_ROWS = 20
 """In a column of at most this many whole numbers, all may be distinct by chance."""
 
 
-def read_text_table(
-    path: Path,
-    *,
-    keep: Collection[str] = (),
-    drop: Collection[str] | None = (),
-    index: bool = False,
-    only: Callable[[str], bool] = lambda _: True,
-    options: CsvOptions = DETECTED,
-) -> tuple[text_table.TextTable, tuple[str, ...]]:
-    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
+class ChosenColumns(NamedTuple):
+    """The columns of a table that are inputs and label, by their places in what was read of the file."""
 
-    Args:
-        path: the file; its first bytes show which format it has, and what ends in .parquet is no CSV file.
-        keep, drop, index, only: as for `read_parquet`.
-        options: the format of a CSV file, as far as it should not be detected.
-    """
-    with open_data(path) as stream:
-        parquet = stream.read(len(MAGIC)) == MAGIC or path.suffix.lower() == ".parquet"
-    if parquet:
-        if options != DETECTED:
-            raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
-        table, notes = read_parquet(path, keep=keep, drop=drop, index=index, only=only)
-    else:
-        table = read_csv(path, options=options)
-        text_table.check_header(table, path)
-        notes = (f"it is read as {table.note}",) if table.note else ()
-    table, left_out = table.without_empty({*keep, *(drop or ())})
-    return table, (*notes, *left_out)
+    table: text_table.TextTable
+    inputs: list[int]
+    label: int
+    guessed: bool
+    notes: tuple[str, ...]
 
 
-def load_columns(
-    path: Path,
-    *,
-    label: str | None = None,
-    drop: Sequence[str] = (),
-    groups: Sequence[str] = (),
-    exact: bool = False,
-) -> Examples:
-    """The records of a CSV file with a header line or of a Parquet file, as `float32[n, features]`.
-
-    The label column is `label`, else the one named label, labels, class, target or y (in any case), else the last;
-    `notes` say which one was guessed. A column named index or id, or a first one without a name, that counts the rows
-    is not a feature; nor are the columns that pandas kept its index in, columns without a name and a value, those of
-    `drop`, and those of `groups`, which a file may lack. With `exact`, features are `float64`, and whole numbers that
-    are none are refused.
-    """
+def roles_of_columns(
+    path: Path, *, label: str | None = None, drop: Sequence[str] = (), groups: Sequence[str] = ()
+) -> ChosenColumns:
+    """Which columns of a CSV or Parquet file are inputs, and which is the label; see `load_columns`."""
     needed_columns, left_out = () if label is None else (label,), (*drop, *groups)
     table, notes = read_text_table(path, keep=needed_columns, drop=left_out)
     if table.rows == 0:
@@ -84,7 +50,8 @@ def load_columns(
         raise InputError(f"{path.name}: column {label!r} cannot be the label (`label`) and be left out (`drop`).")
     whole = table.header
     check_choice(whole, path.name, drop=drop)
-    table = table.without(left_out)
+    table, note = without_dealt_groups(table.without(left_out), needed_columns)
+    notes += note
     if not table.columns:
         raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
     header = table.header
@@ -101,7 +68,28 @@ def load_columns(
         if number != place:
             features.remove(number)
             notes += (_row_number(number, header[number]),)
-    codes, class_names = _classes(table, place, guessed=label_column is None)
+    return ChosenColumns(table, features, place, label_column is None, notes)
+
+
+def load_columns(
+    path: Path,
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    exact: bool = False,
+) -> Examples:
+    """The records of a CSV file with a header line or of a Parquet file, as `float32[n, features]`.
+
+    The label column is `label`, else the one named label, labels, class, target or y (in any case), else the last;
+    `notes` say which one was guessed. A column named index or id, or a first one without a name, that counts the rows
+    is not a feature; nor are the columns that pandas kept its index in, columns without a name and a value, those of
+    `drop`, and those of `groups`, which a file may lack, and a column `group` that `deal` wrote. With `exact`, features
+    are `float64`, and whole numbers that are none are refused.
+    """
+    table, features, place, guessed, notes = roles_of_columns(path, label=label, drop=drop, groups=groups)
+    header = table.header
+    codes, class_names = _classes(table, place, guessed=guessed)
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
     inputs = np.empty((table.rows, len(features)), np.float64 if exact else np.float32)
@@ -125,7 +113,7 @@ def load_columns(
             "identifier? Then leave it out (`drop`)",
         )
     if label is None:
-        why = "it is the last one" if label_column is None else "of its name"
+        why = "it is the last one" if guessed else "of its name"
         notes += (f"{table.title(place)} is read as the label, because {why}",)
     return Examples(inputs, codes, class_names, path.name, notes, tuple(header[feature] for feature in features))
 
@@ -197,6 +185,8 @@ def read_people(
         raise InputError(f"`missing` must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
     needed_columns = {name for name in (label, *categorical, *numeric) if name is not None}
     text, notes = read_text_table(path, keep=needed_columns, drop=drop, options=options)
+    text, note = without_dealt_groups(text, {*needed_columns, *drop})
+    notes += note
     names, source = [name or f"column {index}" for index, name in enumerate(text.header, 1)], path.name
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:

@@ -1,0 +1,74 @@
+"""The cells of a CSV or Parquet file, whichever it is, and the column of groups that a deal adds to a table."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import numpy as np
+
+from jaxaudit.data.formats import text_table
+from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
+from jaxaudit.data.formats.parquet_file import read_parquet
+from jaxaudit.data.formats.parquet_footer import MAGIC
+from jaxaudit.data.groups import COLUMN
+from jaxaudit.data.paths import open_data
+from jaxaudit.errors import InputError
+
+SMALLEST_DEALT, LARGEST_DEALT = 2.0**40, 2.0**53
+"""The largest number of a deal's groups is below the first once in 8,000 files with one group, and never with several.
+"""
+
+
+def read_text_table(
+    path: Path,
+    *,
+    keep: Collection[str] = (),
+    drop: Collection[str] | None = (),
+    index: bool = False,
+    only: Callable[[str], bool] = lambda _: True,
+    options: CsvOptions = DETECTED,
+) -> tuple[text_table.TextTable, tuple[str, ...]]:
+    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
+
+    Args:
+        path: the file; its first bytes show which format it has, and what ends in .parquet is no CSV file.
+        keep, drop, index, only: as for `read_parquet`.
+        options: the format of a CSV file, as far as it should not be detected.
+    """
+    if is_parquet(path):
+        if options != DETECTED:
+            raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
+        table, notes = read_parquet(path, keep=keep, drop=drop, index=index, only=only)
+    else:
+        table = read_csv(path, options=options)
+        text_table.check_header(table, path)
+        notes = (f"it is read as {table.note}",) if table.note else ()
+    table, left_out = table.without_empty({*keep, *(drop or ())})
+    return table, (*notes, *left_out)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a table is Parquet: its first bytes say so, or its name."""
+    with open_data(path) as stream:
+        return stream.read(len(MAGIC)) == MAGIC or path.suffix.lower() == ".parquet"
+
+
+def has_dealt_groups(table: text_table.TextTable) -> bool:
+    """Whether a column `group` has the random numbers of a deal: whole ones, up to 2^53, of which the largest is large.
+
+    A column of the source that has this name, too, hardly ever is like that.
+    """
+    if table.header.count(COLUMN) != 1:
+        return False
+    numbers = text_table.float_cells(table.columns[table.header.index(COLUMN)], table.decimal)
+    if numbers is None or not len(numbers) or not (numbers == np.rint(numbers)).all():
+        return False
+    return bool(numbers.min() >= 0 and SMALLEST_DEALT <= numbers.max() < LARGEST_DEALT)
+
+
+def without_dealt_groups(
+    table: text_table.TextTable, needed_names: Collection[str]
+) -> tuple[text_table.TextTable, tuple[str, ...]]:
+    """The table without the groups that `deal` wrote, unless they are needed, and a note: they are no input."""
+    if COLUMN in needed_names or not has_dealt_groups(table):
+        return table, ()
+    return table.without([COLUMN]), (f"column {COLUMN!r} has the groups that `jaxaudit deal` wrote and is left out",)

@@ -1,0 +1,295 @@
+"""`jaxaudit deal` of tables: what it writes has the source's columns and cells, and is read as the source is."""
+
+import codecs
+import csv
+import hashlib
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from support.cli_runs import jaxaudit, process, refused
+
+from jaxaudit.data import Examples, load
+from jaxaudit.data.groups import has_groups
+
+COUNT, SIZE = 300, 5
+ROLES = ("query", "members", "holdout")
+SHARES = ("--members-share", "0.4", "--holdout-share", "0.3", "--seed", "3")
+HEADER = ["id", '"age, ""years"""', "patient", " bp ", "outcome", "w"]
+NAMES = ('age, "years"', "bp", "w")
+
+
+def cells() -> list[list[str]]:
+    """Numbers as people write them, texts in quotation marks, groups; and a label that is not the last column."""
+    values = np.random.default_rng(0).normal(size=(COUNT, 3))
+    return [
+        [
+            str(row),
+            f'"{first:+.3f}"',
+            f" P-{row // SIZE}x",
+            f"{second:08.2f} ",
+            ("no", '"yes"', "yes")[row % 3],
+            f"{third:.2E}",
+        ]
+        for row, (first, second, third) in enumerate(values.tolist())
+    ]
+
+
+def write_table(path: str, encoding: str = "utf-8", mark: bytes = b"", ending: str = "\r\n", sign: str = ",") -> None:
+    lines = [sign.join(line) for line in (HEADER, *cells())]
+    Path(path).write_bytes(mark + (ending.join(lines) + ending).encode(encoding))
+
+
+def deal(*words: str, data: str = "all.csv", out: str = "deal") -> tuple[dict[str, Any], str]:
+    done = jaxaudit("deal", data, *words, "--out", out)
+    assert done.code == 0, done.err
+    return json.loads(Path(out, "deal.json").read_text()), done.out
+
+
+def rows_in(source: Examples, part: Examples) -> list[int]:
+    """Where the records of a part stand in the source, each of which is there once."""
+    place = {record.tobytes(): row for row, record in enumerate(source.record_hashes)}
+    assert len(place) == len(source)
+    return [place[record.tobytes()] for record in part.record_hashes]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_table("all.csv")
+    return tmp_path
+
+
+FORMS = [
+    ("utf-8", b"", "\r\n", ","),
+    ("utf-8", codecs.BOM_UTF8, "\n", ";"),
+    ("utf-16-le", codecs.BOM_UTF16_LE, "\n", "\t"),
+    ("utf-16-be", codecs.BOM_UTF16_BE, "\r\n", "|"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "mark", "ending", "sign"), FORMS)
+def test_cells_and_names_are_those_of_the_source(
+    folder: Path, encoding: str, mark: bytes, ending: str, sign: str
+) -> None:
+    write_table("all.csv", encoding, mark, ending, sign)
+    record, _ = deal("--label", "outcome", "--groups", "patient", *SHARES)
+    source = load("all.csv", label="outcome", groups=["patient"])
+    whole, places = cells(), []
+    for role in ROLES:
+        path = Path("deal", f"{role}.csv")
+        part = load(str(path), label="outcome")
+        assert (part.titles, part.class_names) == (NAMES, ("no", "yes"))
+        rows = rows_in(source, part)
+        np.testing.assert_array_equal(part.labels, source.labels[rows])
+        assert record[role]["membership"] == hashlib.sha256(part.record_hashes.tobytes()).hexdigest()
+        content = path.read_bytes()
+        assert content.startswith(mark)
+        first, *lines = content.removeprefix(mark).decode(encoding).removesuffix(ending).split(ending)
+        assert first == sign.join([HEADER[1], "group", *HEADER[3:]])
+        numbers = []
+        for row, line in zip(rows, lines, strict=True):
+            before, number, after = whole[row][1], line.split(sign)[1], whole[row][3:]
+            assert line == sign.join([before, number, *after])
+            numbers.append((row // SIZE, int(number)))
+        assert len(set(numbers)) == len({group for group, _ in numbers}) == len({number for _, number in numbers})
+        places += rows
+    assert sorted(places) == list(range(COUNT))
+    assert record["source"]["columns"] == {"inputs": list(NAMES), "label": "outcome"}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int8(), pa.string())])
+def test_a_parquet_file_is_dealt_as_parquet_files(folder: Path, kind: pa.DataType) -> None:
+    """With the types of its columns; what no cell has, such as pandas' notes, is left out."""
+    random = np.random.default_rng(1)
+    patients = [f"P-{row // SIZE}x" for row in range(COUNT)]
+    labels = pa.array(["ab"[row % 2] for row in range(COUNT)]).cast(kind) if pa.types.is_string(kind) else None
+    if labels is None:
+        labels = pa.DictionaryArray.from_arrays(
+            pa.array([row % 2 for row in range(COUNT)], pa.int8()), ["a", "b", "P-9x"]
+        )
+    columns = {
+        "patient": patients,
+        "age": random.integers(0, 99, COUNT).astype(np.int16),
+        "kind": labels,
+        "bp": random.normal(size=COUNT).astype(np.float32),
+    }
+    table = pa.table(columns).replace_schema_metadata({"pandas": '{"index_columns": [], "note": "P-7x"}'})
+    parquet.write_table(table, "all.parquet")
+    words = ("--label", "kind", "--groups", "patient", *SHARES, "--blind")
+    record, out = deal(*words, data="all.parquet")
+    source = load("all.parquet", label="kind", groups=["patient"])
+    for role in ROLES:
+        part = parquet.read_table(f"deal/{role}.parquet")
+        assert part.column_names == ["group", "age", "kind", "bp"]
+        assert part.schema.types == [pa.int64(), pa.int16(), pa.string(), pa.float32()]
+        rows = rows_in(source, load(f"deal/{role}.parquet", label="kind"))
+        assert part.column("bp").to_pylist() == table.column("bp").take(pa.array(rows)).to_pylist()
+    assert parquet.read_table("deal/challenge.parquet").column_names == ["record", "age", "bp"]
+    assert record["query"]["file"] == "query.parquet"
+    assert "key.json" in out
+    assert not any(b"P-" in path.read_bytes() for path in Path("deal").iterdir())
+
+
+def probabilities(path: str) -> np.ndarray:
+    """What some model says of each row of a file, by its columns' names."""
+    with Path(path).open(newline="") as file:
+        first = [float(row['age, "years"']) for row in csv.DictReader(file)]
+    share = 1 / (1 + np.exp(-np.array(first)))
+    return np.stack([share, 1 - share], axis=1)
+
+
+def answers(out: str, role: str) -> str:
+    name = f"{out}_{role}_outputs.csv"
+    np.savetxt(name, probabilities(f"{out}/{role}.csv"), delimiter=",")
+    return name
+
+
+def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
+    """They read the same records, with the groups; also of a challenge, whose key names the files and the label."""
+    words = ("--label", "outcome", "--groups", "patient", *SHARES)
+    _, out = deal(*words)
+    deal(*words, "--blind", out="blind")
+    (command,) = [line.strip() for line in out.splitlines() if line.startswith("  jaxaudit ks")]
+    outputs = {"OUTPUTS": "query", "HOLDOUT_OUTPUTS": "holdout", "MEMBERS_OUTPUTS": "members"}
+    found = jaxaudit(*(answers("deal", outputs[w]) if w in outputs else w for w in shlex.split(command)[1:]), "--json")
+    one = jaxaudit("ks", "--challenge", "blind/key.json", "--target", answers("blind", "challenge"), "--json")
+    assert len(one.result["targets"]) == len(found.result["targets"]) == 1
+    again = jaxaudit(*one.result["provenance"]["command"][1:], "--json")
+    assert again.result["targets"] == one.result["targets"]
+    # Without the flags of groups, those that the files have are taken, and never as an input.
+    bare = shlex.split(command.partition(" --groups")[0])[1:]
+    same = jaxaudit(*(f"deal_{outputs[w]}_outputs.csv" if w in outputs else w for w in bare), "--json")
+    assert same.result["targets"] == found.result["targets"]
+    refused(
+        ("ks", "--challenge", "blind/key.json", "--label", "w", "--target", "blind_challenge_outputs.csv"),
+        ("--label",),
+    )
+
+
+def test_a_challenge_has_the_names_of_the_inputs_alone(folder: Path) -> None:
+    deal("--label", "outcome", "--groups", "patient", *SHARES, "--blind")
+    key = json.loads(Path("deal/key.json").read_text())
+    first, *lines = Path("deal/challenge.csv").read_bytes().decode().split("\r\n")[:-1]
+    assert first == 'record,"age, ""years""", bp ,w'
+    for role in ROLES:
+        own = Path(f"deal/{role}.csv").read_bytes().decode().split("\r\n")[1:-1]
+        for row, line in zip(key["rows"][role], own, strict=True):
+            age, _, bp, _, w = line.split(",")
+            assert lines[row].split(",")[1:] == [age, bp, w]
+    assert {"query.csv", "challenge.csv"} < key["files"].keys()
+    assert (key["label"], key["groups"]) == ("outcome", True)
+    write_table("named.csv")
+    Path("named.csv").write_text(Path("named.csv").read_text().replace("id,", "record,", 1))
+    words = ("--label", "outcome", "--groups", "patient", "--blind", "--out", "new")
+    refused(("deal", "named.csv", *words), ("'record'",))
+
+
+def test_no_value_of_a_group_is_in_any_file(folder: Path) -> None:
+    np.save("ids.npy", np.array([f"P-{row // SIZE}x" for row in range(COUNT)]))
+    for out, words in (
+        ("by_column", ("--groups", "patient")),
+        ("by_file", ("--groups", "ids.npy", "--drop", "patient")),
+    ):
+        _, said = deal("--label", "outcome", *words, *SHARES, "--blind", out=out)
+        assert not any(b"P-" in path.read_bytes() for path in Path(out).iterdir())
+        assert "P-" not in said
+    assert Path("by_file/query.csv").read_text().startswith("group,")
+    text = Path("all.csv").read_text()
+    for name, label in ((" bp ", "outcome"), ("outcome", "P-3x")):
+        Path("named.csv").write_text(text.replace(name, "P-3x", 1))
+        words = ("deal", "named.csv", "--label", label, "--groups", "patient", "--out", "new")
+        assert "P-3x" not in refused(words, ("names of its columns are values of the groups",))
+
+
+def test_what_was_dealt_can_be_dealt_again(folder: Path) -> None:
+    deal("--label", "outcome", "--groups", "patient", *SHARES)
+    assert has_groups("deal/query.csv")
+    assert not has_groups("all.csv")
+    refused(
+        ("deal", "deal/members.csv", "--label", "outcome", "--withdraw", "0.4", "--out", "new"), ("--groups group",)
+    )
+    words = ("--label", "outcome", "--groups", "group", "--withdraw", "0.4")
+    deal(*words, data="deal/members.csv", out="again")
+    first, second = (read_groups(f"{out}/{role}.csv") for out, role in (("deal", "members"), ("again", "query")))
+    assert Path("again/query.csv").read_text().splitlines()[0] == Path("deal/query.csv").read_text().splitlines()[0]
+    assert first
+    assert second
+    assert not first & second
+
+
+def read_groups(path: str) -> set[int]:
+    with Path(path).open(newline="") as file:
+        return {int(row["group"]) for row in csv.DictReader(file)}
+
+
+def test_a_column_called_group_of_small_numbers_is_an_input_elsewhere(folder: Path) -> None:
+    """Only random numbers of a deal are taken for groups; a deal, which would write a second one, refuses it."""
+    Path("small.csv").write_text("".join(["group,a,label\n", *(f"{row % 4},{row}.5,{row % 2}\n" for row in range(60))]))
+    assert load("small.csv").titles == ("group", "a")
+    assert not has_groups("small.csv")
+    refused(("deal", "small.csv", "--out", "new"), ("'group'", "rename it"))
+
+
+@pytest.mark.parametrize("words", [("--groups", "who"), (), ("--groups", "ids.npy", "--drop", "who")])
+def test_the_label_that_was_found_is_found_again(folder: Path, words: tuple[str, ...]) -> None:
+    """The last column that is no group; a quoted cell may have the end of a line, and a first line one comma more."""
+    np.save("ids.npy", np.arange(60) // 3)
+    # Copies are dealt together, as a group, whether groups are named or not.
+    lines = [f'{row // 2 * 7 % 60}.5,"{row // 2}","k\n{row // 2 % 2}",{row // 6}' for row in range(60)]
+    Path("last.csv").write_text("\n".join(["a,b,kind,who", *lines, ""]))
+    if not words:
+        Path("last.csv").write_text("\n".join(["a,b,kind,", *(line.rpartition(",")[0] for line in lines), ""]))
+    deal(*words, *SHARES, data="last.csv")
+    for role in ROLES:
+        part = load(f"deal/{role}.csv")
+        assert (part.titles, part.class_names) == (("a", "b"), ("k\n0", "k\n1"))
+        assert has_groups(f"deal/{role}.csv")
+        np.testing.assert_array_equal(part.labels, part.inputs[:, 1] % 2)
+
+
+def test_classes_that_a_set_lacks_are_kept_by_arrays(folder: Path) -> None:
+    """A reader numbers the classes that a table has: one of a single record would be missing in two of three."""
+    lines = [f"{row}.5,{'rare' if row == 7 else 'ab'[row % 2]}" for row in range(60)]
+    Path("rare.csv").write_text("\n".join(["a,label", *lines, ""]))
+    done = jaxaudit("deal", "rare.csv", *SHARES, "--out", "deal")
+    assert done.code == 0
+    assert "records of all 3 classes" in done.err
+    assert {path.name for path in Path("deal").iterdir()} == {"deal.json", *(f"{role}.npz" for role in ROLES)}
+    assert "deal/query.npz" in done.out
+    assert {load(f"deal/{role}.npz").class_names for role in ROLES} == {("a", "b", "rare")}
+    assert json.loads(Path("deal/deal.json").read_text())["source"]["columns"] is None
+
+
+def test_decimal_commas_are_read_as_in_the_source(folder: Path) -> None:
+    """Whole numbers are the same without the few cells that show the decimal sign."""
+    lines = [f"{row};{row % 7}{',5' if row == 3 else ''};{row % 2}" for row in range(60)]
+    Path("commas.csv").write_text("\n".join(["n;a;label", *lines, ""]))
+    deal(*SHARES, data="commas.csv")
+    source = load("commas.csv")
+    assert source.inputs[3].tolist() == [3, 3.5]
+    assert sorted(row for role in ROLES for row in rows_in(source, load(f"deal/{role}.csv"))) == list(range(60))
+
+
+def test_a_part_that_would_be_read_otherwise_is_refused(folder: Path) -> None:
+    """In a part of two rows a column `index` may count them, and would then be no input."""
+    lines = [f"{row % 2},{row}.5,{row % 2}" for row in range(8)]
+    Path("few.csv").write_text("\n".join(["index,a,label", *lines, ""]))
+    assert load("few.csv").titles == ("index", "a")
+    words = ("deal", "few.csv", "--holdout-share", "0.25", "--out", "new")
+    refused((*words, "--seed", "0"), ("holdout.csv: the rows cannot be written", ".npz"))
+
+
+@pytest.mark.outer
+def test_a_table_is_dealt_and_judged_by_processes(folder: Path) -> None:
+    words = ("deal", "all.csv", "--label", "outcome", "--groups", "patient", *SHARES, "--blind", "--out", "deal")
+    done = process(*words, cwd=folder)
+    assert done.code == 0, done.err
+    name = answers("deal", "challenge")
+    judged = process("ks", "--challenge", "deal/key.json", "--target", name, "--json", cwd=folder)
+    assert len(judged.result["targets"]) == 1

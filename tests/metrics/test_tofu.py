@@ -135,6 +135,7 @@ def test_dependent_samples_are_rejected_too_rarely():
 
 def test_the_page_about_forget_quality_shows_what_its_program_prints(capsys: pytest.CaptureFixture[str]):
     page = (ROOT / "docs" / "how_to" / "score_open_unlearning_logs.md").read_text(encoding="utf-8")
+    page = page.partition("## What forget quality is worth")[2]
     program, printed = (page.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "text"))
     exec(program, {})
     assert capsys.readouterr().out == printed

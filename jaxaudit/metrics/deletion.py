@@ -30,8 +30,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from msgspec.structs import replace
 from scipy import special
-from scipy.stats import rankdata
 
+from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance, swapped
@@ -192,7 +192,7 @@ def explained(odds: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n ki
 
     Log-odds are replaced by their ranks, so that it is the same for sharper answers.
     """
-    ranks = rankdata(odds)
+    ranks = mid_ranks(odds)
     left = residual(ranks[:, None], predictors)[:, 0]
     free = len(odds) - predictors.shape[1] - 1
     total = float(ranks.var())

@@ -29,7 +29,8 @@ def tests_named(options: "KSOptions") -> tuple[str, ...]:
         "members": data.members is not None,
         "holdout": data.holdout is not None,
         "reference": bool(reference_flag(options)),
-        "before": bool(options.target.before),
+        # A target that is simulated here has nothing from before.
+        "before": bool(options.target.before) and not options.target.target_data,
     }
     by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
     if options.source is ModelSource.ANSWERS:

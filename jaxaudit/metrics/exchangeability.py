@@ -259,7 +259,9 @@ def holdout_like_query(
             f"({', '.join(words[name] for name in measured)}: p = {smallest:.2g})"
         )
         message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
-        message += "" if "difficulty" in measured else "; difficulty is not measured without shadow models"
+        message += (
+            "" if "difficulty" in measured else "; which set is more difficult is not compared without shadow models"
+        )
     else:
         wrong = [WRONG[name] for name, value in measured.items() if len(measured) * value <= level]
         message = (

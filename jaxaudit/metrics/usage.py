@@ -9,6 +9,7 @@
   95% probability, a small limit means that the holdout happens to look used, and the verdict is `inconclusive`. Of 560
   targets that used nothing, that takes 3 of 55 in a hundred away. Limits that are constrained by power (Cowan et al.
   2011) or divided by it (CLs, Read 2002) take 5 and 9 away to the same end, and cover no less well where it matters.
+  The limit that is given with the verdict is power-constrained, though, up to the stated share (`given_limits`).
 - `inconclusive`, with reasons: in all other cases, and whatever the numbers are where the p-value itself may be wrong
   (`Usage.invalid`).
 
@@ -21,6 +22,7 @@ of its own recipe. Without that, no fraction is given (`without_fraction`).
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -46,6 +48,7 @@ class Wording(NamedTuple):
     """Phrases for the reasons of a verdict on one question; `{most}` is the upper limit."""
 
     fraction: str
+    heading: str
     open: str
     blind: str
     settled: str
@@ -56,6 +59,7 @@ class Wording(NamedTuple):
 WORDING: dict[Question, Wording] = {
     "used": Wording(
         "used fraction",
+        "remembered",
         "use of up to {most} is not ruled out",
         "use of the whole query set",
         "at most {most} was used",
@@ -64,6 +68,7 @@ WORDING: dict[Question, Wording] = {
     ),
     "left": Wording(
         "fraction left",
+        "left",
         "up to {most} of the memory may be left",
         "the full memory of the query set",
         "at most {most} of the memory is left",
@@ -220,10 +225,28 @@ def conclude(
         unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
     if unsettled and (recipe or limits.detectable is None):
         unsettled.append(recipe or "more records are needed")
-    fraction, low, high, upper, detectable = limits
+    fraction, low, high, upper, detectable = given_limits(limits, stated, alpha)
     numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
     usage = Usage(method, "inconclusive", *numbers, "guessed", question, doubts, tuple(unsettled), invalid)
     return decided(usage, alpha)
+
+
+def given_limits(limits: Limits, stated: float, alpha: float = ALPHA) -> Limits:
+    """The limits that are given with a verdict: no smaller than those of records that were not used usually are.
+
+    A query set that by chance looks much less used than the holdout has a limit near 0, which says more of this chance
+    than of the model. So the limit is at least that of an estimate one standard error below none (Cowan et al. 2011).
+    This raises no limit above the stated share, and so moves no verdict.
+
+    >>> given_limits(Limits(-0.5, 0.0, 0.1, 0.01, 0.9), stated=0.19)
+    Limits(fraction=-0.5, low=0.0, high=0.19, upper=0.19, detectable=0.9)
+    """
+    spread = (limits.upper - limits.fraction) / NormalDist().inv_cdf(1 - alpha)
+    # Of an unknown fraction, which is NaN, the limits stay as they are.
+    if not limits.fraction < -spread:
+        return limits
+    upper = max(limits.upper, min(stated, limits.upper - limits.fraction - spread))
+    return limits._replace(high=max(limits.high, upper), upper=upper)
 
 
 def decided(usage: Usage, alpha: float = ALPHA) -> Usage:

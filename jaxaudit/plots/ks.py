@@ -194,11 +194,11 @@ def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fra
     """Draws fractions of the query set across, one row for each test of a target from the top.
 
     A row has the used fraction, its interval and its upper limit, and the minimum detectable fraction. `fraction` is
-    the name of the used fraction in the legend.
+    the name of the used fraction on the axis.
     """
     tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
     marks = [
-        (fraction, "share", "D", {"color": BLUE, "markersize": 6}),
+        ("estimate", "share", "D", {"color": BLUE, "markersize": 6}),
         ("upper limit", "upper", "<", {"color": BLUE, "markersize": 7}),
         ("min. detectable", "least", "|", tick),
     ]
@@ -206,7 +206,7 @@ def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fra
         draw_interval(axes, place, row.low, row.high)
         for label, number, mark, how in marks:
             axes.plot([getattr(row, number)], [place], mark, label=None if place else label, linestyle="none", **how)
-    dress(axes, "fraction of the query set")
+    dress(axes, fraction)
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks(np.linspace(0, 1, 5))

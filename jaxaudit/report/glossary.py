@@ -26,10 +26,15 @@ _BY_SOURCE = {
         "used fraction": "The estimated share of the query set that was used to train the target. Measured with known "
         "members, it is how much of the memory that the target has of them it has of the query set: the share that "
         "was used, if the query records were used like the known members, at the same time.",
-        "fraction left": "How much of the memory that the target has of known members it has of the query set, or of "
-        "the memory that the model before a deletion had of it. It is "
-        "asked of a target that was trained on after the use, such as an unlearned one, and does not say how much was "
-        "used.",
+        "fraction left": "How much memory of the query set is left, as a share of what the model before the deletion "
+        "had of it or, without that model's outputs, of what the target has of the known members. It is asked of a "
+        "target that was trained on after the use, such as an unlearned one, and does not say how much was used.",
+        "p (not used)": "How often a model that never used the query set looks at least as suspicious as the target.",
+        "p (all used)": "How often a model that used the whole query set looks at least as innocent as the target.",
+        "p (none left)": "How often a model without any memory of the query set looks at least as suspicious as the "
+        "target.",
+        "p (all left)": "How often a model whose memory of the query set is whole looks at least as innocent as the "
+        "target.",
         "upper limit": "The fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it "
         "is small.",
         "detectable fraction": "The smallest used fraction of the query set that would be detected with 95% "

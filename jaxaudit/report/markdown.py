@@ -45,7 +45,7 @@ def limits(part: RunContent) -> list[str]:
     """Confidence, checks, limitations and what would change the answer, as lists."""
     listed = {
         "Confidence": tuple(
-            f"{title}: {confidence.word}{of}. {confidence.why}" for title, confidence, of in part.confidences
+            f"{title}{of}: {confidence.word}. {confidence.why}" for title, confidence, of in part.confidences
         ),
         "Checks": tuple(
             f"{check.state}: {check.name}{f' (affects {check.affects} only)' if check.affects else ''}: {check.message}"

@@ -226,7 +226,8 @@ def _shared(pairs: Iterable[tuple[Answer, Sequence[Item]]]) -> list[tuple[Item, 
     """Each distinct statement about the answers once, with the answers that it concerns."""
     answers_of_value: dict[Item, list[Answer]] = {}
     for answer, values in pairs:
-        for one in values:
+        # Two tests may say the same of one answer.
+        for one in dict.fromkeys(values):
             answers_of_value.setdefault(one, []).append(answer)
     return list(answers_of_value.items())
 

@@ -36,7 +36,7 @@ def as_terminal(part: RunContent, hint: str = "") -> RenderableType:
         *(line for table in tables for line in (*table, Text())),
         *(_line(text, "dim") for text in (*part.legend, *(part.details if details else ()))),
         *(
-            _line(f"{title}: {confidence.word}{of}. {confidence.why}")
+            _line(f"{title}{of}: {confidence.word}. {confidence.why}")
             for title, confidence, of in part.confidences
             if confidence.word in unsure
         ),

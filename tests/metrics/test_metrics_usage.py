@@ -9,7 +9,16 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import Effect, Limits, detectable_fraction, limits_of, upper_limit, used_fraction
-from jaxaudit.metrics.usage import Usage, at_most, conclude, decided, holm, used_share, without_fraction
+from jaxaudit.metrics.usage import (
+    Usage,
+    at_most,
+    conclude,
+    decided,
+    given_limits,
+    holm,
+    used_share,
+    without_fraction,
+)
 
 TRIALS = 600
 SURE = 1e-4
@@ -261,3 +270,36 @@ def test_a_limit_does_not_outrun_what_the_test_can_see(detectable: float | None,
     found = conclude("members", 0.6, 0.1, Limits(0.0, 0.0, 0.3, 0.11, detectable))
     assert found.verdict == verdict
     assert any("not even use of the whole query set" in reason for reason in found.reasons) == (detectable is None)
+
+
+@settings(max_examples=200)
+@given(
+    st.floats(-2, 2),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from([None, 0.4]),
+    st.floats(0.05, 1),
+)
+def test_a_limit_near_none_by_chance_is_raised_and_no_verdict_moves(
+    fraction: float, above: float, high: float, p_never: float, detectable: float | None, stated: float
+) -> None:
+    upper = min(max(fraction + above, 0.0), 1.0)
+    limits = Limits(fraction, 0.0, max(high, upper), upper, detectable)
+    given = given_limits(limits, min(stated, 0.99))
+    assert given.upper >= limits.upper
+    assert (given.upper <= min(stated, 0.99)) == (limits.upper <= min(stated, 0.99))
+    assert given.low <= given.upper <= given.high
+    forgotten = p_never > 0.05 and detectable is not None and upper <= min(stated, 0.99)
+    usage = conclude("holdout", p_never, None, limits, stated=min(stated, 0.99))
+    assert (usage.verdict == "forgotten") == forgotten
+
+
+def test_the_limit_of_an_accident_is_that_of_an_estimate_one_standard_error_below_none() -> None:
+    # Estimate and one-sided 95% limit of a normal number with standard error 0.2, three of them below none.
+    given = given_limits(Limits(-0.6, 0.0, 0.0, -0.6 + 1.645 * 0.2, None), stated=0.25)
+    assert given.upper == pytest.approx(0.2 * 0.645, abs=1e-3)
+    usual = Limits(-0.1, 0.0, 0.3, -0.1 + 1.645 * 0.2, 0.5)
+    assert given_limits(usual, 0.25) == usual
+    unknown = Limits(float("nan"), 0.0, 1.0, 1.0, None)
+    assert given_limits(unknown, 0.25) == unknown

@@ -291,8 +291,8 @@ def said_once(run: Run[Any]) -> None:
         whose = [about for about, *said_of in trusted if said_of == [what, each]]
         names = "" if len(whose) == len(found) else f" ({', '.join(whose)})"
         # A terminal does not say that nothing deserves no confidence.
-        assert (f"{what}: {each.word}{names}. {each.why}" in text) == (each.word != "none")
-        assert f"- {what}: {each.word}{names}. {each.why}" in markdown
+        assert (f"{what}{names}: {each.word}. {each.why}" in text) == (each.word != "none")
+        assert f"- {what}{names}: {each.word}. {each.why}" in markdown
     failed = {
         (check.name, check.message) for _, finding in found for check in finding.checks if check.state == "failed"
     }

@@ -19,6 +19,7 @@ class Parsed(HTMLParser):
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
         self.open: list[str] = []
+        self.after_code = False
         self.feed(html)
         self.close()
         assert not self.open
@@ -36,12 +37,19 @@ class Parsed(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
-            self.texts.append(data)
+        if not self.open or self.open[-1] == "style":
+            return
+        in_prose = self.open[-1] == "code" and "pre" not in self.open
+        shown = f"`{data}`" if in_prose else data
+        if self.texts and (in_prose or self.after_code):
+            self.texts[-1] += shown
+        else:
+            self.texts.append(shown)
+        self.after_code = in_prose
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """All of its text; code within a sentence is between backticks, as in a terminal."""
         return " ".join(" ".join(self.texts).split())
 
     def all(self, tag: str) -> list[dict[str, str | None]]:

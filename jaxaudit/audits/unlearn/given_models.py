@@ -175,8 +175,8 @@ def _refuse_unknown(name: str, arrays: Mapping[str, Any]) -> None:
     names = [str(part)[:40] for part in arrays]
     if FORGET not in names:
         raise InputError(
-            f"{name}: has the arrays {', '.join(map(repr, names[:10])) or '(none)'}, and none is `{FORGET}`; name that "
-            f"of the records to forget `{FORGET}`, and others `{RETAIN}` and `{TEST}`."
+            f"{name}: has the arrays {', '.join(map(repr, names[:10])) or '(none)'}, and none is {FORGET!r}; name that "
+            f"of the records to forget {FORGET!r}, and others {RETAIN!r} and {TEST!r}."
         )
     unknown = [part for part in names if part not in PARTS]
     if unknown:

@@ -17,6 +17,7 @@ from jaxaudit.report.ks.tables import (
 from jaxaudit.report.numbers import level_text, number_text, precise, share, span
 from jaxaudit.report.page import Answer, DrawnShare
 
+P_LEAST = 0.001
 BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (
     "It differs from the verdict: the rule only asks whether rho is 1 or more, whatever the spread of rho and the "
@@ -72,9 +73,9 @@ def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[st
     test = test_of(target, usage.method)
     title, trusts = visible(test.title), test.confidences
     fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
-    p_none = precise(usage.p_never)
+    p_none = _p_value(usage.p_never)
     if usage.p_never_adjusted is not None:
-        p_none += f", adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
+        p_none += f", adjusted for {targets} targets: {_p_value(usage.p_never_adjusted)}"
 
     def trusted(name: Measured) -> str:
         return f"{trusts[name].word}. {visible(trusts[name].why)}"
@@ -84,7 +85,7 @@ def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[st
     if usage.method != target.method or trusts["p_never"].word != target.finding.confidence.word:
         facts.append((f"Confidence in {none}, {title}", trusted("p_never")))
     facts += [
-        (f"{full}, {title}", precise(usage.p_fully)),
+        (f"{full}, {title}", _p_value(usage.p_fully)),
         (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
     ]
     if usage.method != target.method:
@@ -92,9 +93,14 @@ def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[st
     return [*facts, (f"Minimum detectable fraction, {title}", percent_cell(usage.detectable))]
 
 
+def _p_value(value: float | None) -> str:
+    """A p-value on a card; all its digits are in a table."""
+    return precise(value) if value is None or value >= P_LEAST else f"< {P_LEAST:g}"
+
+
 def _bar(usage: Usage, stated: float) -> DrawnShare:
     """The fraction on a line from none to all."""
-    most, allowed = f"at most {at_most(usage.upper)}", f"stated {percent_cell(stated)}"
+    most, allowed = f"at most {at_most(usage.upper)}", f"forgotten up to {percent_cell(stated)}"
     between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
     seen = (
         f"{WORDING[usage.question].fraction}: {percent_cell(usage.fraction)}, interval {between}, {most}; forgotten "

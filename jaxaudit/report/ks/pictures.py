@@ -173,7 +173,7 @@ def _shares(result: KSResult) -> tuple[Picture, ...]:
             f"{'; '.join(seen)}.",
             f"The diamond is the estimate, the bar its {level_text(result.level)} interval. The triangle is the "
             "one-sided 95% upper limit, which `forgotten` is concluded from. The upright line is the minimum "
-            "detectable fraction (95% probability); without a line, not even use of all would be detected.",
+            "detectable fraction, which is found with 95% probability; without a line, even use of all may be missed.",
             chart(lambda axes: plot.draw_shares(axes, rows, title), row_height(len(rows)) + 0.3),
             PageTable(
                 "Used fractions" if title == "used fraction" else "Fractions",

@@ -24,7 +24,8 @@ def verdicts(result: KSResult) -> PageTable:
     """The verdict on each target, and the numbers to read with it; those of further tests are in `grid`."""
     targets = result.targets
     truth_title = ["truly\nused"] if any(target.truth for target in targets) else []
-    of_use = [f"share {'/'.join(questions_of(targets))}\n({level_text(result.level)} interval)", _p_columns(targets)[0]]
+    heading = "/".join(WORDING[question].heading for question in questions_of(targets))
+    of_use = [f"{heading}\n({level_text(result.level)} interval)", _p_columns(targets)[0]]
     numbers = of_use if any(target.usage for target in targets) else []
 
     def cells(target: TargetResult, test: str) -> tuple[str, ...]:
@@ -258,24 +259,28 @@ def about(sets: ComparedSets) -> str:
             f"The {sets.shadows.models:,} shadow models of {visible(sets.shadows.name)} were trained on records of "
             f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
-    if sets.calibration is None:
-        beside = "with those of the model before the deletion"
+    outputs_text, models = f"The query set is {set_text(sets.query)}.", "No shadow model was trained."
+    if sets.holdout is not None:
+        beside = ""
         if sets.members is not None:
-            beside = f"on {set_text(sets.members)}, which it is known to have used"
-        return (
-            f"The query set is {set_text(sets.query)}. The target's outputs on it are compared with those on the "
-            f"holdout, {set_text(sets.holdout)}, which, as is stated, nobody trained on, and {beside}. No shadow model "
-            "was trained."
+            beside = f", and on {set_text(sets.members)}, which it is known to have used"
+        elif sets.calibration is None:
+            beside = ", and with those of the model before the deletion"
+        outputs_text += (
+            f" The target's outputs on it are compared with those on the holdout, {set_text(sets.holdout)}, which, as "
+            f"is stated, nobody trained on{beside}."
+        )
+        compared = "Its outputs are compared with theirs, too."
+    if sets.calibration is not None:
+        models = (
+            f"Shadow models were trained on the query set, and on {set_text(sets.calibration)}, which shares no record "
+            f"with it. {compared}"
         )
     if sets.reference is not None:
-        further = (
-            f"Those of the reference test were also trained on a share of the reference, {set_text(sets.reference)}."
+        models += (
+            f" Those of the reference test were also trained on a share of the reference, {set_text(sets.reference)}."
         )
-        compared = f"{further} {compared}"
-    return (
-        f"The query set is {set_text(sets.query)}. Shadow models were trained on it, and on "
-        f"{set_text(sets.calibration)}, which shares no record with it. {compared}"
-    )
+    return f"{outputs_text} {models}"
 
 
 def field_numbers(targets: Sequence[TargetResult]) -> list[str]:

@@ -85,7 +85,11 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),
             *(
-                (*(WORDING[question].fraction for question in WORDING if question in questions_of(targets)), *OF_USE)
+                (
+                    *(WORDING[question].fraction for question in questions_of(targets)),
+                    *(name for question in questions_of(targets) for name in P_NAMES[question]),
+                    *OF_USE,
+                )
                 if used
                 else ()
             ),
@@ -129,12 +133,14 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
     deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
     shares = [round(100 * usage.fraction) for usage in deciding if usage.has_fraction]
+    if shares:
+        heading = "left" if left else "remembered"
+        ends = "" if left else "0% is like a query set that the model never used, 100% like one that it used whole. "
+        lines.append(f"{heading}: {ends}Intervals are cut at 0% and 100%; at most: the one-sided 95% limit.")
     if min(shares, default=0) < 0:
-        lines.append(
-            "A share below 0%: by chance, or since the sets differ, the query set looks less used than the holdout."
-        )
+        lines.append("Below 0%: by chance, or since the sets differ, the query set looks less used than the holdout.")
     if max(shares, default=0) > 100:
-        lines.append("A share above 100%: the query set looks more used than records that were used.")
+        lines.append("Above 100%: the query set looks more used than records that were used.")
     titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
         # Nothing is known of what would be missed where nothing shows what use looks like.
@@ -144,12 +150,14 @@ def _legend(result: KSResult) -> tuple[str, ...]:
         if not shown:
             continue
         detectable_shares = [usage.detectable for usage in shown if usage.detectable is not None]
-        use, missed = ("memory", "even memory of all") if left else ("use", "even use of all")
+        use = "memory" if left else "use"
+        sharpness = f"even {use} of all of the query set is missed in more than 1 of 20 such tests"
         if len(detectable_shares) == len(shown):
             limits = dict.fromkeys(map(percent_cell, (min(detectable_shares), max(detectable_shares))))
-            missed = f"{use} of less than {' to '.join(limits)}{' (by model)' if len(limits) > 1 else ''}"
+            least = f"{' to '.join(limits)} or more{' (by model)' if len(limits) > 1 else ''}"
+            sharpness = f"{use} of {least} is found in 19 of 20 such tests"
         title = f"{titles[method][0].upper()}{titles[method][1:]}"
-        lines.append(f"{title}: {missed} of the query set is missed in more than 1 of 20 such tests.")
+        lines.append(f"{title}: {sharpness}.")
     return tuple(lines)
 
 

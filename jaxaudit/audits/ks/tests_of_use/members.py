@@ -60,6 +60,15 @@ STRANGE = {
     "left": "The query set is remembered, and the known members are not: their outputs may be of another model, or "
     "they were not used.",
 }
+ASSUMES = {
+    "used": "Members test: 100% is what the model remembers of the known members. The number is the share that was "
+    "used if all three sets were sampled alike, query records were used like the members, at the same time, and one "
+    "model gave all outputs. Of a model that was trained on after the use, such as an unlearned one, it is what is "
+    "left: then ask what is left.",
+    "left": "Members test: 100% is what the model remembers of the known members. The number is the memory that is "
+    "left if all three sets were sampled alike, query records had been used like the members, and one model gave all "
+    "outputs.",
+}
 BY_VIEWS = (
     "The outputs are on several views of each image, and of the scores that these allow the test takes the one that "
     "tells the known members best. Query set and holdout are not told apart in this choice, so p (not used) is exact. "
@@ -93,17 +102,13 @@ class MembersTest(KSTest):
         "model is. One that used more than the stated share, as it used the known members, is called forgotten in at "
         "most 5%, whatever the model is; with views of images, in somewhat more."
     )
-    assumes: ClassVar[str] = (
-        "Members test: the fraction is how much of the memory that the model has of the known members it has of the "
-        "query set. It is the used fraction if query set, members and holdout were sampled alike, query records were "
-        "used like the members, at the same time, and the outputs on all three sets come from one model. Of a model "
-        "that was trained on after the use, such as an unlearned one, it is what is left, not what was used: "
-        "then ask what is left."
-    )
-
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT, Role.MEMBERS})
     trains: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
+
+    @property
+    def assumes(self) -> str:
+        return ASSUMES[self.question]
 
     def refuse(self, sets: Sets[Examples]) -> None:
         refuse_stated(self.stated)

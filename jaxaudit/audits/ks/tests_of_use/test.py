@@ -264,7 +264,7 @@ def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words =
         shown = between and words.share.format(share=between)
         sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
         reasons = (f"{p_unused} for a target that {words.none}", *usage.reasons)
-        beyond = (words.beyond,) if share and share.low == 1 else ()
+        beyond = (words.beyond,) if share and share.low == 1 < share.value else ()
         return Finding(usage.verdict, "bad", sentence, reasons, trust, caveats=(*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"

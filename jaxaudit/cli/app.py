@@ -160,19 +160,20 @@ def _stop(status: int, *messages: str) -> None:
 
 NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
-    "allow_unrelated": "allow_unrelated_target",
-    "count": "workers",
-    "directory": "out",
-    "kind": "target_kind",
-    "never": "shadow_models",
-    "on_holdout": "holdout_target",
-    "on_members": "members_target",
-    "on_reference": "calibration_target",
-    "rates": "leave_one_out",
-    "rename": "column",
-    "targets": "target",
+    "allow_unrelated_target": "allow_unrelated",
+    "calibration_target": "on_reference",
+    "column": "rename",
+    "holdout_target": "on_holdout",
+    "leave_one_out": "rates",
+    "members_target": "on_members",
+    "out": "directory",
+    "outputs_kind": "kind",
+    "shadow_models": "never",
+    "target": "targets",
+    "target_kind": "kind",
+    "workers": "count",
 }
-"""Arguments whose option has another name, where a command has none of the argument's own."""
+"""Arguments by the option that has another name for them, where a command has none of the argument's own."""
 ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", "outputs")}
 """Arguments that are an option of another command than those that speak of it."""
 
@@ -195,5 +196,5 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     flags = {parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.opts[0] for parameter in options}
     flags |= {parameter.name: parameter.opts[0] for parameter in options}
-    further_flags = {argument: flags[option] for argument, option in OTHER_NAMES.items() if option in flags}
+    further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     return {**ELSEWHERE, **further_flags, **flags}

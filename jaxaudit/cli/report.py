@@ -113,7 +113,8 @@ def cite(
 ) -> None:
     """Prints the papers that the numbers of saved runs rest on, as BibTeX, and how to cite this program.
 
-    Each test, attack, method and metric of a run names its own. The result has the same (`papers`).
+    Each test, attack, method and metric of a run names its own. The result has the same (`papers`). Beside the entries,
+    on standard error, stands which entry is of which terms of the run's page.
 
     Examples:
 
@@ -136,6 +137,10 @@ def cite(
             say(f"{sentence}; these are of the terms that its page explains.")
             of_run = [paper for paper in cited(term.source for term in part_of(run).terms) if paper.key]
         papers += of_run
+        terms = part_of(run).terms
+        for paper in filter(entry_of, of_run):
+            names = [visible(term.term) for term in terms if paper.source in term.source]
+            say(f"{paper.key}: {', '.join(names)}") if names else None
     for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):
         say(f"no entry is known for: {visible(source)}")
     show_text(as_bibtex(papers, read[-1].provenance.jaxaudit))

@@ -205,7 +205,9 @@ def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fra
     for place, row in enumerate(rows):
         draw_interval(axes, place, row.low, row.high)
         for label, number, mark, how in marks:
-            axes.plot([getattr(row, number)], [place], mark, label=None if place else label, linestyle="none", **how)
+            # An estimate may lie below none or above all.
+            at = np.clip(getattr(row, number), 0.0, 1.0)
+            axes.plot([at], [place], mark, label=None if place else label, linestyle="none", **how)
     dress(axes, fraction)
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(-0.02, 1.02)

@@ -23,8 +23,7 @@ def estimates_pictures(quality: Estimates, lira: Estimates, retraining: str, lev
     """
     if not quality or not lira:
         return ()
-    most = "Further right is better forgetting; what lies left of the band is distinguishable from retrained models."
-    least = "Further left is better forgetting; what lies right of the band is distinguishable from retrained models."
+    most, least = "Further right is better forgetting.", "Further left is better forgetting."
     return (
         _picture("quality", "Forgetting quality F", ", of the challenge of 2023", quality, most, retraining, level),
         _picture("u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, least, retraining, level, 0.5),
@@ -51,7 +50,7 @@ def _picture(
         "; ".join(f"{row.name}: {number_text(row.value, 2)}" for row in rows) + ".",
         "The diamond compares models of a method with retrained models of other seeds, the bar is its "
         f"{level_text(level)} interval over models. The shaded band is what retraining once more gets, "
-        f"the best there is; original forgot nothing. {meaning} The dotted line is "
+        f"the best there is; original are the models before unlearning. {meaning} The dotted line is "
         + ("retraining." if guess is None else "guessing."),
         chart(
             lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),

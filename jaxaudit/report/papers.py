@@ -102,4 +102,6 @@ _PROGRAM = """@software{jaxaudit,
   author = {{The jaxaudit authors}},
   title = {jaxaudit: What does a trained model still remember?},
   version = {%s},
+  year = {2026},
+  note = {Not released yet},
 }"""

@@ -177,6 +177,18 @@ def test_probabilities_of_0_and_1_are_cut_and_said():
     assert [check.state for check in finding.checks if check.name == "whole log-odds"] == ["warning"]
 
 
+def test_probabilities_may_be_printed_with_three_decimals():
+    def printed(outputs: dict[str, Any], decimals: int) -> dict[str, Any]:
+        logits = outputs["forget"]
+        return {"forget": np.round(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True), decimals)}
+
+    accuracies = [
+        score({"mine": printed(side(8, 1.0, 2), decimals)}, printed(RETRAINED, decimals)).result.methods[-1].u_lira
+        for decimals in (3, 12)
+    ]
+    assert accuracies[0].value == pytest.approx(accuracies[1].value, abs=0.02)
+
+
 def probabilities(models: int) -> dict[str, np.ndarray]:
     return {"forget": np.random.default_rng(8).dirichlet(np.ones(CLASSES), (models, 30))}
 
@@ -242,7 +254,7 @@ BAD = np.where(np.arange(16 * 30 * 3).reshape(16, 30, 3) == 1000, np.nan, RETRAI
             {"forget": LABELS, "test": LABELS},
             "has 4 classes",
         ),
-        ({"mine": SURE}, RETRAINED, {"retain": LABELS}, "none is `forget`"),
+        ({"mine": SURE}, RETRAINED, {"retain": LABELS}, "none is 'forget'"),
         ({"mine": SURE}, RETRAINED, LABELS.astype(float), "array of integers"),
         ({"mine": SURE}, RETRAINED, LABELS - 1, "below 0"),
         ({"mine": SURE}, RETRAINED, LABELS[:0], "at least one"),

@@ -63,8 +63,7 @@ def share_rows(targets: Sequence[TargetResult]) -> list[plot.ShareMark]:
     rows = []
     for target in targets:
         for usage in target.usage:
-            possible = min(max(usage.fraction, 0.0), 1.0)
-            share = (possible, usage.fraction_low, usage.fraction_high, usage.upper)
+            share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper)
             share = share if usage.has_fraction else (nan,) * 4
             name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
             rows.append(plot.ShareMark(name, *np.array((*share, usage.detectable), float).tolist()))

@@ -16,12 +16,14 @@ from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, UNTRAINED
 from jaxaudit.data.outputs.kinds import (
     Found,
     Kind,
+    inside,
     kind_of_outputs,
     of_infinite,
     refuse_hard_labels,
     rounding_of_sums,
     span_of,
 )
+from jaxaudit.data.outputs.precision import decimals_of
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.over_models import LARGEST
 from jaxaudit.metrics.scores import log_odds
@@ -223,7 +225,8 @@ def _of_model(array: Any, model: int, source: str, kind: Kind) -> tuple[np.ndarr
         return values, "logits"
     span = span_of(values, source)
     refuse_hard_labels(values, source)
-    tolerance = rounding_of_sums(values.shape[1], None, None, str(stored.dtype))
+    decimals = decimals_of(values, str(stored.dtype)) if inside(span) else None
+    tolerance = rounding_of_sums(values.shape[1], decimals, None, str(stored.dtype))
     return values, kind_of_outputs(values, kind, span, tolerance, source)
 
 

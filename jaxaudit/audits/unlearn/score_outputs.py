@@ -80,7 +80,7 @@ def score_unlearning(
         retrained: the same of models that were trained without the records to forget.
         labels: the class of each record to forget, from 0, `[records]`; or a mapping with `forget`, and `retain` and
             `test` for outputs on these.
-        original: the same of models that forgot nothing, one per seed.
+        original: the same of models before unlearning, one per seed.
         kind: what the outputs are; by default it is detected.
         level: confidence level of the intervals; no verdict depends on it.
         execution: whose `progress` is called as methods are done.

@@ -107,11 +107,13 @@ class Targets:
         "per --target, in the same order. Needs --holdout-before.",
         default=(),
         names="file",
+        usual="The same on --query, of the model before.",
     )
     holdout_before: tuple[Path, ...] = option(
         "The same on the holdout. Repeatable: one per --before, in the same order.",
         default=(),
         names="file",
+        usual="The same on --holdout, of the model before.",
     )
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
@@ -228,6 +230,7 @@ class KSFlags(Level):
         "is left in a model that was trained on after the use to unlearn it. The numbers are the same. [default: left "
         "of what --before shows, else used]",
         choices=("used", "left"),
+        usual="How much was used, or how much memory is left?",
     )
     same_recipe: bool = option(
         "The shadow models have the target's own network and recipe (give --designs guess, too). Without this word, "

@@ -172,16 +172,16 @@ class GivenOutputs:
         check=parse_outputs,
         names="file",
         place=lambda text: parse_outputs(text)[1],
-        usual="Score unlearned models of your own by their outputs.",
+        usual="METHOD=FILE.npz: score models of your own.",
     )
     retrained: Path | None = outputs_option(
         "--outputs: the same of models retrained without the records to forget, better twice as many.",
         metavar="FILE.npz",
         names="file",
-        usual="With --outputs: those of retrained models.",
+        usual="With --outputs: the same of retrained models.",
     )
     original: Path | None = outputs_option(
-        "--outputs: the same of models that forgot nothing.", metavar="FILE.npz", names="file"
+        "--outputs: the same of models before unlearning.", metavar="FILE.npz", names="file"
     )
     labels: Path | None = outputs_option(
         "--outputs: the class of each record to forget, from 0, a .npy; or an .npz with forget, retain and test.",
@@ -248,6 +248,9 @@ UNLEARN = Command(
 
     `jaxaudit unlearn` (embedded digits, about a minute)
 
+    `jaxaudit unlearn --outputs scrub=scrub.npz --outputs mine=mine.npz --retrained retrained.npz --labels labels.npy`
+    (models of your own, of any library; trains nothing)
+
     `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`
 
     `jaxaudit unlearn --data mine.npz --class cat --fraction 1 --fisher-variant paper --alpha 1e-9 --out run`
@@ -256,9 +259,6 @@ UNLEARN = Command(
 
     `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --tokens words --optimizer adamw
     --learning-rate 0.003 --epochs 8 --methods gradient-difference,npo,simnpo,rmu --seeds 16` (texts)
-
-    `jaxaudit unlearn --outputs scrub=scrub.npz --outputs mine=mine.npz --retrained retrained.npz --labels labels.npy`
-    (models of your own, of any library; trains nothing)
     """,
     checks=(_check_given,),
     first=("data", "methods", "outputs"),

@@ -52,6 +52,7 @@ def answer_of(target: TargetResult, level: float, targets: int, stated: float) -
         if usage.has_fraction:
             shown = percent_cell(usage.fraction)
             between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
+            between += "" if 0 <= usage.fraction <= 1 else ", cut at 0% and 100%"
             bar = _bar(usage, stated)
     elif target.method == "ema" and target.ema is not None:
         name, shown = "query records that look like training records", percent_cell(target.ema.member_share)
@@ -81,6 +82,7 @@ def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[st
         return f"{trusts[name].word}. {visible(trusts[name].why)}"
 
     facts = [(f"{none}, {title}", p_none)]
+    sharpness = "not even all" if usage.detectable is None else f"{percent_cell(usage.detectable)} or more"
     # The confidence in the verdict stands on the card already.
     if usage.method != target.method or trusts["p_never"].word != target.finding.confidence.word:
         facts.append((f"Confidence in {none}, {title}", trusted("p_never")))
@@ -90,7 +92,7 @@ def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[st
     ]
     if usage.method != target.method:
         facts.append((f"Confidence in the {fraction}, {title}", trusted("fraction")))
-    return [*facts, (f"Minimum detectable fraction, {title}", percent_cell(usage.detectable))]
+    return [*facts, (f"Found in 19 of 20 such tests, {title}", sharpness)]
 
 
 def _p_value(value: float | None) -> str:

@@ -222,7 +222,7 @@ def positive_control(controls: Sequence[Rho]) -> Check:
             f"{control.median:.2f} (up to {high:.2f})" for control, high in zip(controls, highest, strict=True)
         )
         message = f"rho of a control trained on the calibration set and the whole query set: {ratios_text}"
-    advice = "; rho does not clearly detect use here, so `forgotten` is not concluded"
+    advice = "; rho does not clearly detect use here, and so never says `forgotten`"
     return Check(POSITIVE_CONTROL, passed, number(worst), 1.0, True, message + ("" if passed else advice))
 
 

@@ -52,8 +52,8 @@ _BY_SOURCE = {
         "nat": "The unit of the natural logarithm: 1 nat is a factor of 2.718.",
         "seed floor": "PDTP if no record is left out and only the random seed differs.",
         "distinguishable": "A method is distinguishable if a score ranks higher or lower among those of retrained "
-        "models than chance explains; by outputs of given models, if the whole interval of U-LiRA's accuracy lies above "
-        "0.5.",
+        "models than chance explains; by outputs of given models, if the whole interval of U-LiRA's accuracy lies "
+        "above 0.5.",
     },
     "Smirnov 1939": {
         "empirical CDF": "For each value, the share of a sample at or below it.",

@@ -103,7 +103,7 @@ def test_tests_of_use_and_ema_give_the_numbers_of_a_page():
     text = page(run(judged(usage=(USED, UNSURE), emas=(ema(0.2, 0.25),))))
     for words in (
         *("Estimated used fraction: 92% (70% to 100%). 95% interval", "p (not used), holdout test < 0.001"),
-        *("Minimum detectable fraction, shadow test none", "By rho not forgotten", "25% flagged"),
+        *("Use found in 19 of 20 such tests, shadow test not even all", "By rho not forgotten", "25% flagged"),
     ):
         assert words in text
     assert "At most 4.3% of it was used (95% upper limit)" in page(run(judged(usage=(UNUSED,))))

@@ -92,7 +92,7 @@ def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[st
     ]
     if usage.method != target.method:
         facts.append((f"Confidence in the {fraction}, {title}", trusted("fraction")))
-    return [*facts, (f"Found in 19 of 20 such tests, {title}", sharpness)]
+    return [*facts, (f"Use found in 19 of 20 such tests, {title}", sharpness)]
 
 
 def _p_value(value: float | None) -> str:

@@ -192,6 +192,6 @@ TEST = MembersTest
 def measured_by(memory: float) -> Confidence:
     return Confidence(
         "fair",
-        "It is measured by what this model remembers of records that it did use: members and holdout are "
+        "The share is measured by what this model remembers of records that it did use: members and holdout are "
         f"{memory:.1f} standard errors apart.",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.device.pieces import PIECES
-from bench.device.results import REDUCED
+from bench.device.results import REDUCED, is_current
 from bench.harness import RESULTS
 
 README = Path(__file__).parent / "README.md"
@@ -62,8 +62,26 @@ def device_section(folder: Path) -> str:
             parts += [f"{title}:\n", *table(header, rows), ""]
         left_out = [f"left out: {line}" for line in result["left_out"]]
         ended = [] if result["finished"] else [f"this piece did not end: {result['error']}"]
-        parts += [*(f"- {note}" for note in (*result["notes"], *left_out, *ended)), ""]
-    return "\n".join(parts)
+        older = [f"older than a change: {result['older_than']}"] if result.get("older_than") else []
+        parts += [*(f"- {note}" for note in (*result["notes"], *left_out, *ended, *older)), ""]
+    return "\n".join([*parts, *still_open(results)])
+
+
+def still_open(results: Sequence[dict[str, Any]]) -> list[str]:
+    """The pieces that this device has no result of, or one that is older than a change, and how to measure them."""
+    current = {result["piece"] for result in results if is_current(result)}
+    lacking = [piece for piece in PIECES if piece.name not in current]
+    if not lacking:
+        return []
+    on_cpu = any(result["machine"]["platform"] == "cpu" for result in results)
+    seconds = sum(piece.seconds.cpu if on_cpu else piece.seconds.gpu for piece in lacking)
+    older = {result["piece"] for result in results if result.get("older_than")}
+    names = [f"{piece.name} (again)" if piece.name in older else piece.name for piece in lacking]
+    return [
+        "### Still open\n",
+        f"{', '.join(names)}. `python -m bench.device` on such a device measures these, nine minutes a call, about "
+        f"{seconds / 60:.0f} minutes in all.\n",
+    ]
 
 
 def measured(result: dict[str, Any]) -> list[str]:

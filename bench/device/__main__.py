@@ -98,7 +98,7 @@ def _release() -> None:
 def _pending(pieces: list[Piece], folder: Path, again: bool) -> list[Piece]:
     """Those without a result; those that began before and did not end come last, so that none is in the others' way."""
     written = {piece.name: results.read(folder, piece.name) for piece in pieces}
-    ended = [piece for piece in pieces if written[piece.name].get("finished")]
+    ended = [piece for piece in pieces if results.is_current(written[piece.name])]
     if ended and not again:
         print(f"{len(ended)} pieces have a result: {', '.join(piece.name for piece in ended)}", flush=True)
     pending = [piece for piece in pieces if again or piece not in ended]
@@ -109,8 +109,10 @@ def _list(pieces: list[Piece], folder: Path, reduced: bool) -> None:
     """The pieces, their seconds, and whether there is a result."""
     print(f"{folder.name}: pieces, seconds, results")
     for piece in pieces:
-        finished = results.read(folder, piece.name).get("finished")
-        state = "has a result" if finished else "" if finished is None else "did not end"
+        result = results.read(folder, piece.name)
+        state = "has a result" if result.get("finished") else "did not end" if result else ""
+        if change := result.get("older_than"):
+            state = f"older than a change: {change}"
         print(f"  {piece.name:30}{_estimate(piece, reduced):>6}  {state}".rstrip())
     print(f"  {'all':30}{sum(_estimate(piece, reduced) for piece in pieces):>6}")
 

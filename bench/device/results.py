@@ -33,6 +33,11 @@ def read(folder: Path, piece: str) -> dict[str, Any]:
         return {}
 
 
+def is_current(result: dict[str, Any]) -> bool:
+    """Whether the piece has ended, and nothing has changed since; `older_than` is put into a file by hand."""
+    return bool(result.get("finished")) and not result.get("older_than")
+
+
 def write(folder: Path, outcome: Outcome, began: float, error: str | None) -> Path:
     """Writes what came out, whether or not the piece has ended."""
     added = {

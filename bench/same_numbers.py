@@ -59,7 +59,7 @@ RUNS = {
     "ks of a deletion": f"ks {SETS} {TARGET} --before before.csv --holdout-before holdout.csv {SMALL} {ENOUGH} "
     "--designs guess --same-recipe --out RUN",
     "ks by a bank": f"ks --shadows ks {TARGET} --leave-one-out --out RUN",
-    "ks by a bank and members": f"ks --shadows ks {TARGET} {MEMBERS} --same-recipe --out RUN",
+    "ks by a bank and members": f"ks --shadows ks {TARGET} {MEMBERS} --members-groups group --same-recipe --out RUN",
     "power": f"power {PAIR} {SMALL} --holdout-shadow-models 20 --effort full --out RUN",
     "power by a bank": "power --shadows ks --out RUN",
     "attack by a bank": "attack --shadows ks --target query.csv --out RUN",

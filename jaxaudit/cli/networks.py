@@ -121,6 +121,15 @@ def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[in
     return float(np.mean([design_cost(name, model) for name in _possible(names, model, recipe, record)]))
 
 
+def number_of_programs(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> int:
+    """How many of these designs are compiled: one for all that differ in their epochs alone.
+
+    >>> number_of_programs("guess,longer,narrower", Network(model="mlp"), ShadowRecipe(), (8, 8, 1))
+    2
+    """
+    return len({GUESS, *_possible(names, model, recipe, record)} - {"shorter", "longer"})
+
+
 def design_cost(name: str, model: Network) -> float:
     """The training time of a design relative to the guess; the rank of adapters hardly changes it."""
     return 1.0 if name in ("wider", "narrower") and _adapted(model) else COSTS[name]

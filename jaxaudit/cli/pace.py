@@ -7,22 +7,35 @@ from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import measure_rate
-from jaxaudit.ensemble.step_cost import OPERATIONS_A_SECOND
+from jaxaudit.data.memory import peak_bytes
+from jaxaudit.ensemble import StepCost, bytes_under_way, measure_step
+from jaxaudit.ensemble.step_cost import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.learners import SteppedLearner
 
-FIXED_SECONDS = 15.0
-"""Seconds for reading, compiling and judging."""
+FIXED_SECONDS = 11.0
+"""Seconds for reading, judging, and compiling what is small."""
+TIMED_FROM = 120.0
+"""A run of so many seconds, by what is usual for two cores of a CPU, is timed before it begins."""
+LATER_BYTES, BYTES_OF_EQUATION = 192 << 20, 128 << 10
+"""Memory that a process takes after it has read its sets: for judging and small programs; and for each equation of a
+program of training that it compiles."""
 
 
 class OperationsPace(NamedTuple):
-    """Counted operations a second, and where that is so."""
+    """How long operations take, and where that is so.
+
+    Attributes:
+        operations: how many counted operations take a second.
+        compiling: seconds in which all programs of training are compiled.
+        where: which machine this is, in words.
+    """
 
     operations: float = OPERATIONS_A_SECOND
+    compiling: float = 0.0
     where: str = "on two cores of a CPU"
 
     def seconds(self, operations: float) -> float:
-        return round(operations / self.operations + FIXED_SECONDS, 1)
+        return round(operations / self.operations + self.compiling + FIXED_SECONDS, 1)
 
     def words(self, operations: float) -> str:
         """The time in words.
@@ -33,17 +46,38 @@ class OperationsPace(NamedTuple):
         return f"about {duration(self.seconds(operations))} {self.where}"
 
 
-def pace_of(recipe: RecipeFlags, learner: SteppedLearner, examples: Examples, models_per_batch: int) -> OperationsPace:
-    """The pace of this machine, measured on some steps, in a dry run that trains here; else that of two cores.
+class PlannedTraining(NamedTuple):
+    """What is trained: a learner on records, so many models at a time, and as how many different programs."""
+
+    learner: SteppedLearner
+    examples: Examples
+    cost: StepCost
+    models_per_batch: int
+    programs: int
+
+    @property
+    def bytes(self) -> int:
+        """The memory that this process will have taken at most, but for the arrays of its sets and outputs."""
+        later = LATER_BYTES + self.programs * self.cost.equations * BYTES_OF_EQUATION
+        return peak_bytes() + later + bytes_under_way(self.cost, self.models_per_batch)
+
+
+def pace_of(recipe: RecipeFlags, training: PlannedTraining, operations: float) -> OperationsPace:
+    """The pace of this machine, measured on some steps, for a dry run or a long one; else that of two cores.
 
     Args:
         recipe: the options of training.
-        learner, examples, models_per_batch: what is timed.
+        training: what is timed, if it is this process that trains.
+        operations: of the whole run.
     """
-    if not recipe.dry_run or recipe.spread:
-        return OperationsPace()
+    equations = training.programs * training.cost.equations
+    usual = OperationsPace(compiling=equations / EQUATIONS_A_SECOND)
+    if recipe.spread or not (recipe.dry_run or usual.seconds(operations) > TIMED_FROM):
+        return usual
     say("timing a few steps")
-    return OperationsPace(measure_rate(examples.inputs, examples.labels, learner, models_per_batch), "on this machine")
+    learner, examples, cost, number, programs = training
+    step, compiling = measure_step(examples.inputs, examples.labels, learner, cost, number)
+    return OperationsPace(cost.step / step, programs * compiling, "on this machine")
 
 
 class PlannedSize(NamedTuple):

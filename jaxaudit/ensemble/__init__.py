@@ -17,9 +17,10 @@ from jaxaudit.ensemble.forms import form_of as form_of
 from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
 from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers
 from jaxaudit.ensemble.step_cost import StepCost as StepCost
+from jaxaudit.ensemble.step_cost import StepTime as StepTime
 from jaxaudit.ensemble.step_cost import bytes_under_way as bytes_under_way
 from jaxaudit.ensemble.step_cost import count_step as count_step
-from jaxaudit.ensemble.step_cost import measure_rate as measure_rate
+from jaxaudit.ensemble.step_cost import measure_step as measure_step
 from jaxaudit.ensemble.step_cost import usual_models_per_batch as usual_models_per_batch
 from jaxaudit.ensemble.training_state import KeptState as KeptState
 from jaxaudit.ensemble.training_state import kept_states as kept_states

@@ -23,7 +23,7 @@ from jaxaudit.ensemble.batches import Tables, place_block
 from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
 from jaxaudit.ensemble.plan import ChunkGroup
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
-from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, bytes_written, demand_room
+from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, demand_room, step_program
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
@@ -109,7 +109,7 @@ def choose_models_per_batch(
     if not work:
         return BatchChoice(candidates[0], {}, form)
     if len(candidates) == 1:
-        demand_room(_compiled(timed, candidates[0]).program, _at_once(group, candidates[0]), pool)
+        demand_room(compiled_block(timed, candidates[0]).program, _at_once(group, candidates[0]), pool)
         return BatchChoice(candidates[0], {}, form)
     first = _first(candidates, timed)
     search = _Search(timed, work)
@@ -171,7 +171,7 @@ def _first(candidates: Sequence[int], timed: TimedModels) -> int:
     start = START
     if accelerated():
         plain = timed.learner.in_form(None) if isinstance(timed.learner, FormedLearner) else timed.learner
-        start = FULL_BYTES * len(jax.local_devices()) // bytes_written(plain, timed.keys[0], *timed.pool)
+        start = FULL_BYTES * len(jax.local_devices()) // step_program(plain, timed.keys[0], *timed.pool).written
     return sum(number < start for number in candidates[:-1])
 
 
@@ -191,11 +191,16 @@ class _CompiledBlock(NamedTuple):
     kind: tuple[bool, bool]
 
 
+def _placed(array: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+
 def _at_once(group: ChunkGroup, models_per_batch: int) -> int:
     return min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
 
 
-def _compiled(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
+def compiled_block(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
+    """The program that trains so many models at a time, compiled, which it then is for training, too."""
     learner, keys, membership, pool, group = timed
     # Padded like a chunk in training, so that it divides evenly over the devices.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
@@ -204,8 +209,10 @@ def _compiled(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
     block = next(tables.blocks(0, tables.draw(0)))
     arguments = ((own_keys, 0, 0), *pool, *place_block(block, group))
     kind = (group.shared, group.uneven)
-    states = init_chunk.eval_shape(learner, own_keys)
     with DISPATCH:
+        init = init_chunk.lower(learner, own_keys).compile()
+        # A program is found again if its arguments are placed alike.
+        states = jax.tree.map(_placed, init.out_info, init.output_shardings)
         program = run_block.lower(learner, states, *arguments, 0, 1, *kind).compile()
     return _CompiledBlock(program, own_keys, group.rows, block, arguments, kind)
 
@@ -216,7 +223,7 @@ def probe_models_per_batch(timed: TimedModels, models_per_batch: int) -> float:
     Raises:
         NoRoom: the compiled step takes more than its part of the free memory.
     """
-    ready, at_once = _compiled(timed, models_per_batch), _at_once(timed.group, models_per_batch)
+    ready, at_once = compiled_block(timed, models_per_batch), _at_once(timed.group, models_per_batch)
     demand_room(ready.program, at_once, timed.pool)
     learner = timed.learner
     states = [init_chunk(learner, ready.keys) for _ in range(at_once)]

@@ -1,7 +1,7 @@
 """What training costs, in operations that the compiler counts: a function of network, recipe and shapes.
 
 Models trained in chunks of another size differ by rounding, so the models per batch of an audit follow from
-shapes, too. Only `measure_rate`, for estimates, reads a clock.
+shapes, too. Only `measure_step`, for estimates, reads a clock.
 """
 
 import time
@@ -16,10 +16,10 @@ from jaxtyping import Array, Int, Real
 from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
 from jaxaudit.ensemble.forms import with_decided_form
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.models_per_batch import FULL_BYTES, TimedModels, probe_models_per_batch
+from jaxaudit.ensemble.models_per_batch import FULL_BYTES, TimedModels, compiled_block, probe_models_per_batch
 from jaxaudit.ensemble.plan import ChunkGroup, plan_groups
 from jaxaudit.ensemble.program import place_pool
-from jaxaudit.ensemble.step_memory import bytes_written, step_operations
+from jaxaudit.ensemble.step_memory import step_operations, step_program
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.membership import everyone
@@ -31,6 +31,8 @@ a network of 154 parameters takes 4 to 9 microseconds, of which its 50,000 opera
 OPERATIONS_A_SECOND = 1.2e11
 """Of the same two cores when they are idle: an audit of 2.4e13 operations took five minutes of processor time. Networks
 from `mlp` with 128 units to `medical-cnn` differ by a factor of two."""
+EQUATIONS_A_SECOND = 300.0
+"""Of programs of training that one of these cores traces and compiles, with what starts and evaluates the models."""
 GRADIENTS = 3
 """A gradient takes about three times the operations of the outputs."""
 ARRAYS = 4
@@ -40,10 +42,9 @@ MOST_MODELS, CPU_BYTES, CPU_MODELS = 64, 16 << 20, 4
 most 16 MiB: on the cores above, no network is faster with more, and those with 40 MiB a model are slower with two."""
 RECORDS = 4096
 """The largest number of records that are used for measuring."""
-HOST_STEPS, HOST_SECONDS = 24, 4.0
-MOST_OPERATIONS = 1e10
-"""Of a step that is timed: about half a second of a CPU's core. Larger ones are timed in smaller minibatches, and count
-for as many operations more."""
+HOST_STEPS, HOST_SECONDS = 12, 1.5
+MOST_OPERATIONS = 5e9
+"""Of a model's step that is timed: about a tenth of a second. Larger ones are timed in smaller minibatches."""
 
 
 class StepCost(NamedTuple):
@@ -53,20 +54,33 @@ class StepCost(NamedTuple):
         step: operations of a model-step, with its overhead.
         record: operations to evaluate one model on one record.
         step_bytes: bytes of all arrays that a model-step computes; at most a few parts of them exist at a time.
+        equations: of the step's program, which takes so much longer to compile.
+        argument_bytes: bytes of a model's training state, and of a minibatch.
     """
 
     step: float
     record: float
     step_bytes: int
+    equations: int = 0
+    argument_bytes: int = 0
+
+
+class StepTime(NamedTuple):
+    """What a step takes on this machine: seconds of a model-step, and seconds until its program is compiled."""
+
+    step: float
+    compiling: float
 
 
 def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
-    # Forms of convolutions are measured, and have other operations.
+    # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
     plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
-    shapes = plain, jax.random.key(0), inputs, labels
-    operations = step_operations(*shapes)
-    return StepCost(operations + OVERHEAD, operations / GRADIENTS / learner.batch_size, bytes_written(*shapes))
+    whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
+    key = jax.random.key(0)
+    operations = step_operations(whole, key, inputs, labels)
+    record = operations / GRADIENTS / learner.batch_size
+    return StepCost(operations + OVERHEAD, record, *step_program(plain, key, inputs, labels))
 
 
 def usual_models_per_batch(learner: SteppedLearner, cost: StepCost) -> int:
@@ -79,32 +93,40 @@ def usual_models_per_batch(learner: SteppedLearner, cost: StepCost) -> int:
 
 def bytes_under_way(cost: StepCost, models_per_batch: int) -> int:
     """The bytes that the steps of all chunks under way take on this machine, as an estimate."""
-    return models_per_batch * concurrent_chunks() * cost.step_bytes // ARRAYS
+    # States are there twice, for their gradients.
+    of_model = cost.step_bytes // ARRAYS + 2 * cost.argument_bytes
+    return models_per_batch * concurrent_chunks() * of_model
 
 
-def measure_rate(
+def measure_step(
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: SteppedLearner,
+    cost: StepCost,
     models_per_batch: int,
-) -> float:
-    """The counted operations a second of this machine, from some steps of some models; compilation does not count.
+) -> StepTime:
+    """The time of a model-step in training on this machine, from some steps of some models.
 
     Args:
         inputs, labels: records like the training records, and their classes.
         learner: model and training recipe.
+        cost: of the learner. If a step has many operations, some of its records are timed, and count for all.
         models_per_batch: models trained at the same time.
     """
     learner = with_decided_form(learner)
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
-    count = max(models_per_batch, 1) * concurrent_chunks()
-    cost = count_step(learner, inputs, labels)
-    if not steps_from_host(learner):
-        return cost.step / probe_models_per_batch(_timed(learner, inputs, labels, count), models_per_batch)
+    count, whole = max(models_per_batch, 1) * concurrent_chunks(), learner.batch_size
     if cost.step > MOST_OPERATIONS and isinstance(learner, FormedLearner):
-        learner = learner.in_batches_of(max(1, int(learner.batch_size * MOST_OPERATIONS / cost.step)))
-        cost = count_step(learner, inputs, labels)
-    return cost.step / _host_step(_timed(learner, inputs, labels, count))
+        learner = learner.in_batches_of(max(1, int(whole * MOST_OPERATIONS / cost.step)))
+    timed = _timed(learner, inputs, labels, count)
+    if steps_from_host(learner):
+        step, compiling = _host_step(timed)
+    else:
+        started = time.perf_counter()
+        compiled_block(timed, models_per_batch)
+        compiling = time.perf_counter() - started
+        step = probe_models_per_batch(timed, models_per_batch)
+    return StepTime(step * whole / learner.batch_size, compiling)
 
 
 def _timed(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray, models: int) -> TimedModels:
@@ -113,26 +135,30 @@ def _timed(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray, mode
     return TimedModels(learner, keys, membership, (place_pool(inputs), place_pool(labels)), groups[0])
 
 
-def _host_step(timed: TimedModels) -> float:
-    """Seconds per model-step with one call per step: the median step, with as many models at a time as in training."""
+def _host_step(timed: TimedModels) -> StepTime:
+    """One call per step: the median step, with as many models at a time as in training."""
     learner, keys, membership, pool, group = timed
 
-    def train(chunk: ChunkGroup) -> float:
-        times, started = list[float](), time.perf_counter()
+    def train(chunk: ChunkGroup) -> StepTime:
+        times = [time.perf_counter()]
 
         def advance(_: int) -> None:
             times.append(time.perf_counter())
-            # The first step compiles.
-            if len(times) > HOST_STEPS or (len(times) > 2 and times[-1] - times[1] > HOST_SECONDS):
+            # The first step compiles, and the second may be the first one's neighbour's.
+            if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[2] > HOST_SECONDS):
                 raise _SpeedKnown
 
         keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
         with suppress(_SpeedKnown):
             train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance, keeper)
-        return float(np.median(np.diff(times[1:]))) if len(times) > 2 else (times[-1] - started) / len(times)
+        seconds = np.diff(times)
+        step = float(np.median(seconds[2:] if len(seconds) > 2 else seconds[-1:]))
+        return StepTime(step, max(0.0, float(seconds[0]) - step))
 
     with ThreadPoolExecutor(concurrent_chunks()) as threads:
-        return max(threads.map(train, group.chunks(1)[: concurrent_chunks()])) / concurrent_chunks()
+        step_times = list(threads.map(train, group.chunks(1)[: concurrent_chunks()]))
+    step, compiling = np.max(step_times, axis=0)
+    return StepTime(float(step) / concurrent_chunks(), float(compiling))
 
 
 class _SpeedKnown(Exception):

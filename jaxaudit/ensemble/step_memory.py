@@ -1,7 +1,7 @@
 """What a step of training takes, as the compiler counts: memory, beside what is free, and operations."""
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,26 @@ def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
     return sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in leaves)
 
 
-def bytes_written(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> int:
-    """The bytes of all arrays that one model's step computes, however the compiler fuses them; at least 1.
+class StepProgram(NamedTuple):
+    """The program of one model's step, before it is compiled.
 
-    `inputs` and `labels` are all records, of which the step takes a minibatch.
+    Attributes:
+        written: the bytes of all arrays that the step computes, however the compiler fuses them; at least 1.
+        equations: how many operations on arrays the program has, with every branch: compiling takes as long.
+        arguments: the bytes of the model's training state, and of a minibatch.
     """
+
+    written: int
+    equations: int
+    arguments: int
+
+
+def step_program(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> StepProgram:
+    """The size of one model's step; `inputs` and `labels` are all records, of which the step takes a minibatch."""
     traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
-    return max(1, _written(traced(*_step_arguments(learner, key, inputs, labels)).jaxpr))
+    program = traced(*_step_arguments(learner, key, inputs, labels)).jaxpr
+    arguments = sum(_bytes(variable.aval) for variable in program.invars)
+    return StepProgram(max(1, _written(program)), _equations(program), arguments)
 
 
 def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> float:
@@ -71,6 +84,14 @@ def _written(jaxpr: Any) -> int:
         else:
             total += sum(_bytes(variable.aval) for variable in equation.outvars)
     return total
+
+
+def _equations(program: Any) -> int:
+    count = 0
+    for equation in program.eqns:
+        inner = [value for value in jax.tree.leaves(list(equation.params.values())) if hasattr(value, "eqns")]
+        count += sum(map(_equations, inner)) if inner else 1
+    return count
 
 
 def _bytes(aval: Any) -> int:

@@ -65,7 +65,15 @@ class LanguageModelLearner(NetworkLearner):
     sum over pieces of a minibatch, a few records each, so that activations and logits of a piece alone are in memory.
     On a CPU, records of like length are one piece, which is cut off behind them if the network is causal, and models
     side by side take turns: a piece fills the caches.
+
+    Attributes:
+        pieces: False: the gradient is that of the whole minibatch at once.
     """
+
+    pieces: bool = True
+
+    def at_once(self) -> "LanguageModelLearner":
+        return replace(self, pieces=False)
 
     def _outputs(self, params: Any, state: Any, inputs: Int[Array, "n length"], training: bool) -> tuple[Any, Any]:
         return self.net.apply(params, state, jnp.where(inputs < 0, ~inputs, inputs), training)
@@ -81,7 +89,7 @@ class LanguageModelLearner(NetworkLearner):
         """The gradient of the weighted mean loss, and the module's state after the batch."""
         in_turn = on_one_cpu()
         records = max(1, round((CPU_TOKENS if in_turn else DEVICE_TOKENS) / inputs.shape[1]))
-        if self.batch_coupled or len(inputs) <= records:
+        if self.batch_coupled or not self.pieces or len(inputs) <= records:
             return super().gradient(state, inputs, labels, weights)
         shares = weights / jnp.maximum(jnp.sum(weights), 1.0)
 
@@ -163,7 +171,8 @@ class LanguageModelLearner(NetworkLearner):
             return mean_log_likelihood(logits, record[None])
 
         at_once = min(AT_ONCE, max(1, CPU_EVALUATED // inputs.shape[1])) if on_one_cpu() else AT_ONCE
-        return jax.lax.map(one, inputs, batch_size=at_once)
+        # A gradient, as unlearning takes it, keeps no record's logits and activations for the way back.
+        return jax.lax.map(jax.checkpoint(one), inputs, batch_size=at_once)
 
 
 def language_model(

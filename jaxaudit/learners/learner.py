@@ -205,6 +205,10 @@ class FormedLearner(SteppedLearner, Protocol):
         """The same learner with so many records a step."""
         ...
 
+    def at_once(self) -> "FormedLearner":
+        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
+        ...
+
 
 @runtime_checkable
 class ValidatedLearner(SteppedLearner, Protocol):

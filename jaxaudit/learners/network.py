@@ -64,6 +64,9 @@ class NetworkLearner(TrainsBySteps):
     def in_batches_of(self, records: int) -> "NetworkLearner":
         return replace(self, batch_size=records)
 
+    def at_once(self) -> "NetworkLearner":
+        return self
+
     def convolutions(self) -> list[Convolution]:
         if not self.convolves or not self.net.arguments:
             return []

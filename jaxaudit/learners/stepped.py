@@ -166,6 +166,10 @@ class TrainsAsAnother(TrainsBySteps):
         learner = self.learner.in_batches_of(records) if isinstance(self.learner, FormedLearner) else self.learner
         return replace(self, learner=learner)
 
+    def at_once(self) -> "TrainsAsAnother":
+        learner = self.learner.at_once() if isinstance(self.learner, FormedLearner) else self.learner
+        return replace(self, learner=learner)
+
     @property
     def shared(self) -> Any:
         return getattr(self.learner, "shared", None)

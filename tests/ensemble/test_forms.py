@@ -74,7 +74,8 @@ def clock(monkeypatch):
 
 
 def _choose(monkeypatch, start: int, models: int = 64):
-    monkeypatch.setattr(models_per_batch, "bytes_written", lambda *args: models_per_batch.FULL_BYTES // start)
+    size = step_memory.StepProgram(models_per_batch.FULL_BYTES // start, 1, 1)
+    monkeypatch.setattr(models_per_batch, "step_program", lambda *args: size)
     inputs, labels = np.zeros((32, 4), np.float32), np.arange(32, dtype=np.int32) % 2
     learner = network(MLP, (4,), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=4)
     keys = jax.random.split(jax.random.key(1), models)

@@ -1,6 +1,7 @@
 """What a step costs follows from shapes alone; the time that it takes is an estimate."""
 
-import jax
+from functools import partial
+
 import numpy as np
 import optax
 import pytest
@@ -8,20 +9,20 @@ import pytest
 from jaxaudit.ensemble import (
     StepCost,
     bytes_under_way,
-    concurrency,
     count_step,
-    measure_rate,
+    measure_step,
     step_cost,
     usual_models_per_batch,
 )
-from jaxaudit.learners import network
+from jaxaudit.learners import language_model, network
 from jaxaudit.learners.network import NetworkLearner
-from jaxaudit.models import MLP, LiuCNN
+from jaxaudit.models import GPT, MLP, LiuCNN
+from jaxaudit.models.bridge import ModuleFactory
 
 INPUTS, LABELS = np.zeros((128, 8, 8, 1), np.float32), np.arange(128, dtype=np.int32) % 2
 
 
-def learner_of(factory: type, batch_size: int = 32) -> NetworkLearner:
+def learner_of(factory: ModuleFactory, batch_size: int = 32) -> NetworkLearner:
     return network(factory, (8, 8, 1), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=batch_size)
 
 
@@ -59,13 +60,34 @@ def test_models_per_batch_follow_from_bytes(monkeypatch: pytest.MonkeyPatch):
     assert numbers(1, 1 << 26, (1 << 27) + 1, 1 << 32) == [64, 64, 16, 1]
     monkeypatch.setattr(step_cost, "concurrent_chunks", lambda: 3)
     assert bytes_under_way(StepCost(1.0, 1.0, 400), 2) == 600
+    assert bytes_under_way(StepCost(1.0, 1.0, 400, argument_bytes=10), 2) == 720
+
+
+def test_pieces_of_a_minibatch_count_as_often_as_they_are_taken():
+    """The gradient of texts is a loop over pieces, whose program the compiler counts once."""
+    tokens = np.tile(np.arange(256, dtype=np.int32) % 50, (64, 1))
+    gpt = partial(GPT, depth=1, width=16, heads=2)
+    learner = language_model(gpt, 256, 50, optimizer=optax.sgd(0.1), epochs=1, batch_size=64)
+    operations = count_step(learner, tokens, np.zeros(64, int)).step
+    # Dense layers: attention with its output, two of four times the width, and the tokens' own.
+    layers = 2 * 3 * 64 * 256 * (12 * 16**2 + 16 * 50)
+    attention = 2 * 3 * 64 * 2 * 256**2 * 16
+    assert operations == pytest.approx(layers + attention, rel=0.4)
+
+
+def test_programs_and_states_are_counted():
+    """Another layer is more to compile, and to keep: with plain descent the state is the parameters."""
+    small, large = (count_step(learner_of(partial(MLP, hidden=sizes)), INPUTS, LABELS) for sizes in ((8,), (8, 8)))
+    assert small.equations < large.equations < 2 * small.equations
+    assert large.argument_bytes - small.argument_bytes == 4 * (8 * 8 + 8)
 
 
 @pytest.mark.parametrize("factory", [MLP, LiuCNN], ids=["MLP", "CNN"])
-def test_the_rate_of_a_machine_is_that_of_its_steps(factory: type, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("share", [1, 4], ids=["whole", "in part"])
+def test_a_step_is_timed_after_its_program_is_compiled(factory: type, share: int, monkeypatch: pytest.MonkeyPatch):
     """A step that is too large to be timed is timed in smaller minibatches."""
     learner = learner_of(factory)
-    whole = count_step(learner, INPUTS, LABELS)
-    monkeypatch.setattr(step_cost, "MOST_OPERATIONS", whole.step / 4)
-    assert 0 < measure_rate(INPUTS, LABELS, learner, 1) < 1e15
-    assert jax.default_backend() != "cpu" or concurrency.concurrent_chunks() > 0
+    cost = count_step(learner, INPUTS, LABELS)
+    monkeypatch.setattr(step_cost, "MOST_OPERATIONS", cost.step / share)
+    step, compiling = measure_step(INPUTS, LABELS, learner, cost, 1)
+    assert 0 < step < 60 and 0 < compiling

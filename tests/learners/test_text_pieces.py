@@ -196,3 +196,25 @@ def test_a_step_s_memory_is_that_of_a_piece():
     by_pieces = [temporary(LanguageModelLearner.gradient, records) for records in (64, 128)]
     assert by_pieces[1] - by_pieces[0] < 4 * 64 * LENGTH * 4
     assert 4 * by_pieces[1] < temporary(NetworkLearner.gradient, 128)
+
+
+def test_a_gradient_of_log_likelihoods_keeps_no_record_s_logits():
+    """Unlearning descends on them: as much memory for four times the records, and the gradient of the slow form."""
+    params = LEARNER.finish(LEARNER.init(KEY))
+    state = params.state
+
+    def loss(params: Any, inputs: Any) -> Any:
+        return -jnp.mean(LEARNER.log_probs(params, inputs))
+
+    def temporary(records: int) -> int:
+        program = jax.jit(jax.grad(loss, allow_int=True)).lower(params, jnp.asarray(texts(records))).compile()
+        analysis: Any = program.memory_analysis()
+        return analysis.temp_size_in_bytes
+
+    assert temporary(96) - temporary(24) < 4 * 72 * LENGTH * 4
+
+    def slow(params: Any) -> Any:
+        logits = LEARNER.net.apply(params, state, jnp.where(INPUTS < 0, ~INPUTS, INPUTS), False)[0]
+        return -jnp.mean(jnp.stack([jnp.mean(likelihoods(*pair)) for pair in zip(logits, INPUTS, strict=True)]))
+
+    close(jax.grad(loss, allow_int=True)(params, jnp.asarray(INPUTS)).params, jax.grad(slow)(params.params))

@@ -17,21 +17,26 @@ from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.networks import mean_cost
+from jaxaudit.cli.networks import mean_cost, number_of_programs
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_options import with_fields
-from jaxaudit.cli.pace import PlannedSize, larger_efforts, lines_of_efforts, numbers_of_efforts, pace_of
+from jaxaudit.cli.pace import (
+    PlannedSize,
+    PlannedTraining,
+    larger_efforts,
+    lines_of_efforts,
+    numbers_of_efforts,
+    pace_of,
+)
 from jaxaudit.data import Examples
 from jaxaudit.data.roles import Role, Sets
-from jaxaudit.ensemble import StepCost, bytes_under_way, count_step, usual_models_per_batch
+from jaxaudit.ensemble import StepCost, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 
 SETS = ("query", "calibration", "holdout", "reference", "member")
 """Roles of sets, in the order of `Work.records`."""
-BASE_BYTES = 600 << 20
-"""Memory of Python, JAX and compiled programs."""
 LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
 """Replacements for a model that is too slow, the most similar first."""
 
@@ -72,16 +77,17 @@ def plan_audit(
     learner = learner_of(*design)
     number = options.recipe.models_per_batch or usual_models_per_batch(learner, plan.cost)
     planned = with_usual(_planned(options, plan, full, design), models_per_batch=number)
-    record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
-    # The sets as read stay in memory beside the sample: as stored, as prepared, and while they are hashed.
-    whole = 3 * record_bytes * sum(full.records)
-    memory = BASE_BYTES + whole + memory_of(work, record_bytes) + bytes_under_way(plan.cost, number)
+    record = sets.query.inputs.shape[1:]
+    programs = number_of_programs(options.audit.designs, options.model, options.recipe, record)
+    training = PlannedTraining(learner, sets.query, plan.cost, number, programs)
+    # What the sets take as they were read counts already.
+    memory = training.bytes + memory_of(work, 4 * int(np.prod(record)))
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
-    pace = pace_of(options.recipe, learner, sets.query, number)
+    pace = pace_of(options.recipe, training, plan.operations)
     reached, larger = size_of(effort), larger_efforts(effort, size_of)
     lines = [
         f"Plan: {models} models ({counts_text}), {_named(design)}, {work.epochs} epochs",

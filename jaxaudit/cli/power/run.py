@@ -14,9 +14,16 @@ from jaxaudit.cli.harness import Job, Outcome, Summary
 from jaxaudit.cli.ks.demonstration import THIRD, with_calibration_set
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs
-from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, with_defaults
+from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, number_of_programs, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.pace import PlannedSize, larger_efforts, lines_of_efforts, numbers_of_efforts, pace_of
+from jaxaudit.cli.pace import (
+    PlannedSize,
+    PlannedTraining,
+    larger_efforts,
+    lines_of_efforts,
+    numbers_of_efforts,
+    pace_of,
+)
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
@@ -186,8 +193,11 @@ def plan_power(given_options: PowerOptions, options: PowerOptions, sets: AuditIn
     planned = with_values(
         options, epochs=work.epochs, holdout_shadow_models=work.models, models_per_batch=number, **fewer
     )
-    pace = pace_of(options.recipe, learner, sets.query, number)
+    record = sets.query.inputs.shape[1:]
+    programs = number_of_programs(options.audit.designs, options.model, options.recipe, record)
     reached, larger = size_of(effort), larger_efforts(effort, size_of)
+    training = PlannedTraining(learner, sets.query, cost, number, programs)
+    pace = pace_of(options.recipe, training, reached.operations)
     lines = [
         f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
         f"{work.epochs} epochs",

@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank.train import train_bank
-from jaxaudit.cli.groups import MODEL, TRAINING
+from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
 from jaxaudit.cli.harness import Job, Summary
-from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner, number_of_programs
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
-from jaxaudit.cli.pace import OperationsPace, pace_of
+from jaxaudit.cli.pace import LATER_BYTES, PlannedTraining, pace_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
@@ -38,8 +38,9 @@ from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
+from jaxaudit.data.memory import peak_bytes
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Execution, StepCost, bytes_under_way, count_step, form_of, usual_models_per_batch
+from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
@@ -47,8 +48,6 @@ from jaxaudit.runs.lock import working_in
 
 COMMAND = "shadows train"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
-PROGRAM_BYTES = 600 << 20
-"""Memory of Python, JAX and compiled programs."""
 
 
 class Recipes(NamedTuple):
@@ -75,11 +74,14 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
     # That of models of the guess.
-    learner, cost, usual = recipes.learners[0], None, WHOLE_FITS_PER_BATCH
+    learner, training = recipes.learners[0], None
+    number = _models_per_batch(options.recipe.models_per_batch, earlier, done)
     if isinstance(learner, SteppedLearner):
         cost = count_step(learner, query.inputs, query.labels)
-        usual = usual_models_per_batch(learner, cost)
-    number = _models_per_batch(options.recipe.models_per_batch, earlier, done) or usual
+        number = number or usual_models_per_batch(learner, cost)
+        programs = number_of_programs(options.models.designs, options.model, options.recipe, query.inputs.shape[1:])
+        training = PlannedTraining(learner, query, cost, number, programs)
+    number = number or WHOLE_FITS_PER_BATCH
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
@@ -104,10 +106,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
-    pace = OperationsPace()
-    if isinstance(learner, SteppedLearner):
-        pace = pace_of(options.recipe, learner, query, number)
-    plan = Summary(_estimate(sets, description, members, recipes, cost, pace))
+    plan = Summary(_estimate(options.recipe, sets, description, members, recipes, training))
     if options.recipe.dry_run and not options.recipe.spread:
         return plan
     for line in plan.lines:
@@ -227,25 +226,29 @@ def _in_words(options: TrainOptions) -> str:
 
 
 def _estimate(
+    recipe: RecipeFlags,
     sets: BankSets,
     description: Description,
     members: Int[np.ndarray, " missing"],
     recipes: Recipes,
-    cost: StepCost | None,
-    pace: OperationsPace,
+    training: PlannedTraining | None,
 ) -> tuple[str, ...]:
     models, number = len(members), description.models_per_batch or 1
     outputs = 4 * description.records * description.classes
-    memory = PROGRAM_BYTES + 3 * sum(part.nbytes for part in sets.parts) + number * outputs
-    learner, steps, time = recipes.learners[0], "", "as long as its learner takes"
-    if cost is not None and isinstance(learner, SteppedLearner) and models:
+    # Sets are there as they were read; they are joined, and on the device.
+    memory = 2 * sum(part.nbytes for part in sets.parts) + number * outputs
+    steps, time = "", "as long as its learner takes"
+    if training is None or not models:
+        memory += peak_bytes() + LATER_BYTES
+    else:
+        learner, cost = training.learner, training.cost
         counts = learner.epochs * -(-members // learner.batch_size)
         operations = (counts.sum() * cost.step + models * description.records * cost.record) * np.mean(recipes.costs)
-        memory += bytes_under_way(cost, number)
+        memory += training.bytes
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
             f": {most}{_numbers(counts)} steps of {learner.batch_size} records",
-            f"{most}{pace.words(operations)}",
+            f"{most}{pace_of(recipe, training, operations).words(operations)}",
         )
     done = description.models - models
     have = f", {done} of them trained" if done else ""

@@ -7,7 +7,6 @@ from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.data import Examples
-from jaxaudit.data.memory import peak_bytes
 from jaxaudit.ensemble import StepCost, bytes_under_way, measure_step
 from jaxaudit.ensemble.step_cost import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.learners import SteppedLearner
@@ -16,9 +15,10 @@ FIXED_SECONDS = 11.0
 """Seconds for reading, judging, and compiling what is small."""
 TIMED_FROM = 120.0
 """A run of so many seconds, by what is usual for two cores of a CPU, is timed before it begins."""
-LATER_BYTES, BYTES_OF_EQUATION = 192 << 20, 128 << 10
-"""Memory that a process takes after it has read its sets: for judging and small programs; and for each equation of a
-program of training that it compiles."""
+PROCESS_BYTES, BYTES_OF_EQUATION = 480 << 20, 128 << 10
+"""Memory of Python, JAX, small programs and judging; and of a program of training, for each of its equations."""
+COPIES = 3
+"""Sets stay in memory as stored, as prepared, and while they are hashed or joined."""
 
 
 class OperationsPace(NamedTuple):
@@ -56,10 +56,20 @@ class PlannedTraining(NamedTuple):
     programs: int
 
     @property
+    def equations(self) -> int:
+        """Of all programs."""
+        return self.programs * self.cost.equations
+
+    @property
+    def usual_pace(self) -> OperationsPace:
+        """That of two cores of a CPU: a function of shapes, as what is recorded of a plan must be."""
+        return OperationsPace(compiling=self.equations / EQUATIONS_A_SECOND)
+
+    @property
     def bytes(self) -> int:
-        """The memory that this process will have taken at most, but for the arrays of its sets and outputs."""
-        later = LATER_BYTES + self.programs * self.cost.equations * BYTES_OF_EQUATION
-        return peak_bytes() + later + bytes_under_way(self.cost, self.models_per_batch)
+        """The memory that the process takes, but for the arrays of sets and outputs."""
+        of_programs = self.equations * BYTES_OF_EQUATION
+        return PROCESS_BYTES + of_programs + bytes_under_way(self.cost, self.models_per_batch)
 
 
 def pace_of(recipe: RecipeFlags, training: PlannedTraining, operations: float) -> OperationsPace:
@@ -70,8 +80,7 @@ def pace_of(recipe: RecipeFlags, training: PlannedTraining, operations: float) -
         training: what is timed, if it is this process that trains.
         operations: of the whole run.
     """
-    equations = training.programs * training.cost.equations
-    usual = OperationsPace(compiling=equations / EQUATIONS_A_SECOND)
+    usual = training.usual_pace
     if recipe.spread or not (recipe.dry_run or usual.seconds(operations) > TIMED_FROM):
         return usual
     say("timing a few steps")

@@ -2,17 +2,12 @@
 
 import os
 import re
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from jaxaudit.errors import InputError
 
 UNKNOWN_MEMORY = 8 * 2**30
-UNKNOWN_PEAK = 400 << 20
-"""About what Python takes with JAX and small sets."""
 SHARE = 4
 """A file may need only this share of the memory, because arrays are copied (types, order, scale)."""
 MOST_COLUMNS = 32_768
@@ -41,16 +36,6 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
     except (OSError, ValueError, LookupError, StopIteration):
         return memory_bytes(root) // 2
     return max(0, min([free, *(limit - used for limit, used in _groups(root))]))
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has had so far, in bytes; `UNKNOWN_PEAK` where the system does not say."""
-    try:
-        usage: Any = import_module("resource")
-    except ImportError:  # Windows
-        return UNKNOWN_PEAK
-    peak = usage.getrusage(usage.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _group_limits(root: Path) -> Iterator[int]:

@@ -105,7 +105,7 @@ def test_the_operations_are_those_of_every_model(work):
 @given(works(), st.floats(1e-3, 1e6), st.sampled_from([ALL, NOTHING, Free(False, True)]))
 def test_every_effort_has_a_plan_within_it_or_the_smallest(work, times, free):
     """Nothing else decides it: no clock is read, and what was given by hand stands."""
-    costs = [StepCost(times * step, times * record, size) for step, record, size in (LARGE, SMALL)]
+    costs = [cost._replace(step=times * cost.step, record=times * cost.record) for cost in (LARGE, SMALL)]
     plans = {effort: choose(work, costs, effort, free) for effort in EFFORTS}
     assert plans == {effort: choose(work, iter(costs), effort, free) for effort in EFFORTS}
     for effort, plan in plans.items():

@@ -8,8 +8,7 @@ from jaxaudit.cli import pace
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.pace import OperationsPace, PlannedTraining, pace_of
 from jaxaudit.data import Examples
-from jaxaudit.data.memory import peak_bytes
-from jaxaudit.ensemble import StepCost, StepTime, bytes_under_way, count_step
+from jaxaudit.ensemble import StepTime, bytes_under_way, count_step
 from jaxaudit.learners import network
 from jaxaudit.models import MLP
 
@@ -43,8 +42,8 @@ def test_workers_elsewhere_are_not_timed_here():
     assert pace_of(RecipeFlags(dry_run=True, workers=2), training(), 1e15).where == OperationsPace().where
 
 
-def test_memory_is_what_the_process_has_and_what_comes():
-    more = StepCost(*COST[:2], COST.step_bytes + (1 << 30), *COST[3:])
-    small, large = training().bytes, training()._replace(cost=more).bytes
-    assert small >= peak_bytes() > 1 << 20
-    assert large - small == pytest.approx(bytes_under_way(more, 2) - bytes_under_way(COST, 2), abs=1 << 26)
+def test_memory_is_that_of_arrays_and_programs():
+    more = COST._replace(step_bytes=COST.step_bytes + (1 << 30))
+    small, large = training(), training()._replace(cost=more)
+    assert large.bytes - small.bytes == bytes_under_way(more, 2) - bytes_under_way(COST, 2)
+    assert training(3).bytes - small.bytes == 2 * COST.equations * pace.BYTES_OF_EQUATION

@@ -21,6 +21,7 @@ from jaxaudit.cli.networks import mean_cost, number_of_programs
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.pace import (
+    COPIES,
     PlannedSize,
     PlannedTraining,
     larger_efforts,
@@ -80,8 +81,10 @@ def plan_audit(
     record = sets.query.inputs.shape[1:]
     programs = number_of_programs(options.audit.designs, options.model, options.recipe, record)
     training = PlannedTraining(learner, sets.query, plan.cost, number, programs)
-    # What the sets take as they were read counts already.
-    memory = training.bytes + memory_of(work, 4 * int(np.prod(record)))
+    record_bytes = 4 * int(np.prod(record))
+    # Beside the sample.
+    whole = COPIES * record_bytes * sum(full.records)
+    memory = training.bytes + whole + memory_of(work, record_bytes)
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
@@ -96,7 +99,7 @@ def plan_audit(
         *lines_of_efforts(reached, larger, pace),
     ]
     numbers = {
-        **numbers_of_efforts(effort, reached, larger, pace),
+        **numbers_of_efforts(effort, reached, larger, pace if options.recipe.dry_run else training.usual_pace),
         "models": models,
         "memory_bytes": memory,
         # Reductions that change what the shadow models are like; fewer models do not.

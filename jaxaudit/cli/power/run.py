@@ -204,4 +204,6 @@ def plan_power(given_options: PowerOptions, options: PowerOptions, sets: AuditIn
         f"  time: {pace.words(reached.operations)}",
         *lines_of_efforts(reached, larger, pace),
     ]
-    return planned, Summary(tuple(lines), {**numbers_of_efforts(effort, reached, larger, pace), "models": work.models})
+    recorded_pace = pace if options.recipe.dry_run else training.usual_pace
+    numbers = {**numbers_of_efforts(effort, reached, larger, recorded_pace), "models": work.models}
+    return planned, Summary(tuple(lines), numbers)

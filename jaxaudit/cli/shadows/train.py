@@ -18,7 +18,7 @@ from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, mak
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.cli.own_model import OF_TEXTS
-from jaxaudit.cli.pace import LATER_BYTES, PlannedTraining, pace_of
+from jaxaudit.cli.pace import COPIES, PROCESS_BYTES, PlannedTraining, pace_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.recipe import load_learner
@@ -38,7 +38,6 @@ from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.data.memory import peak_bytes
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -235,11 +234,10 @@ def _estimate(
 ) -> tuple[str, ...]:
     models, number = len(members), description.models_per_batch or 1
     outputs = 4 * description.records * description.classes
-    # Sets are there as they were read; they are joined, and on the device.
-    memory = 2 * sum(part.nbytes for part in sets.parts) + number * outputs
+    memory = COPIES * sum(part.nbytes for part in sets.parts) + number * outputs
     steps, time = "", "as long as its learner takes"
     if training is None or not models:
-        memory += peak_bytes() + LATER_BYTES
+        memory += PROCESS_BYTES
     else:
         learner, cost = training.learner, training.cost
         counts = learner.epochs * -(-members // learner.batch_size)

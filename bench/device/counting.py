@@ -62,9 +62,9 @@ def of_step(net: Network, shape: tuple[int, ...], batch: int, bytes_a_number: in
 def of_ks(first: int, second: int) -> Count:
     """Of a distance by a sort of both samples: by radix, four passes of eight bits after one that counts.
 
-    Each pass reads and writes a key of four bytes and one that says whose it is; a last one reads both.
+    Each pass reads and writes a key of four bytes and two that say whose it is; a last one reads both.
     """
-    return Count(0, (first + second) * (4 + 4 * 2 * 8 + 8))
+    return Count(0, (first + second) * (4 + 4 * 2 * 6 + 6))
 
 
 def of_bootstrap(first: int, second: int, replicates: int) -> Count:

@@ -35,6 +35,9 @@ EQUATIONS_A_SECOND = 300.0
 """Of programs of training that one of these cores traces and compiles, with what starts and evaluates the models."""
 GRADIENTS = 3
 """A gradient takes about three times the operations of the outputs."""
+PIECES = 0.5
+"""The part of a minibatch's operations that are done if it is taken by pieces: records are cut off behind their tokens,
+and few tokens have logits (measured on short texts of words and of bytes)."""
 ARRAYS = 4
 """About a quarter of the bytes of the arrays that a step computes exist at a time (measured: a sixth to a quarter)."""
 MOST_MODELS, CPU_BYTES, CPU_MODELS = 64, 16 << 20, 4
@@ -78,7 +81,7 @@ def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) 
     plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
     whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
     key = jax.random.key(0)
-    operations = step_operations(whole, key, inputs, labels)
+    operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
     record = operations / GRADIENTS / learner.batch_size
     return StepCost(operations + OVERHEAD, record, *step_program(plain, key, inputs, labels))
 

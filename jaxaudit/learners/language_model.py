@@ -73,7 +73,9 @@ class LanguageModelLearner(NetworkLearner):
     pieces: bool = True
 
     def at_once(self) -> "LanguageModelLearner":
-        return replace(self, pieces=False)
+        # What is counted is the same on every device: on a CPU pieces are smallest.
+        one_piece = bool(self.net.arguments) and self.batch_size <= _records(CPU_TOKENS, self.net.arguments[1][0])
+        return self if one_piece else replace(self, pieces=False)
 
     def _outputs(self, params: Any, state: Any, inputs: Int[Array, "n length"], training: bool) -> tuple[Any, Any]:
         return self.net.apply(params, state, jnp.where(inputs < 0, ~inputs, inputs), training)
@@ -88,7 +90,7 @@ class LanguageModelLearner(NetworkLearner):
     ) -> tuple[Any, Any]:
         """The gradient of the weighted mean loss, and the module's state after the batch."""
         in_turn = on_one_cpu()
-        records = max(1, round((CPU_TOKENS if in_turn else DEVICE_TOKENS) / inputs.shape[1]))
+        records = _records(CPU_TOKENS if in_turn else DEVICE_TOKENS, inputs.shape[1])
         if self.batch_coupled or not self.pieces or len(inputs) <= records:
             return super().gradient(state, inputs, labels, weights)
         shares = weights / jnp.maximum(jnp.sum(weights), 1.0)
@@ -173,6 +175,11 @@ class LanguageModelLearner(NetworkLearner):
         at_once = min(AT_ONCE, max(1, CPU_EVALUATED // inputs.shape[1])) if on_one_cpu() else AT_ONCE
         # A gradient, as unlearning takes it, keeps no record's logits and activations for the way back.
         return jax.lax.map(jax.checkpoint(one), inputs, batch_size=at_once)
+
+
+def _records(tokens: int, length: int) -> int:
+    """The records of this length that have about so many tokens; at least 1."""
+    return max(1, round(tokens / length))
 
 
 def language_model(

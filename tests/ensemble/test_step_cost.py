@@ -72,7 +72,12 @@ def test_pieces_of_a_minibatch_count_as_often_as_they_are_taken():
     # Dense layers: attention with its output, two of four times the width, and the tokens' own.
     layers = 2 * 3 * 64 * 256 * (12 * 16**2 + 16 * 50)
     attention = 2 * 3 * 64 * 2 * 256**2 * 16
-    assert operations == pytest.approx(layers + attention, rel=0.4)
+    assert operations == pytest.approx(step_cost.PIECES * (layers + attention), rel=0.4)
+    small = learner.in_batches_of(2)
+    assert small.at_once() == small
+    assert count_step(small, tokens, np.zeros(64, int)).step == pytest.approx(
+        operations / 64 * 2 / step_cost.PIECES, rel=0.1
+    )
 
 
 def test_programs_and_states_are_counted():

@@ -11,11 +11,11 @@ from jaxaudit.ensemble import StepCost, bytes_under_way, measure_step
 from jaxaudit.ensemble.step_cost import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.learners import SteppedLearner
 
-FIXED_SECONDS = 11.0
+FIXED_SECONDS = 10.0
 """Seconds for reading, judging, and compiling what is small."""
 TIMED_FROM = 120.0
 """A run of so many seconds, by what is usual for two cores of a CPU, is timed before it begins."""
-PROCESS_BYTES, BYTES_OF_EQUATION = 480 << 20, 128 << 10
+PROCESS_BYTES, BYTES_OF_EQUATION = 600 << 20, 128 << 10
 """Memory of Python, JAX, small programs and judging; and of a program of training, for each of its equations."""
 COPIES = 3
 """Sets stay in memory as stored, as prepared, and while they are hashed or joined."""

@@ -301,6 +301,23 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted_values.tolist())
 
 
+def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
+    """p-values adjusted for a list of suspects, in the same order (Benjamini & Hochberg 1995).
+
+    Of those with an adjusted p-value of u or less, the share of true null hypotheses is at most u on average, if
+    p-values are independent or positively dependent. The k-th smallest of m p-values is multiplied by m / k, and is at
+    most the adjusted one after it.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03])
+    (0.03, 0.04, 0.04)
+    """
+    order, count = np.argsort(p_values, kind="stable"), len(p_values)
+    steps = np.asarray(p_values, np.float64)[order] * count / np.arange(1, count + 1)
+    adjusted_values = np.empty(count)
+    adjusted_values[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0)
+    return tuple(adjusted_values.tolist())
+
+
 def refuse_stated(stated: float) -> None:
     """Refuses (`InputError`) a stated fraction that is not above 0 and below 1."""
     if not 0 < stated < 1:

@@ -30,7 +30,17 @@ from jaxaudit.report.papers import as_bibtex, bibliography, cited, in_full
 from jaxaudit.report.record import Paper
 from jaxaudit.unlearning.method import papers_of
 
-METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack", "tofu")
+METRICS = (
+    "pdtp",
+    "efficacy",
+    "forgetting_quality",
+    "u_lira",
+    "epsilon",
+    "attack_rates",
+    "attack",
+    "tofu",
+    "group_tests",
+)
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
 """Docstrings name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))

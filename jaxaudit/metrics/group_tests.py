@@ -1,0 +1,177 @@
+"""Which groups of the query set were used: one test for each group, such as an author or a patient.
+
+What is exchangeable depends on what was dealt.
+
+*Whole groups were dealt.* If a group of the query set was never used, nothing tells it from a group of the holdout: its
+standardised mean score (`standard_means`) is equally likely to take every rank among theirs. The p-value is this rank
+(`among_groups`), which is a conformal p-value, and with G groups in the holdout never below 1 / (G + 1). What
+standardises the means is computed from both sets alike. So the p-values of several groups, which share one holdout,
+keep the rate of Benjamini and Hochberg (Bates et al. 2023; Marandon et al. 2024). Groups whose records are dependent
+change nothing, as a group is one number.
+
+*Records were dealt, and a group has some in both sets.* Its own records are then exchangeable if none of it was used,
+whatever was used of other groups, and p-values of several groups are independent (`within_group`). Records of a group
+and of other groups are not exchangeable, even then: whose records they are is known.
+"""
+
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+from scipy import special
+
+from jaxaudit.metrics.permutation import PERMUTATIONS, shuffled
+from jaxaudit.randomness import generator_of
+
+SOURCE = "Bates et al. 2023; Marandon et al. 2024; Besag & Clifford 1991; Holm 1979; Benjamini & Hochberg 1995"
+ENUMERATED = 5_000
+"""Up to so many deals of a group's records are all computed."""
+ENOUGH = 30
+"""Random deals end when so many were as extreme as the one that was made (Besag & Clifford 1991)."""
+BLOCK = 2_000
+MIDDLE = (0.025, 0.975)
+
+
+class GroupTest(NamedTuple):
+    """The test of one group.
+
+    Attributes:
+        p_never: p-value of "no record of the group was used"; at most u with probability at most u.
+        least: the smallest p-value that the counts of records or groups allow, whatever the scores are.
+        effect: how much higher the group's scores are than those of what it is compared with, on average.
+        low, high: the middle 95% of the effect of a group that was not used.
+    """
+
+    p_never: float
+    least: float
+    effect: float
+    low: float
+    high: float
+
+
+class StandardMeans(NamedTuple):
+    """The mean score of each group, in the order of `np.unique`, and the standard deviation of such a mean."""
+
+    means: Float[np.ndarray, " groups"]
+    deviations: Float[np.ndarray, " groups"]
+    in_query: np.ndarray
+
+    @property
+    def standard(self) -> Float[np.ndarray, " groups"]:
+        """The means in standard deviations: a small group is not extreme for being small."""
+        return self.means / self.deviations
+
+
+def standard_means(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> StandardMeans:
+    """The mean score of each group, and its standard deviation in a model of random effects.
+
+    Groups differ by one variance, records within a group by another; both are estimated by analysis of variance, from
+    all groups alike. The first `size` records are of the query set.
+    """
+    names, unit_of_record = np.unique(groups, return_inverse=True)
+    n, sizes = len(scores), np.bincount(unit_of_record).astype(np.float64)
+    means = np.bincount(unit_of_record, scores) / sizes
+    free = n - len(names)
+    within = float(((scores - means[unit_of_record]) ** 2).sum()) / free if free else 0.0
+    between = 1.0
+    if len(names) > 1:
+        mean_square = float((sizes * (means - scores.mean()) ** 2).sum()) / (len(names) - 1)
+        typical_size = (n - (sizes**2).sum() / n) / (len(names) - 1)
+        between = max((mean_square - within) / typical_size, 0.0)
+    deviations = np.sqrt(np.maximum(between + within / sizes, 1e-18))
+    return StandardMeans(means, deviations, np.isin(np.arange(len(names)), unit_of_record[:size]))
+
+
+def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> list[GroupTest]:
+    """The test of each group of the query set by its rank among the groups of the holdout.
+
+    Args:
+        scores: higher for records that were used; of `size` query records, and then of the holdout records.
+        groups: the group of each record; none has records of both sets.
+        size: the number of query records.
+
+    Returns:
+        A test for each group of the query set, in the order of `np.unique`. `p_never` is
+        (1 + #{holdout groups with a standard mean at least as large}) / (1 + #{holdout groups}).
+
+    >>> groups = np.arange(8)
+    >>> [test.p_never for test in among_groups(np.array([9.0, 2.5, 1, 2, 3, 4, 5, 6]), groups, 2)]
+    [0.14285714285714285, 0.7142857142857143]
+    """
+    sample = standard_means(scores, groups, size)
+    in_holdout = ~sample.in_query
+    holdout = np.sort(sample.standard[in_holdout])
+    slack = 1e-9 * (1 + np.abs(sample.standard).max())
+    low, high = np.quantile(holdout, MIDDLE).tolist()
+    centre, tests = float(sample.means[in_holdout].mean()), []
+    for mean, deviation in zip(sample.means[sample.in_query], sample.deviations[sample.in_query], strict=True):
+        above = len(holdout) - int(np.searchsorted(holdout, mean / deviation - slack))
+        chance = low * deviation - centre, high * deviation - centre
+        tests.append(
+            GroupTest((1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre), *map(float, chance))
+        )
+    return tests
+
+
+def beyond_groups(
+    scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int
+) -> Float[np.ndarray, " groups"]:
+    """The p-value of each group of the query set by Student's t, if standard means of groups are normal.
+
+    A group is compared with the mean and the spread of at least two holdout groups, as a further one of them. No rank
+    bounds these p-values, and nothing but the assumption carries those that are smaller than ranks could be.
+    """
+    sample = standard_means(scores, groups, size)
+    holdout = sample.standard[~sample.in_query]
+    count = len(holdout)
+    reach = max(float(holdout.std(ddof=1)), 1e-12) * np.sqrt(1 + 1 / count)
+    return special.stdtr(count - 1, -(sample.standard[sample.in_query] - holdout.mean()) / reach)
+
+
+def within_group(
+    key: Key[Array, ""], scores: Float[np.ndarray, " n"], size: int, permutations: int = PERMUTATIONS
+) -> GroupTest:
+    """The test of one group by its own records, of which the first `size` are in the query set.
+
+    All deals of the records are computed, or random ones: `permutations` at most, fewer where `ENOUGH` of them are as
+    extreme. Either p-value is exact (Besag & Clifford 1991).
+
+    >>> import jax
+    >>> test = within_group(jax.random.key(1), np.array([5.0, 4, 6, 1, 2, 3]), 3)
+    >>> test.p_never, test.least, test.effect
+    (0.05, 0.05, 3.0)
+    """
+    n = len(scores)
+    if not 0 < size < n:
+        return GroupTest(1.0, 1.0, 0.0, 0.0, 0.0)
+    centred = scores - scores.mean()
+    per_sum = 1 / size + 1 / (n - size)
+    observed = float(centred[:size].sum())
+    least_sum = observed - 1e-9 * (1e-12 + float(np.abs(centred).sum()))
+    # Not more than all deals, and known at once for any number of records.
+    if comb(n, min(size, n - size, 6)) <= ENUMERATED:
+        sums = centred[np.array(list(combinations(range(n), size)))].sum(axis=1)
+        p_never, least = float((sums >= least_sum).mean()), 1 / len(sums)
+    else:
+        p_never, sums = _by_random_deals(key, centred, size, least_sum, permutations)
+        least = 1 / (1 + permutations)
+    low, high = (per_sum * np.quantile(sums, MIDDLE)).tolist()
+    return GroupTest(p_never, least, per_sum * observed, low, high)
+
+
+def _by_random_deals(
+    key: Key[Array, ""], centred: np.ndarray, size: int, least_sum: float, permutations: int
+) -> tuple[float, np.ndarray]:
+    """The sequential p-value by random deals, and the sums of the first ones."""
+    generator, extreme, first = generator_of(key), 0, np.zeros(0)
+    for start in range(0, permutations, BLOCK):
+        count = min(BLOCK, permutations - start)
+        sums = np.concatenate([rows[:, :size].sum(axis=1) for rows in shuffled(generator, centred, count)])
+        first = first if start else sums
+        places = np.flatnonzero(sums >= least_sum)
+        if extreme + len(places) >= ENOUGH:
+            return ENOUGH / (start + int(places[ENOUGH - extreme - 1]) + 1), first
+        extreme += len(places)
+    return (1 + extreme) / (1 + permutations), first

@@ -1,0 +1,178 @@
+"""Tests of single groups: against slow twins, and their error rates over many deals, alone and adjusted."""
+
+from fractions import Fraction
+from itertools import combinations
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.metrics import group_tests as module
+from jaxaudit.metrics.group_tests import among_groups, beyond_groups, standard_means, within_group
+from jaxaudit.metrics.usage import benjamini_hochberg, holm
+
+DEALS = 400
+KEY = jax.random.key(51)
+
+
+def _slow_deviation(values: dict[int, list[float]], group: int) -> float:
+    """The standard deviation of a group's mean, by the formulas of the analysis of variance, number by number."""
+    every = [value for of_group in values.values() for value in of_group]
+    n, count = len(every), len(values)
+    grand = sum(every) / n
+    means = {name: sum(of_group) / len(of_group) for name, of_group in values.items()}
+    within = sum((value - means[name]) ** 2 for name, of_group in values.items() for value in of_group)
+    within = within / (n - count) if n > count else 0.0
+    between = sum(len(of_group) * (means[name] - grand) ** 2 for name, of_group in values.items()) / (count - 1)
+    typical = (n - sum(len(of_group) ** 2 for of_group in values.values()) / n) / (count - 1)
+    return (max((between - within) / typical, 0.0) + within / len(values[group])) ** 0.5
+
+
+def _sample(random: np.random.Generator, sizes: list[int], spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Heavy-tailed scores with a shift for each group."""
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    return spread * random.standard_t(3, len(sizes))[groups] + random.standard_t(3, len(groups)), groups
+
+
+@pytest.mark.parametrize("sizes", [[5] * 8, [1, 2, 9, 4, 3, 1, 7, 2], [1] * 8])
+def test_a_groups_rank_is_that_of_a_slow_twin(sizes: list[int]) -> None:
+    scores, groups = _sample(np.random.default_rng(1), sizes)
+    values = {name: scores[groups == name].tolist() for name in range(8)}
+    z = {name: np.mean(of_group) / _slow_deviation(values, name) for name, of_group in values.items()}
+    size = int(sum(sizes[:3]))
+    tests = among_groups(scores, groups, size)
+    centre = np.mean([np.mean(values[name]) for name in range(3, 8)])
+    for name, test in enumerate(tests):
+        above = sum(z[other] >= z[name] for other in range(3, 8))
+        assert Fraction(test.p_never).limit_denominator(100) == Fraction(1 + above, 6)
+        assert test.least == 1 / 6
+        assert test.effect == pytest.approx(np.mean(values[name]) - centre)
+        assert test.low <= test.high
+    t = [
+        (z[name] - np.mean([z[other] for other in range(3, 8)]))
+        / (np.std([z[other] for other in range(3, 8)], ddof=1) * (1 + 1 / 5) ** 0.5)
+        for name in range(3)
+    ]
+    assert np.allclose(beyond_groups(scores, groups, size), stats.t.sf(t, 4))
+
+
+def test_a_group_of_its_own_records_is_dealt_in_every_way() -> None:
+    scores = np.random.default_rng(2).normal(size=9)
+    possible = [
+        scores[list(chosen)].mean() - np.delete(scores, list(chosen)).mean() for chosen in combinations(range(9), 4)
+    ]
+    test = within_group(KEY, scores, 4)
+    assert test.effect == pytest.approx(possible[0])
+    assert test.p_never == pytest.approx(np.mean(np.array(possible) >= possible[0] - 1e-12))
+    assert test.least == 1 / 126
+    assert [test.low, test.high] == pytest.approx(np.quantile(possible, [0.025, 0.975]).tolist())
+
+
+def test_random_deals_come_near_to_all_deals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a p below 0.05, with 300 deals as extreme or 19,999 in all: 0.005 is three standard deviations or more."""
+    scores = np.random.default_rng(3).normal(size=14) + 2.2 * (np.arange(14) < 7)
+    exact = within_group(KEY, scores, 7)
+    monkeypatch.setattr(module, "ENUMERATED", 10)
+    monkeypatch.setattr(module, "ENOUGH", 300)
+    nearly = within_group(KEY, scores, 7, 19_999)
+    assert 0.002 < exact.p_never < 0.05
+    assert nearly.p_never == pytest.approx(exact.p_never, abs=0.005)
+    assert nearly.least == 1 / 20_000
+    assert nearly.high == pytest.approx(exact.high, abs=0.15)
+
+
+def test_a_group_without_records_of_both_sets_has_no_test() -> None:
+    for size in (0, 3):
+        assert within_group(KEY, np.arange(3.0), size)[:2] == (1.0, 1.0)
+
+
+def test_equal_scores_are_as_extreme() -> None:
+    assert within_group(KEY, np.ones(8), 4).p_never == 1
+    assert {test.p_never for test in among_groups(np.ones(8), np.arange(8), 3)} == {1.0}
+
+
+def test_many_records_of_one_group_take_random_deals() -> None:
+    scores = np.random.default_rng(4).normal(size=1_500)
+    assert 0.03 < within_group(KEY, scores, 700, 999).p_never < 1
+    assert within_group(KEY, scores + (np.arange(1_500) < 700), 700, 999).p_never == 0.001
+
+
+@pytest.mark.parametrize("by", ["ranks", "random deals", "all deals"])
+def test_p_values_of_groups_that_were_not_used_are_exact(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over deals, at most 5% of the first group's p-values are at most 5%; the bound is that of 99.9% for a true 5%.
+
+    Groups differ in size, shift and tails, and half of the query set was used: the null is that of one group alone.
+    """
+    random, p_values = np.random.default_rng(5), []
+    if by == "random deals":
+        monkeypatch.setattr(module, "ENUMERATED", 10)
+        monkeypatch.setattr(module, "ENOUGH", 5)
+    for deal in range(DEALS):
+        if by == "ranks":
+            sizes = random.integers(1, 9, 60).tolist()
+            scores, groups = _sample(random, sizes)
+            scores = scores + 2.0 * ((groups > 0) & (groups < 10))
+            p_values.append(among_groups(scores, groups, int(sum(sizes[:20])))[0].p_never)
+        else:
+            p_values.append(within_group(jax.random.fold_in(KEY, deal), random.standard_t(2, 12), 6, 199).p_never)
+    assert np.mean(np.array(p_values) <= 0.05) <= stats.binom.ppf(0.999, DEALS, 0.05) / DEALS
+    # And not far below: a test that never finds anything would pass, too.
+    assert np.mean(np.array(p_values) <= 0.5) > 0.4
+
+
+@pytest.mark.parametrize("used", [0, 5])
+@pytest.mark.parametrize("by", ["ranks", "own records"])
+def test_false_accusations_are_as_rare_as_stated(by: str, used: int) -> None:
+    """Holm: any in at most 5% of deals. Benjamini-Hochberg: a false share of at most 5% on average.
+
+    The bounds are those of 99.9% for a true 5%, of which a false share between 0 and 1 varies less than a count.
+    """
+    random, any_false, false_share, found = np.random.default_rng(6), 0, [], 0
+    truth = np.arange(10) < used
+    for deal in range(DEALS):
+        if by == "ranks":
+            scores, groups = _sample(random, random.integers(2, 9, 230).tolist(), 0.5)
+            scores = scores + 12.0 * (groups < used)
+            size = int((groups < 10).sum())
+            p_values = [test.p_never for test in among_groups(scores, groups, size)]
+        else:
+            key = jax.random.fold_in(KEY, deal)
+            p_values = [
+                within_group(key, random.standard_t(3, 12) + 4 * truth[group] * (np.arange(12) < 6), 6).p_never
+                for group in range(10)
+            ]
+        accused, suspected = (np.array(how(p_values)) <= 0.05 for how in (holm, benjamini_hochberg))
+        assert not (accused & ~suspected).any()
+        any_false += bool((accused & ~truth).any())
+        false_share.append((suspected & ~truth).sum() / max(suspected.sum(), 1))
+        found += int((accused & truth).sum())
+    bound = stats.binom.ppf(0.999, DEALS, 0.05) / DEALS
+    assert any_false / DEALS <= bound
+    assert np.mean(false_share) <= bound
+    assert found >= 0.5 * used * DEALS
+
+
+def test_small_groups_are_not_accused_for_being_small() -> None:
+    """Of groups without any difference, those of 1 record are as often among the top ranks as those of 40.
+
+    By plain means nearly all would be small. 5% of about 4,000 each, with four standard deviations.
+    """
+    random, top = np.random.default_rng(7), {1: [], 40: []}
+    for _ in range(200):
+        sizes = random.permutation([1, 40] * 30).tolist()
+        groups = np.repeat(np.arange(60), sizes)
+        tests = among_groups(random.normal(size=len(groups)), groups, int(sum(sizes[:40])))
+        for group_size, test in zip(sizes[:40], tests, strict=True):
+            top[group_size].append(test.p_never <= 1.5 / 21)
+    for share in map(np.mean, top.values()):
+        assert abs(share - 1 / 21) < 0.02
+
+
+def test_a_single_group_has_a_deviation() -> None:
+    assert (standard_means(np.arange(3.0), np.zeros(3, int), 3).deviations > 0).all()
+
+
+def test_adjusted_p_values_of_suspects_are_scipys() -> None:
+    p_values = np.random.default_rng(8).uniform(size=30) ** 2
+    assert np.allclose(benjamini_hochberg(p_values.tolist()), stats.false_discovery_control(p_values))

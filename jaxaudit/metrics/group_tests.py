@@ -110,7 +110,9 @@ def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"],
         above = len(holdout) - int(np.searchsorted(holdout, mean / deviation - slack))
         chance = low * deviation - centre, high * deviation - centre
         tests.append(
-            GroupTest((1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre), *map(float, chance))
+            GroupTest(
+                (1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre), *map(float, chance)
+            )
         )
     return tests
 

@@ -34,6 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for role, share in (("unused", 0.0), ("used", 0.8))
     }
     write("truth.csv", {**columns, **truth, "group": np.arange(2 * SIZE) // 4})
+    np.savez("truth.npz", **columns, **truth)
     return tmp_path
 
 
@@ -66,6 +67,26 @@ def test_a_result_is_read_again_and_repeats_itself() -> None:
     again = jaxaudit("report", "run", "--out", "again.html")
     assert again.code == 0, again.err
     assert "No model was trained" in Path("again.html").read_text()
+
+
+def test_groups_are_numbers_with_a_verdict_each() -> None:
+    """The names of authors stay with whoever has the table."""
+    table = {name: column.tolist() for name, column in np.load("truth.npz").items()}
+    names = [f"Author of {number}" for number in np.arange(2 * SIZE) // 12]
+    write("authors.csv", {**table, "group": names})
+    done = jaxaudit("ks", "--scores", "authors.csv", "--by", "group", "--json", "--out", "run", "--report", "page.html")
+    assert done.code == 0, done.err
+    target = done.result["targets"][0]
+    assert sorted(group["name"] for group in target["groups"]) == list(range(10))
+    assert {group["verdict"] for group in target["groups"]} >= {"remembered"}
+    for group in target["groups"]:
+        assert 0 <= group["p_never"] <= group["p_adjusted_bh"] <= group["p_adjusted"] <= 1
+        assert group["records"] == 12
+    assert "Holm" in target["grouping"]["adjustment"]
+    papers = {paper["key"] for paper in done.result["papers"]}
+    assert {"benjamini1995controlling", "bates2023testing"} <= papers
+    written = [path.read_bytes() for path in [*Path("run").rglob("*"), Path("page.html")] if path.is_file()]
+    assert not any(b"Author of" in content for content in written)
 
 
 def test_columns_are_named_by_options() -> None:
@@ -104,6 +125,8 @@ def test_words_are_shown_when_asked_for_and_never_written() -> None:
         ("--scores", "scores.csv", "--epochs", "3"),
         ("--scores", "scores.csv", "--tests", "holdout"),
         ("--scores", "scores.csv", "--show-words"),
+        ("--scores", "scores.csv", "--by", "group"),
+        ("--by", "group"),
         ("--scores", "scores.csv", "--column", "target.loss"),
         ("--scores", "scores.csv", "--column", "target.x=nowhere"),
         ("--scores", "scores.csv", "--higher", "nothing"),

@@ -1,10 +1,11 @@
 """What models of known truth say of a table of scores: a target's place between them, and which way scores point."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
@@ -40,6 +41,11 @@ def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     }
 
 
+def contrary_scores(table: ScoreTable, target: ScoredModel) -> tuple[str, ...]:
+    """The target's scores that models of known truth show to point the other way than they are taken to."""
+    return tuple(name for name, way in ways_of_use(table, target).items() if way * table.directions[name] < 0)
+
+
 def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     """Which way the target's scores point by its known members beside the holdout, as for `ways_of_use`."""
     members, holdout = table.rows("members"), table.rows("holdout")
@@ -52,15 +58,24 @@ def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     return ways
 
 
-def _place(
-    table: ScoreTable,
-    target: ScoredModel,
-    names: Sequence[str],
-    directions: Sequence[int],
-    alpha: float,
-    level: float = 0.95,
-) -> ShareLeft | None:
-    """The target's place by these scores, in these directions."""
+class PlacedScores(NamedTuple):
+    """The mean directed normal score that each model gives each record, on the same scale for all of them.
+
+    Attributes:
+        rows: the records' indices in the table: those of the query set, and then of the holdout, if all were asked.
+        target: the target's scores. `unused`, `used`: those of models of known truth.
+    """
+
+    rows: Int[np.ndarray, " n"]
+    target: Float[np.ndarray, " n"]
+    unused: Float[np.ndarray, "unused n"]
+    used: Float[np.ndarray, "used n"]
+
+
+def placed_scores(
+    table: ScoreTable, target: ScoredModel, names: Sequence[str], directions: Sequence[int]
+) -> PlacedScores | None:
+    """The scores of these names that the target and all models of known truth have; None if nothing is to compare."""
     unused, used = table.of("unused"), models_that_used(table, target)
     query, dealt_rows = table.rows("query"), table.rows("query", "holdout")
     models = (target, *unused, *used)
@@ -80,12 +95,27 @@ def _place(
         [way * normal_scores(np.stack([model.scores[name][rows] for model in models])) for name, way in ways.items()],
         axis=0,
     )
+    return PlacedScores(rows, scores[0], scores[1 : 1 + len(unused)], scores[1 + len(unused) :])
+
+
+def _place(
+    table: ScoreTable,
+    target: ScoredModel,
+    names: Sequence[str],
+    directions: Sequence[int],
+    alpha: float,
+    level: float = 0.95,
+) -> ShareLeft | None:
+    """The target's place by these scores, in these directions."""
+    scores = placed_scores(table, target, names, directions)
+    if scores is None:
+        return None
     return share_left(
-        scores[0],
-        scores[1 : 1 + len(unused)],
-        scores[1 + len(unused) :],
-        len(query),
-        groups=None if table.groups is None else table.groups[rows],
+        scores.target,
+        scores.unused,
+        scores.used,
+        len(table.rows("query")),
+        groups=None if table.groups is None else table.groups[scores.rows],
         alpha=alpha,
         level=level,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.ks.group_result import Grouping, GroupResult
 from jaxaudit.json_types import Number, StrictStruct, demand
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -117,6 +118,8 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         change: the used fraction before a deletion minus the fraction after; None without outputs before.
         checks: all checks, on the numbers that were compared.
         resembles: None with a single design of shadow models, or without known non-members.
+        groups: a verdict for each group of the query set, the smallest p-value first; none unless requested.
+        grouping: what is found of all groups, and how their p-values are adjusted.
     """
 
     name: str
@@ -126,6 +129,8 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     change: Change | None
     checks: tuple[Check, ...]
     resembles: Resembles | None = None
+    groups: tuple[GroupResult, ...] = ()
+    grouping: Grouping | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -267,6 +272,7 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     for target in result.targets:
         demand((target.ratio is None) == (result.noise_floor is None), "rho is missing, or its noise floor")
         demand(target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
+        demand(bool(target.groups) == (target.grouping is not None), "groups have no finding, or it has no groups")
         names = [test.name for test in target.tests]
         demand(len(set(names)) == len(names), "a target has a test twice")
         for test in target.tests:

@@ -8,7 +8,13 @@ import scipy
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence
-from jaxaudit.audits.ks.known_models import between_models, models_that_used, ways_by_members, ways_of_use
+from jaxaudit.audits.ks.known_models import (
+    between_models,
+    contrary_scores,
+    models_that_used,
+    ways_by_members,
+    ways_of_use,
+)
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
 from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
@@ -112,8 +118,7 @@ def score_evidence(
             differ = f"query set and holdout differ ({p_text(exact.p_never)}), but "
             evidence = evidence._replace(invalid=(_undirected(table, target, differ),))
         evidence = evidence if exact.directed else evidence._replace(helps=SAY)
-    contrary = [name for name, way in ways_of_use(table, target).items() if way * table.directions[name] < 0]
-    if contrary:
+    if contrary := contrary_scores(table, target):
         low = "models that did not" if table.of("unused") else "the holdout"
         evidence = evidence._replace(
             invalid=(*evidence.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
@@ -159,7 +164,7 @@ def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str
     return {**{f"covariate.{name}": values[rows] for name, values in table.covariates.items()}, **models}
 
 
-def _residuals(
+def target_residuals(
     table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
 ) -> tuple[Float[np.ndarray, "some kinds"], Int[np.ndarray, " kinds"]]:
     """The target's scores of these records without what is known of the records, and the scores' directions."""
@@ -180,7 +185,7 @@ def _asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[st
 def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
     """The exact test; None if the target has no score on both sets."""
     dealt_rows, size = table.rows("query", "holdout"), len(table.rows("query"))
-    left, directions = _residuals(table, target, dealt_rows)
+    left, directions = target_residuals(table, target, dealt_rows)
     if not len(directions):
         return None
     return score_test(
@@ -202,7 +207,7 @@ def _by_members(
     if not len(sets[2]) or p_never is None or not len(sets[1]):
         return ""
     rows = np.concatenate(sets)
-    left, directions = _residuals(table, target, rows, know_members(table))
+    left, directions = target_residuals(table, target, rows, know_members(table))
     if not directions.any():
         return NO_DIRECTION
     return members_test(

@@ -3,14 +3,16 @@
 Beside the verdict stand the field's own numbers, TOFU's forget quality and MUSE's privleak, which decide nothing.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import no_confidence, undecided
+from jaxaudit.audits.ks.by_group import dealt_groups_of
+from jaxaudit.audits.ks.group_finding import with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
@@ -22,6 +24,7 @@ from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN
+from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.tofu import SOURCE, between_retrained, forget_quality, mia_auc, privleak
 from jaxaudit.metrics.usage import (
@@ -76,14 +79,22 @@ class ScoresTest:
 
 
 def judge_scores(
-    key: Key[Array, ""], table: ScoreTable, *, test: ScoresTest | None = None, level: float = 0.95
+    key: Key[Array, ""],
+    table: ScoreTable,
+    *,
+    test: ScoresTest | None = None,
+    level: float = 0.95,
+    by: Literal["group"] | None = None,
 ) -> KSAudit:
     """Has each target of a table of scores forgotten the query set, or never used it?
 
-    `test` has the stated share and the question, `key` serves permutations, and no verdict depends on `level`.
+    `test` has the stated share and the question, `key` serves permutations, and no verdict depends on `level`. `by`
+    asks for a verdict on each group, too. Groups with records of both sets are then taken for names of records that
+    were dealt one by one.
 
     Raises:
-        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set.
+        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set;
+            with `by`, as `dealt_groups_of` and `group_evidence`.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
@@ -108,6 +119,9 @@ def judge_scores(
             "target is judged by records that it may have used, beside records of the same source that nobody trained "
             "on."
         )
+    dealt_groups, by_groups = None if by is None else dealt_groups_of(table), table
+    if dealt_groups is not None and dealt_groups.within:
+        table = replace(table, groups=None)
     checks: tuple[Check, ...] = ()
     if len(holdout):
         dealt_rows = table.rows("query", "holdout")
@@ -130,10 +144,12 @@ def judge_scores(
         target_result(model.name or table.name, None, (*judgements, *_tofu(table, model)), ())
         for model, judgements in zip(models, judged, strict=True)
     )
+    if dealt_groups is not None:
+        targets = with_groups(stream(key, "groups"), by_groups, targets, dealt_groups, level)
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
     has_tofu = any(target.tofu for target in targets)
-    sources = (test.source, *((SOURCE,) if has_tofu else ()))
+    sources = (test.source, *((SOURCE,) if has_tofu else ()), *((GROUP_SOURCE,) if by else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 

@@ -217,6 +217,8 @@ KS = Command(
 
     `jaxaudit ks --scores scores.csv` (any number a record, such as a language model's losses; trains nothing)
 
+    `jaxaudit ks --scores scores.csv --by group` (which authors, or patients, are still remembered)
+
     `jaxaudit ks` (deals embedded data, and judges three targets of known truth, in about a minute)
 
     `jaxaudit ks --query mnist` (the same with a set of yours, named or a file; `--dry-run` prints the plan)

@@ -173,6 +173,12 @@ class ScoreTableFlags:
         default=(),
         metavar="SCORE",
     )
+    by: Literal["group"] | None = option(
+        "Also a verdict for each group of the query set, such as an author: which are still remembered, with p-values "
+        "adjusted for all of them. The column group has the group of each record.",
+        choices=("group",),
+        usual="Also a verdict for each group.",
+    )
     show_words: bool = option(
         "If the texts themselves tell query set and holdout apart: print the words that do. They are words of records, "
         "and are never written.",

@@ -229,7 +229,8 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question or "used")
 
     def audit(_: Execution) -> KSAudit:
-        return judge_scores(jax.random.key(audit_options.seed), table, test=test, level=audit_options.level)
+        key, level = jax.random.key(audit_options.seed), audit_options.level
+        return judge_scores(key, table, test=test, level=level, by=score_flags.by)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
         record = recorded("ks", audit.result, audit.sources, provenance)

@@ -1,0 +1,258 @@
+"""A verdict for each group, from worlds of known truth: who is accused, how often wrongly, and what numbers allow."""
+
+from typing import Any, cast
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.audits.ks.by_group import dealt_groups_of, group_evidence
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.scores import judge_scores
+from jaxaudit.data.scores.table import score_table
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.usage import holm
+
+KEY = jax.random.key(7)
+TABLES = 150
+SELDOM = stats.binom.ppf(0.999, TABLES, 0.05)
+"""Of so many tables, at most so many err if 5% do; the bound is that of 99.9%."""
+
+
+def _columns(
+    random: np.random.Generator,
+    *,
+    query: int = 8,
+    holdout: int = 8,
+    records: int = 10,
+    used: int = 0,
+    models: int = 0,
+    targets: int = 1,
+    split: bool = False,
+) -> dict[str, Any]:
+    """Losses of targets that used the first groups of the query set; groups have shifts that every model draws anew.
+
+    With `split`, every group has `records` records in each set, in a random order.
+    """
+    groups = np.repeat(np.arange(query if split else query + holdout), 2 * records if split else records)
+    sets = np.where(groups < query, "query", "holdout")
+    if split:
+        half = np.tile(np.arange(2 * records) < records, (query, 1))
+        sets = np.where(random.permuted(half, axis=1).ravel(), "query", "holdout")
+    inside, hard = sets == "query", random.normal(3, 1, len(groups)) + random.standard_t(3, 60)[groups]
+
+    def loss(remembered: np.ndarray) -> np.ndarray:
+        return hard - remembered + 0.3 * random.normal(size=len(groups)) + 0.1 * random.normal(size=60)[groups]
+
+    columns = {"set": sets, "group": groups, "baseline.loss": loss(np.zeros(len(groups)))}
+    columns |= {f"target.t{index}.loss": loss(1.0 * (inside & (groups < used))) for index in range(targets)}
+    for model in range(models):
+        columns[f"unused.{model}.loss"] = loss(np.zeros(len(groups)))
+        columns[f"used.{model}.loss"] = loss(1.0 * inside)
+    return columns
+
+
+def _judged(columns: dict[str, Any]) -> TargetResult:
+    return judge_scores(KEY, score_table(columns), by="group").targets[0]
+
+
+def _verdicts(target: TargetResult) -> dict[int, str]:
+    return {group.name: group.verdict for group in target.groups}
+
+
+@pytest.mark.parametrize(
+    ("basis", "world"),
+    [
+        ("own records", {"split": True, "query": 10}),
+        ("models", {"models": 4, "query": 10, "records": 20}),
+        ("holdout groups", {"query": 1, "holdout": 36, "records": 20}),
+    ],
+)
+def test_remembered_groups_are_found_by_what_there_is(basis: str, world: dict[str, Any]) -> None:
+    found = _judged(_columns(np.random.default_rng(1), used=1, **world))
+    assert {group.basis for group in found.groups} == {basis}
+    assert _verdicts(found) == {name: "not found" if name else "remembered" for name in range(len(found.groups))}
+    first = found.groups[0]
+    assert first.name == 0
+    assert first.p_never is not None
+    assert first.p_adjusted is not None
+    assert first.p_never <= first.p_adjusted <= 0.05
+    assert first.effect is not None
+    assert first.high is not None
+    assert first.effect > first.high
+    assert first.records == world.get("records", 10)
+    assert first.holdout_records == (first.records if basis == "own records" else 0)
+    assert found.grouping is not None
+    assert found.grouping.finding.verdict == "1 remembered"
+    assert found.grouping.finding.tone == "bad"
+    assert found.grouping.finding.confidence.word == ("fair" if basis == "models" else "strong")
+    assert "Holm" in found.grouping.adjustment
+
+
+def test_models_of_known_truth_give_each_group_a_share() -> None:
+    found = _judged(_columns(np.random.default_rng(2), used=2, models=4))
+    for group in found.groups:
+        assert group.share is not None
+        assert group.share_low is not None
+        assert group.share_high is not None
+        assert group.share_low <= (1 if group.name < 2 else 0) + 0.15
+        assert group.share_high >= (1 if group.name < 2 else 0)
+
+
+def test_too_few_holdout_groups_are_said_with_the_number_that_is_needed() -> None:
+    found = _judged(_columns(np.random.default_rng(3), used=1, query=8, holdout=20))
+    assert set(_verdicts(found).values()) == {"cannot be found"}
+    assert found.grouping is not None
+    assert found.grouping.finding.verdict == "inconclusive"
+    assert "at least 159 groups, and has 20" in found.grouping.finding.sentence
+    # Below 19 groups no p-value reaches 5% alone, so none is counted.
+    found = _judged(_columns(np.random.default_rng(3), used=1, query=8, holdout=18))
+    assert {group.p_adjusted for group in found.groups} == {None}
+    assert found.groups[0].p_never == 1 / 19
+    assert found.grouping is not None
+    assert found.grouping.tests == 0
+    assert "8 that can never reach 5% are not counted" in found.grouping.adjustment
+
+
+@pytest.mark.parametrize(("holdout", "verdict"), [(39, "remembered"), (38, "cannot be found")])
+def test_the_number_that_is_needed_is_enough_and_one_less_is_not(holdout: int, verdict: str) -> None:
+    columns = _columns(np.random.default_rng(4), used=1, query=1, holdout=holdout, records=20)
+    two = {name: np.concatenate([column, column[:20]]) for name, column in columns.items()}
+    # A second group of the query set, which was not used: as hard as the first one, by another draw.
+    random = np.random.default_rng(5)
+    two["group"] = np.r_[columns["group"], np.full(20, holdout + 1)]
+    two["baseline.loss"] = np.r_[columns["baseline.loss"], random.normal(3, 1, 20)]
+    two["target.t0.loss"] = np.r_[columns["target.t0.loss"], two["baseline.loss"][-20:] + 0.4 * random.normal(size=20)]
+    assert _verdicts(_judged(two))[0] == verdict
+
+
+def test_many_groups_that_all_stand_out_are_suspected_where_none_could_be_accused() -> None:
+    found = _judged(_columns(np.random.default_rng(6), used=10, query=10, holdout=25, records=20))
+    verdicts = list(_verdicts(found).values())
+    assert verdicts.count("suspected") >= 8
+    assert set(verdicts) <= {"suspected", "cannot be found"}
+    assert found.grouping is not None
+    assert found.grouping.finding.tone == "open"
+
+
+def test_groups_of_few_records_are_not_counted() -> None:
+    """Two records in each set are dealt in 6 ways: p is never below 1/6."""
+    columns = _columns(np.random.default_rng(7), used=2, query=10, split=True)
+    small = np.isin(columns["group"], range(5, 10))
+    counts = [
+        np.cumsum((columns["group"] == name) & (columns["set"] == role))
+        for name in range(10)
+        for role in ("query", "holdout")
+    ]
+    kept = ~small
+    for name in range(5, 10):
+        for place, role in enumerate(("query", "holdout")):
+            kept |= (columns["group"] == name) & (columns["set"] == role) & (counts[2 * name + place] <= 2)
+    found = _judged({name: column[kept] for name, column in columns.items()})
+    verdicts = _verdicts(found)
+    assert {verdicts[name] for name in range(5, 10)} == {"cannot be found"}
+    assert [verdicts[name] for name in range(5)] == ["remembered"] * 2 + ["not found"] * 3
+    assert found.grouping is not None
+    assert found.grouping.tests == 5
+
+
+def test_the_set_is_judged_as_without_groups_where_records_were_dealt() -> None:
+    columns = _columns(np.random.default_rng(8), used=4, split=True)
+    alone = judge_scores(KEY, score_table({name: column for name, column in columns.items() if name != "group"}))
+    assert _judged(columns).tests == alone.targets[0].tests
+    with pytest.raises(InputError, match="groups must be dealt whole"):
+        judge_scores(KEY, score_table(columns))
+
+
+def test_groups_change_nothing_of_the_verdict_on_the_set() -> None:
+    table = score_table(_columns(np.random.default_rng(9), used=4, models=3))
+    alone, beside = judge_scores(KEY, table).targets[0], judge_scores(KEY, table, by="group").targets[0]
+    assert (alone.finding, alone.tests, alone.checks) == (beside.finding, beside.tests, beside.checks)
+    assert alone.groups == ()
+    assert alone.grouping is None
+
+
+def test_p_values_are_adjusted_over_all_targets() -> None:
+    columns = _columns(np.random.default_rng(10), used=3, models=3, targets=2)
+    first, second = judge_scores(KEY, score_table(columns), by="group").targets
+    p_values = [cast(float, group.p_never) for target in (first, second) for group in target.groups]
+    assert [group.p_adjusted for target in (first, second) for group in target.groups] == list(holm(p_values))
+    alone = _judged({name: column for name, column in columns.items() if ".t1." not in name})
+    assert [group.p_never for group in alone.groups] == [group.p_never for group in first.groups]
+    for group, beside in zip(alone.groups, first.groups, strict=True):
+        assert cast(float, beside.p_adjusted_bh) == min(1.0, 2 * cast(float, group.p_adjusted_bh))
+
+
+def test_sets_that_were_not_dealt_give_no_verdict_by_group() -> None:
+    columns = _columns(np.random.default_rng(11), used=2, split=True)
+    columns["baseline.loss"] = columns["baseline.loss"] + 3 * (columns["set"] == "query")
+    found = _judged(columns)
+    assert set(_verdicts(found).values()) == {"inconclusive"}
+    assert found.grouping is not None
+    assert "holdout like query" in found.grouping.finding.reasons[0]
+
+
+def test_a_direction_that_models_contradict_gives_no_verdict_by_group() -> None:
+    columns = _columns(np.random.default_rng(12), used=2, models=4)
+    wrong = {name.replace("loss", "log_odds"): column for name, column in columns.items()}
+    assert set(_verdicts(_judged(wrong)).values()) == {"inconclusive"}
+
+
+def test_without_a_holdout_models_tell_and_with_too_few_of_them_nothing_does() -> None:
+    for models, basis, verdict in ((4, "models", "remembered"), (1, "holdout groups", "cannot be found")):
+        columns = _columns(np.random.default_rng(13), used=1, holdout=0, models=models)
+        found = _judged(columns)
+        assert {group.basis for group in found.groups} == {basis}
+        assert _verdicts(found)[0] == verdict
+        assert (found.groups[0].p_never is None) == (models == 1)
+
+
+def test_what_cannot_be_told_by_group_is_refused() -> None:
+    columns = _columns(np.random.default_rng(14))
+    with pytest.raises(InputError, match="no column `group`"):
+        _judged({name: column for name, column in columns.items() if name != "group"})
+    with pytest.raises(InputError, match="which way a score points"):
+        _judged({name.replace("loss", "number"): column for name, column in columns.items()})
+    # One record of a whole group lies in the other set.
+    columns["set"][0] = "holdout"
+    with pytest.raises(InputError, match="neither whole groups nor single records"):
+        _judged(columns)
+
+
+def test_records_that_were_dealt_one_by_one_are_seldom_taken_for_a_mixture() -> None:
+    """Groups of 1 to 4 records, dealt with a share of 0.3: some of them always lie in one set."""
+    random, refused = np.random.default_rng(15), 0
+    for _ in range(TABLES):
+        groups = np.repeat(np.arange(30), random.integers(1, 5, 30))
+        sets = np.where(random.uniform(size=len(groups)) < 0.3, "query", "holdout")
+        table = score_table({"set": sets, "group": groups, "target.loss": random.normal(size=len(groups))})
+        try:
+            assert dealt_groups_of(table).within
+        except InputError:
+            refused += 1
+    assert refused <= 3
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"models": 2, "query": 8, "holdout": 8},
+        {"models": 3, "query": 8, "holdout": 0},
+        {"split": True, "query": 8},
+        {"query": 2, "holdout": 45},
+    ],
+    ids=["models", "models alone", "own records", "holdout groups"],
+)
+@pytest.mark.parametrize("used", [0, 1])
+def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used: int) -> None:
+    """Of random tables at most 5% accuse any, after Holm; with and without another group that was used."""
+    random, wrong, right = np.random.default_rng(16), 0, 0
+    for _ in range(TABLES):
+        table = score_table(_columns(random, used=used, **world))
+        evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table), 0.95)
+        p_values = holm([part.test.p_never for part in evidence if part.test is not None])
+        wrong += min(p_values[used:]) <= 0.05
+        right += used and p_values[0] <= 0.05
+    assert wrong <= SELDOM
+    assert right >= 0.3 * TABLES * used

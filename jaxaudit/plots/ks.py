@@ -216,6 +216,47 @@ def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fra
     legend(axes, 2)
 
 
+class GroupMark(NamedTuple):
+    """One row of `draw_groups`: a group, its effect, the middle 95% of effects without use, and its verdict."""
+
+    name: str
+    effect: float
+    low: float
+    high: float
+    verdict: str
+
+
+def draw_groups(axes: Axes, rows: Sequence[GroupMark]) -> None:
+    """Draws the effects of groups across, one row a group from the top, each on the bar of what is seen without use."""
+    shapes = {"remembered": ("D", VERMILION, VERMILION), "suspected": ("s", BLUE, BLUE)}
+    labels = {row.verdict if row.verdict in shapes else "neither": place for place, row in reversed([*enumerate(rows)])}
+    for place, row in enumerate(rows):
+        axes.plot(
+            [row.low, row.high],
+            [place] * 2,
+            color=LINE,
+            linewidth=6,
+            solid_capstyle="butt",
+            label=None if place else "without use (95%)",
+        )
+        kind = row.verdict if row.verdict in shapes else "neither"
+        shape, edge, face = shapes.get(kind, ("o", MUTED, "none"))
+        axes.plot(
+            [row.effect],
+            [place],
+            shape,
+            label=kind if labels[kind] == place else None,
+            color=edge,
+            markerfacecolor=face,
+            markersize=6,
+            linestyle="none",
+        )
+    axes.axvline(0, color=MUTED, linewidth=0.8)
+    dress(axes, "effect (standard deviations of a record)")
+    name_rows(axes, [row.name for row in rows])
+    legend(axes, 2)
+
+
 def _steps(
     ordered: Float[np.ndarray, " n"], low: float, high: float
 ) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:

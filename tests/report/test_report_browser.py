@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.chromium import Browser, chromium, find
 from support.saved_runs import RUNS
+from support.saved_runs.groups import groups_run
 from support.saved_runs.names import HOSTILE
 
 from jaxaudit.report.html.render import report_html
@@ -29,7 +30,7 @@ needs_axe = pytest.mark.skipif(
     AXE is None and not ASKED, reason="axe-core is not installed: pip install --no-deps axe-playwright-python"
 )
 PHONE, DESKTOP = SIZES = (360, 740), (1280, 900)
-PAGES = (*RUNS, "several", "hostile")
+PAGES = (*RUNS, "groups", "several", "hostile")
 
 WIDER = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, svg, details:not([open])')
   && e.getBoundingClientRect().right > innerWidth + 0.5)
@@ -73,7 +74,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     several = [make() for make in RUNS.values() for _ in range(2)]
     hostile = [replace(make(HOSTILE), name=HOSTILE) for make in RUNS.values() for _ in range(2)]
-    made = {**{kind: [make()] for kind, make in RUNS.items()}, "several": several, "hostile": hostile}
+    made = {
+        **{kind: [make()] for kind, make in RUNS.items()},
+        "groups": [groups_run()],
+        "several": several,
+        "hostile": hostile,
+    }
     for name, runs in made.items():
         (folder / f"{name}.html").write_text(report_html(runs), encoding="utf-8")
     return folder

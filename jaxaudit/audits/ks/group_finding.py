@@ -28,9 +28,9 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.usage import benjamini_hochberg, holm
 
 ADJUSTMENT = (
-    "p_adjusted: Holm, over {tests}; any group that was never used is called remembered with a probability of at most "
-    "5%. p_adjusted_bh: Benjamini-Hochberg; of the groups that are called remembered or suspected, at most 5% on "
-    "average were never used."
+    "p_adjusted: by Holm's method, over {tests}; that any group is called remembered that was never used has a "
+    "probability of at most 5%. p_adjusted_bh: by that of Benjamini and Hochberg; of the groups that are called "
+    "remembered or suspected, at most 5% on average were never used."
 )
 NOT_COUNTED = " {count} that can never reach 5% are not counted."
 RESTS: dict[Basis, Confidence] = {

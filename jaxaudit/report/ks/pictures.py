@@ -10,6 +10,7 @@ from jaxaudit.audits.ks.result import KSResult, TargetResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart, row_height
+from jaxaudit.report.ks.groups import group_pictures
 from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import level_text, number_text, precise
 from jaxaudit.report.page import PageTable, Picture
@@ -26,6 +27,7 @@ def pictures(run: Run[KSResult]) -> tuple[Picture, ...]:
     rows = rho_rows(targets, targets[0].controls)
     return (
         *_shares(result),
+        *group_pictures(targets, result.level),
         *confidences,
         *([_ratios("rho", rows, result.level)] if rows else []),
         *_distances(result),

@@ -12,6 +12,7 @@ from jaxaudit.metrics.usage import STATED_FRACTION, WORDING
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
 from jaxaudit.report.ks.answer import BEFORE_AFTER, answer_of, rule_in_words
+from jaxaudit.report.ks.groups import group_details, group_legend, group_tables
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
@@ -75,12 +76,13 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
         tuple(answer_of(target, result.level, len(targets), _stated(run)) for target in targets),
         (
             verdicts(result),
+            *group_tables(targets),
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets)] if used else []),
             *([rho_cells(targets), replicates(targets)] if result.noise_floor else []),
         ),
-        _legend(result),
+        (*_legend(result), *group_legend(targets)),
         terms(
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),
@@ -101,7 +103,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
             *(("shadow bank",) if sets.shadows is not None else ()),
         ),
         _errors(targets),
-        _details(result),
+        (*_details(result), *group_details(targets)),
         tabled=True,
     )
 

@@ -1,0 +1,137 @@
+"""What the terminal and the page show of groups of the query set: a table of the strongest, and a chart."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.ks.group_result import Grouping, GroupResult
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.errors import visible
+from jaxaudit.plots import ks as plot
+from jaxaudit.plots.style import chart, row_height
+from jaxaudit.report.ks.tables import p_column
+from jaxaudit.report.numbers import level_text, precise
+from jaxaudit.report.page import PageTable, Picture, Where
+
+SHOWN, DRAWN = 10, 25
+"""How many groups a terminal shows without `--details`, and a chart draws."""
+TONES: dict[str, Tone] = {"remembered": "bad", "suspected": "open", "inconclusive": "open"}
+READ = (
+    "Effect of a group: how much higher its scores are than those that it is compared with, in standard deviations of "
+    "a record. Groups are numbered from 0, in the order in which they first occur in the table."
+)
+P_VALUES = ("p (not used)", "adjusted (Holm)", "adjusted (Benjamini-Hochberg)")
+
+
+def group_tables(targets: Sequence[TargetResult]) -> tuple[PageTable, ...]:
+    """For a terminal, the strongest groups of each target, and with `--details` the others."""
+    tables = []
+    for target in targets:
+        if target.grouping is not None:
+            left = len(target.groups) - SHOWN
+            about = f"{visible(target.name)}, by group: {visible(target.grouping.finding.sentence)}"
+            rest = f" The {SHOWN} smallest p-values; --details has {left:,} more." if left > 0 else ""
+            tables += [
+                _short_table(about + rest, target.groups[:SHOWN], "terminal"),
+                _short_table(f"{visible(target.name)}: the other groups", target.groups[SHOWN:], "details"),
+            ]
+    return tuple(tables)
+
+
+def _short_table(title: str, groups: Sequence[GroupResult], on: Where) -> PageTable:
+    """Groups in 80 characters."""
+    has_share = any(group.share is not None for group in groups)
+    numbers = ("group", "first\nrow", "p (not\nused)", "adjusted", "effect", *(("share\nleft",) if has_share else ()))
+    rows = (
+        (
+            *(str(group.name), str(group.first), p_column(group.p_never), p_column(group.p_adjusted)),
+            _shown(group.effect, 1),
+            *((_percent(group.share),) if has_share else ()),
+            group.verdict,
+        )
+        for group in groups
+    )
+    return PageTable(title, (*numbers, "verdict"), tuple(rows), numbers, tones=TONES, on=on)
+
+
+def group_legend(targets: Sequence[TargetResult]) -> tuple[str, ...]:
+    """What must be known to read the tables of groups; `group_details` has the rest."""
+    groupings = [target.grouping for target in targets if target.grouping is not None]
+    return tuple(dict.fromkeys(f"By group: {line}" for grouping in groupings for line in _first_lines(grouping)))
+
+
+def _first_lines(grouping: Grouping) -> tuple[str, ...]:
+    return (grouping.adjustment, *grouping.finding.caveats[:1])
+
+
+def group_details(targets: Sequence[TargetResult]) -> tuple[str, ...]:
+    """How to read all numbers of groups, what they rest on, and what they assume."""
+    groupings = [target.grouping for target in targets if target.grouping is not None]
+    lines = [READ] if groupings else []
+    for grouping in groupings:
+        lines += [f"By group: {line}" for line in (grouping.finding.confidence.why, *grouping.finding.caveats[1:])]
+    return tuple(dict.fromkeys(lines))
+
+
+def group_pictures(targets: Sequence[TargetResult], level: float) -> tuple[Picture, ...]:
+    """A chart for each target: the groups with the smallest p-values."""
+    return tuple(_picture(place, target, level) for place, target in enumerate(targets) if target.grouping is not None)
+
+
+def _picture(place: int, target: TargetResult, level: float) -> Picture:
+    assert target.grouping is not None
+    drawn, finding = target.groups[:DRAWN], target.grouping.finding
+    marks = []
+    for group in drawn:
+        effect, low, high = np.array((group.effect, group.low, group.high), float).tolist()
+        marks.append(plot.GroupMark(f"group {group.name}", effect, low, high, group.verdict))
+    columns = ("records", "in the holdout", *P_VALUES, "effect", "without use", f"share left ({level_text(level)})")
+    cells = tuple(
+        (
+            *(f"{group.name} (row {group.first})", group.verdict, group.basis),
+            *(f"{group.records:,}", f"{group.holdout_records:,}"),
+            *map(precise, (group.p_never, group.p_adjusted, group.p_adjusted_bh)),
+            *(_shown(group.effect, 3), _between(group.low, group.high, 3)),
+            "unknown"
+            if group.share is None
+            else f"{_percent(group.share)} ({_percent(group.share_low)} to {_percent(group.share_high)})",
+        )
+        for group in target.groups
+    )
+    seen = "; ".join(
+        f"group {group.name}: {_shown(group.effect, 2)}, without use {_between(group.low, group.high, 2)}, "
+        f"{group.verdict}"
+        for group in drawn
+    )
+    more = (
+        f" Of {len(target.groups):,} groups, the {DRAWN} with the smallest p-values." if len(marks) < len(cells) else ""
+    )
+    return Picture(
+        f"groups-{place}",
+        f"By group: {visible(target.name)}",
+        f"{seen}.",
+        f"{visible(finding.sentence)} {READ} The bar is where 95% of groups lie that were not used.{more} "
+        f"{' '.join(map(visible, (target.grouping.adjustment, *finding.caveats)))}",
+        chart(lambda axes: plot.draw_groups(axes, marks), row_height(len(marks)) + 0.3),
+        PageTable(
+            f"Groups of the query set, {visible(target.name)}",
+            ("group", "verdict", "compared with", *columns),
+            cells,
+            columns,
+            folded=True,
+            tones=TONES,
+        ),
+    )
+
+
+def _shown(value: float | None, digits: int) -> str:
+    return "none" if value is None else f"{value:.{digits}f}"
+
+
+def _between(low: float | None, high: float | None, digits: int) -> str:
+    return "unknown" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.0f}%"

@@ -12,12 +12,13 @@ test that flips signs assumes.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from jaxaudit.errors import InputError
 from jaxaudit.models.language_model import Encoded, LanguageModel
 from jaxaudit.models.pretrained import pytorch
 
@@ -25,6 +26,9 @@ SCORES = ("loss", "min_k", "min_k_plus_plus", "zlib")
 LOWEST = 0.2
 """The share of tokens that Min-K% averages: those that the model found least likely."""
 LEAST_VARIANCE = 1e-6
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
+"""What PyTorch's errors say of a device, and of the CPU."""
+TokenNumbers = tuple[Float[np.ndarray, " tokens"], Float[np.ndarray, " tokens"]]
 MOST_TOKENS, MOST_LOGITS, MOST_AT_ONCE = 2**13, 2**27, 2**25
 
 
@@ -49,13 +53,33 @@ def token_scores(
         progress: told the tokens of each batch that is done.
 
     Returns:
-        a number a record of each of `SCORES`; NaN where there is no token to score.
+        a number a record of each of `SCORES`; NaN where there is no token to score. A batch that does not fit into
+        memory is halved, and so are those after it.
+
+    Raises:
+        InputError: a single record does not fit into memory.
     """
-    scores = {name: np.full(len(records), np.nan) for name in SCORES}
     module = model.load()
-    for rows in _batches(records, model.vocabulary):
+    scores = {name: np.full(len(records), np.nan) for name in SCORES}
+    lengths = np.array([len(record.tokens) for record in records], int)
+    order = np.argsort(-lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    most = min(MOST_TOKENS, MOST_LOGITS // model.vocabulary)
+    while len(order):
+        # Records of similar lengths, the longest first: what does not fit into memory fails at once.
+        longest = int(lengths[order[0]])
+        rows = order[: max(1, most // longest)]
         batch = [records[row] for row in rows]
-        for row, (token_log_probs, normal) in zip(rows, _scored(module, batch), strict=True):
+        numbers_of_tokens = _scored_or_none(module, batch)
+        if numbers_of_tokens is None:
+            if len(rows) == 1:
+                raise InputError(
+                    f"{model.name}: a record of {longest:,} tokens does not fit into memory; shorten the longest "
+                    "records, give `precision` bfloat16, or use a machine with more memory."
+                )
+            most = len(rows) // 2 * longest
+            continue
+        for row, (token_log_probs, normal) in zip(rows, numbers_of_tokens, strict=True):
             text = model.decode(records[row].tokens[records[row].start :])
             loss = -token_log_probs.mean() if len(token_log_probs) else np.nan
             packed = loss / len(zlib.compress(text.encode("utf-8", "surrogatepass")))
@@ -63,24 +87,25 @@ def token_scores(
             for name, number in zip(SCORES, numbers, strict=True):
                 scores[name][row] = number
         progress(sum(len(record.tokens) for record in batch))
+        order = order[len(rows) :]
     return scores
 
 
-def _batches(records: Sequence[Encoded], vocabulary: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Indices of records of similar lengths, the longest first: what does not fit into memory fails at once."""
-    lengths = np.array([len(record.tokens) for record in records])
-    order = np.argsort(-lengths, kind="stable")
-    order = order[lengths[order] > 0]
-    most = min(MOST_TOKENS, MOST_LOGITS // vocabulary)
-    while len(order):
-        size = max(1, most // int(lengths[order[0]]))
-        yield order[:size]
-        order = order[size:]
+def _scored_or_none(module: Any, batch: Sequence[Encoded]) -> list[TokenNumbers] | None:
+    """As `_scored`; None if it does not fit into memory."""
+    try:
+        return _scored(module, batch)
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)):
+            raise
+    # Only here, behind the error, are its tensors let go.
+    accelerator = pytorch().accelerator
+    if accelerator.is_available() and hasattr(accelerator, "empty_cache"):
+        accelerator.empty_cache()
+    return None
 
 
-def _scored(
-    module: Any, batch: Sequence[Encoded]
-) -> list[tuple[Float[np.ndarray, " tokens"], Float[np.ndarray, " tokens"]]]:
+def _scored(module: Any, batch: Sequence[Encoded]) -> list[TokenNumbers]:
     """For each record, log p of its scored tokens, and the same normalised by the model's own distribution."""
     torch = pytorch()
     tokens, mask = np.zeros((2, len(batch), max(len(record.tokens) for record in batch)), np.int64)

@@ -5,7 +5,7 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -86,6 +86,55 @@ def test_scores_are_those_of_a_loop_whatever_the_batches(
     again = token_scores.token_scores(model, encoded)
     for name in SCORES:
         np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
+
+
+class OfLittleMemory(LanguageModel):
+    """A model on a machine where a batch of more than so many tokens raises what PyTorch raises."""
+
+    most, error = 60, RuntimeError("[enforce fail at alloc_cpu.cpp:113] DefaultCPUAllocator: can't allocate memory")
+
+    def load(self) -> Any:
+        module, sizes = super().load(), self.sizes
+
+        def called(input_ids: Any, **how: Any) -> Any:
+            sizes.append(tuple(input_ids.shape))
+            if input_ids.numel() > self.most:
+                raise self.error
+            return module(input_ids=input_ids, **how)
+
+        called.device = module.device
+        return called
+
+    sizes: ClassVar[list[tuple[int, int]]] = []
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_halved_and_so_are_those_after_it(saved: Path):
+    model, small = LanguageModel(saved), OfLittleMemory(saved)
+    encoded = model.encode(PROMPTS, ANSWERS)
+    found, told = token_scores.token_scores(model, encoded), list[int]()
+    for error in (small.error, MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")):
+        small.error, small.sizes[:] = error, []
+        told.clear()
+        again = token_scores.token_scores(small, encoded, told.append)
+        for name in SCORES:
+            np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
+        assert sum(told) == sum(len(each.tokens) for each in encoded)
+        failed = [rows * tokens > small.most for rows, tokens in small.sizes]
+        assert any(failed)
+        assert not any(failed[failed.index(False) :])
+
+
+def test_a_record_alone_that_does_not_fit_is_named_by_its_length_and_other_errors_pass(saved: Path):
+    small = OfLittleMemory(saved)
+    encoded = small.encode(PROMPTS, ANSWERS)
+    small.most = 10
+    with pytest.raises(
+        InputError, match=f"a record of {max(len(each.tokens) for each in encoded)} tokens does not fit"
+    ):
+        token_scores.token_scores(small, encoded)
+    small.error = RuntimeError("another one")
+    with pytest.raises(RuntimeError, match="another one"):
+        token_scores.token_scores(small, encoded)
 
 
 def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path):

@@ -1,4 +1,4 @@
-"""Decoded arrays kept on disk, so that a set of images is decoded once."""
+"""Arrays kept on disk: a set of images is decoded once, and a text scored once by a model."""
 
 import hashlib
 import os
@@ -6,17 +6,22 @@ import re
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float, Int
 from platformdirs import user_cache_dir
 
 from jaxaudit.data.paths import expanded, whole_file
 
 NOWHERE = Path(os.devnull) / "jaxaudit"
 """A folder that cannot be created: nothing is cached there."""
+
+
+MOST_ROWS = 2_000_000
+"""About 100 MB of a model's scores of texts."""
 
 
 def cache_dir() -> Path:
@@ -76,6 +81,34 @@ def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> di
         arrays = dict(build())
         _write(path, arrays)
     return arrays
+
+
+def cached_rows(
+    key: str, digests: Sequence[bytes], columns: int, build: Callable[[Int[np.ndarray, " new"]], np.ndarray]
+) -> Float[np.ndarray, "rows columns"]:
+    """Numbers of records, by their digests: what an earlier call with the same `key` made is not made again.
+
+    Args:
+        key: as for `cached_arrays`.
+        digests: one a record, all of one length. Records of one digest are made once.
+        columns: how many numbers a record has.
+        build: makes the numbers of the records with these indices, a row each.
+
+    The guarantees are those of `cached_arrays`. Up to `MOST_ROWS` rows of a key are kept, the latest.
+    """
+    path = cache_path(key)
+    kept = _read(path) or {}
+    names, values = kept.get("digests", np.zeros((0, 0), np.uint8)), kept.get("values", np.zeros((0, columns)))
+    # Of another shape is what a damaged file has.
+    fits = names.ndim == 2 and values.shape == (len(names), columns) and values.dtype == np.float64
+    rows = dict(zip(map(bytes, names), values, strict=True)) if fits else {}
+    new = {digest: index for index, digest in enumerate(digests) if digest not in rows}
+    if new:
+        rows |= dict(zip(new, build(np.array(list(new.values()), int)), strict=True))
+        latest = list(rows)[-MOST_ROWS:]
+        stacked = np.frombuffer(b"".join(latest), np.uint8).reshape(len(latest), -1)
+        _write(path, {"digests": stacked, "values": np.stack([rows[digest] for digest in latest])})
+    return np.stack([rows[digest] for digest in digests]) if digests else np.zeros((0, columns))
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:

@@ -11,6 +11,7 @@ unpacked (`data/texts.py`), and a deal writes them again as they were. Pairs are
 test that flips signs assumes.
 """
 
+import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from jaxaudit.data.cache import cached_rows
 from jaxaudit.errors import InputError
 from jaxaudit.models.language_model import Encoded, LanguageModel
 from jaxaudit.models.pretrained import pytorch
@@ -45,12 +47,14 @@ def token_scores(
       under the model's own distribution at t (Min-K%++, arXiv 2404.02936).
     - `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
 
+    The scores are kept in the cache folder, under digests of model and record: a text is scored once by a model.
+
     The two Min-K% leave out the last scored token, which ends an answer.
 
     Args:
         model: its weights are loaded here, and dropped at the end.
         records: of `model.encode`, none longer than `model.positions`.
-        progress: told the tokens of each batch that is done.
+        progress: told the tokens of each batch that is done; a record that was scored before is no work.
 
     Returns:
         a number a record of each of `SCORES`; NaN where there is no token to score. A batch that does not fit into
@@ -59,8 +63,44 @@ def token_scores(
     Raises:
         InputError: a single record does not fit into memory.
     """
-    module = model.load()
-    scores = {name: np.full(len(records), np.nan) for name in SCORES}
+    module, digests = model.load(), [_digest(model, record) for record in records]
+    rows = cached_rows(
+        f"token scores {_module_digest(module)}",
+        digests,
+        len(SCORES),
+        lambda indices: _scores(model, module, [records[index] for index in indices], progress),
+    )
+    return dict(zip(SCORES, rows.T, strict=True))
+
+
+def _digest(model: LanguageModel, record: Encoded) -> bytes:
+    """Of all that a record's scores are of: its tokens, which of them are scored, and these as text."""
+    digest = hashlib.blake2b(np.array([record.start, *record.tokens], np.int64).tobytes(), digest_size=16)
+    digest.update(_scored_text(model, record))
+    return digest.digest()
+
+
+def _module_digest(module: Any) -> str:
+    """Of all that a model's scores are of: its network, its weights as they are computed with, device and library."""
+    torch = pytorch()
+    network = {name: entry for name, entry in module.config.to_dict().items() if not name.startswith("_")}
+    parts = (type(module).__name__, sorted(network.items(), key=str), str(module.device.type), torch.__version__)
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=16)
+    for name, tensor in module.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _scored_text(model: LanguageModel, record: Encoded) -> bytes:
+    return model.decode(record.tokens[record.start :]).encode("utf-8", "surrogatepass")
+
+
+def _scores(
+    model: LanguageModel, module: Any, records: Sequence[Encoded], progress: Callable[[int], object]
+) -> Float[np.ndarray, "records scores"]:
+    """The scores of records, a row each."""
+    scores = np.full((len(records), len(SCORES)), np.nan)
     lengths = np.array([len(record.tokens) for record in records], int)
     order = np.argsort(-lengths, kind="stable")
     order = order[lengths[order] > 0]
@@ -80,12 +120,9 @@ def token_scores(
             most = len(rows) // 2 * longest
             continue
         for row, (token_log_probs, normal) in zip(rows, numbers_of_tokens, strict=True):
-            text = model.decode(records[row].tokens[records[row].start :])
             loss = -token_log_probs.mean() if len(token_log_probs) else np.nan
-            packed = loss / len(zlib.compress(text.encode("utf-8", "surrogatepass")))
-            numbers = (loss, _of_lowest(token_log_probs[:-1]), _of_lowest(normal[:-1]), packed)
-            for name, number in zip(SCORES, numbers, strict=True):
-                scores[name][row] = number
+            packed = loss / len(zlib.compress(_scored_text(model, records[row])))
+            scores[row] = loss, _of_lowest(token_log_probs[:-1]), _of_lowest(normal[:-1]), packed
         progress(sum(len(record.tokens) for record in batch))
         order = order[len(rows) :]
     return scores

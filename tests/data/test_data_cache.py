@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data import cache as cache_module
-from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cached_arrays
+from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cached_arrays, cached_rows
 
 
 def _arrays() -> dict[str, np.ndarray]:
@@ -121,3 +121,22 @@ def test_a_folder_that_others_could_have_put_files_in_is_not_used(homeless, monk
     assert cache_dir() == NOWHERE
     with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE"):
         _assert_same(cached_arrays("key", _arrays))
+
+
+def test_rows_are_made_once_and_damaged_ones_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path))
+    asked: list[list[int]] = []
+
+    def build(indices: np.ndarray) -> np.ndarray:
+        asked.append(indices.tolist())
+        return np.stack([np.full(2, 10.0 * index) for index in indices])
+
+    assert cached_rows("rows", [b"aa", b"b\0", b"aa"], 2, build)[:, 0].tolist() == [20, 10, 20]
+    assert cached_rows("rows", [b"b\0", b"cc"], 2, build)[:, 1].tolist() == [10, 10]
+    assert cached_rows("rows", [b"cc", b"aa"], 2, build)[:, 1].tolist() == [10, 20]
+    assert asked == [[2, 1], [1]]
+    assert cached_rows("rows", [], 2, build).shape == (0, 2)
+    # A file of other columns, or no file of arrays at all, is made anew.
+    assert cached_rows("rows", [b"aa"], 3, lambda indices: np.ones((len(indices), 3))).tolist() == [[1, 1, 1]]
+    cache_path("rows").write_bytes(b"not an archive")
+    assert cached_rows("rows", [b"aa"], 2, build).tolist() == [[0, 0]]

@@ -68,6 +68,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_scores_are_those_of_a_loop_whatever_the_batches(
     kind: str, begin: bool, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
     module = save_model(tmp_path, kind, begin=begin, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     model = LanguageModel(tmp_path)
@@ -77,10 +78,11 @@ def test_scores_are_those_of_a_loop_whatever_the_batches(
     assert any(each.tokens[0] == tokenizer.eos_token_id for each in encoded) is begin
     told: list[int] = []
     found = token_scores.token_scores(model, encoded, told.append)
-    assert sum(told) == sum(len(each.tokens) for each in encoded)
+    assert sum(told) == sum(len(each.tokens) for each in {*encoded})
     wanted = [twin(module, tokenizer, *record, start) for record in zip(PROMPTS, ANSWERS, strict=True)]
     for name in SCORES:
         np.testing.assert_allclose(found[name], [each[name] for each in wanted], rtol=1e-5, atol=1e-5)
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "another"))
     monkeypatch.setattr(token_scores, "MOST_TOKENS", 40)
     monkeypatch.setattr(token_scores, "MOST_AT_ONCE", 1000)
     again = token_scores.token_scores(model, encoded)
@@ -94,37 +96,42 @@ class OfLittleMemory(LanguageModel):
     most, error = 60, RuntimeError("[enforce fail at alloc_cpu.cpp:113] DefaultCPUAllocator: can't allocate memory")
 
     def load(self) -> Any:
-        module, sizes = super().load(), self.sizes
+        module = super().load()
 
-        def called(input_ids: Any, **how: Any) -> Any:
-            sizes.append(tuple(input_ids.shape))
-            if input_ids.numel() > self.most:
+        def refuse(_: Any, __: Any, how: dict[str, Any]) -> None:
+            self.sizes.append(tuple(how["input_ids"].shape))
+            if how["input_ids"].numel() > self.most:
                 raise self.error
-            return module(input_ids=input_ids, **how)
 
-        called.device = module.device
-        return called
+        module.register_forward_pre_hook(refuse, with_kwargs=True)
+        return module
 
     sizes: ClassVar[list[tuple[int, int]]] = []
 
 
-def test_a_batch_that_does_not_fit_into_memory_is_halved_and_so_are_those_after_it(saved: Path):
+def test_a_batch_that_does_not_fit_into_memory_is_halved_and_so_are_those_after_it(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     model, small = LanguageModel(saved), OfLittleMemory(saved)
     encoded = model.encode(PROMPTS, ANSWERS)
     found, told = token_scores.token_scores(model, encoded), list[int]()
-    for error in (small.error, MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")):
+    for number, error in enumerate((small.error, MemoryError(), torch.OutOfMemoryError("CUDA out of memory."))):
+        monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / str(number)))
         small.error, small.sizes[:] = error, []
         told.clear()
         again = token_scores.token_scores(small, encoded, told.append)
         for name in SCORES:
             np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
-        assert sum(told) == sum(len(each.tokens) for each in encoded)
+        assert sum(told) == sum(len(each.tokens) for each in {*encoded})
         failed = [rows * tokens > small.most for rows, tokens in small.sizes]
         assert any(failed)
         assert not any(failed[failed.index(False) :])
 
 
-def test_a_record_alone_that_does_not_fit_is_named_by_its_length_and_other_errors_pass(saved: Path):
+def test_a_record_alone_that_does_not_fit_is_named_by_its_length_and_other_errors_pass(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path))
     small = OfLittleMemory(saved)
     encoded = small.encode(PROMPTS, ANSWERS)
     small.most = 10
@@ -135,6 +142,43 @@ def test_a_record_alone_that_does_not_fit_is_named_by_its_length_and_other_error
     small.error = RuntimeError("another one")
     with pytest.raises(RuntimeError, match="another one"):
         token_scores.token_scores(small, encoded)
+
+
+def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
+    save_model(tmp_path / "model")
+    shutil.copytree(tmp_path / "model", tmp_path / "moved")
+    told: list[int] = []
+    model, moved = LanguageModel(tmp_path / "model"), LanguageModel(tmp_path / "moved")
+    encoded = model.encode(PROMPTS, ANSWERS)
+    first = token_scores.token_scores(model, encoded[:5], told.append)
+    told.clear()
+    again = token_scores.token_scores(moved, encoded[:5], told.append)
+    assert told == []
+    for name in SCORES:
+        np.testing.assert_array_equal(first[name], again[name])
+    # One record more is one record's work, and so is another beginning of the answer.
+    other = encoded[0]._replace(start=encoded[0].start + 1)
+    token_scores.token_scores(model, [*encoded[:6], other], told.append)
+    assert sum(told) == len(encoded[5].tokens) + len(other.tokens)
+    for changed in (LanguageModel(tmp_path / "model", "bfloat16"), _with_other_weights(tmp_path / "moved")):
+        told.clear()
+        token_scores.token_scores(changed, encoded[:5], told.append)
+        assert sum(told) == sum(len(each.tokens) for each in {*encoded[:5]})
+    # No text, and no token of one, is kept.
+    for path in (tmp_path / "cache").iterdir():
+        with np.load(path, allow_pickle=False) as archive:
+            assert set(archive.files) == {"digests", "values"}
+            assert archive["values"].shape[1] == len(SCORES)
+
+
+def _with_other_weights(folder: Path) -> LanguageModel:
+    """The model of a folder with one weight moved, in place."""
+    (path,) = folder.glob("*.safetensors")
+    weights = {name: np.array(values) for name, values in read_weights(folder).items()}
+    next(iter(weights.values())).flat[0] += 1
+    path.write_bytes(safetensors_bytes(weights))
+    return LanguageModel(folder)
 
 
 def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path):

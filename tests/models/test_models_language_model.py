@@ -93,7 +93,8 @@ def test_scores_are_those_of_a_loop_whatever_the_batches(
 class OfLittleMemory(LanguageModel):
     """A model on a machine where a batch of more than so many tokens raises what PyTorch raises."""
 
-    most, error = 60, RuntimeError("[enforce fail at alloc_cpu.cpp:113] DefaultCPUAllocator: can't allocate memory")
+    most = 60
+    error: Exception = RuntimeError("[enforce fail at alloc_cpu.cpp:113] DefaultCPUAllocator: can't allocate memory")
 
     def load(self) -> Any:
         module = super().load()

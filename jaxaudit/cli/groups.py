@@ -103,7 +103,8 @@ class TextNetwork:
     tokens: str | None = tokens_of_texts("bytes; the model's own with --lora")
     template: str | None = option(
         "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
-        "question as 'Question: {}\\nAnswer: ']",
+        "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with --lora, or else the "
+        "contents of its messages, a line break behind each]",
         check=parse_template,
         of=TRAINED,
     )

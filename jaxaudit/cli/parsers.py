@@ -12,7 +12,7 @@ ACDC = "acdc:"
 EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
 WORDS = 4096
-TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
 """How names of files of texts end."""
 LARGEST_SIDE = 4096
 WIDEST = 65_536

@@ -14,13 +14,14 @@ from jaxaudit.cli.groups import Columns, Images, TextNetwork
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Held, SetsFlags
+from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.sequences import BYTES, padded, prompts_of, sequences, word_tokenizer
+from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, without_folders
 
@@ -210,10 +211,11 @@ def text_reader(
         raise InputError(
             f"{other}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
         )
-    sets = [read_texts(expanded(Path(name))) for name in names]
+    sets = [read_told(name) for name in names]
     template = None if network.template is None else parse_template(network.template)
     if adapters is None:
         words = parse_tokens(network.tokens or "bytes")
+        tell_of_chats(sets, template)
         examples_of_sets = sequences(
             sets, BYTES if words is None else word_tokenizer(sets, words, template), template=template
         )
@@ -223,7 +225,8 @@ def text_reader(
         base = LanguageModel(Path(adapters.folder))
         for note in base.notes:
             say(note)
-        encoded = [base.encode(prompts_of(texts, template), texts.answers) for texts in sets]
+        tell_of_chats(sets, template, [base])
+        encoded = [base.encode_texts(texts, template) for texts in sets]
         examples_of_sets = padded(sets, encoded, base.end, base.positions)
     return dict(zip(names, examples_of_sets, strict=True)).__getitem__
 

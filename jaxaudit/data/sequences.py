@@ -13,12 +13,13 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.paths import read_small
+from jaxaudit.data.text_shapes import CHATS
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.tokenizer_files import LARGEST_TOKENIZER, Normalizers, answer_start, calling, pieces, settle
 from jaxaudit.errors import InputError
 
-TEMPLATES = {"prompt": "{}", "question": "Question: {}\nAnswer: ", "text": ""}
-"""The text before an answer, by the form of the records."""
+TEMPLATES = {"prompt": "{}", "question": "Question: {}\nAnswer: ", "text": "", **dict.fromkeys(CHATS, "{}\n")}
+"""The text before an answer, by the form of the records; that of a chat has the contents of its messages alone."""
 CLASS_NAMES = ("text",)
 """Records of text have no classes: all have one label."""
 MULTIPLE, POSITIONS, WORDS = 16, 1024, 4096
@@ -144,7 +145,8 @@ def sequences(
         tokenizer: `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`.
         positions: the most tokens of a record, which the model states.
         template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and for a
-            question `Question: {}`, a line break, `Answer:` and a blank. Texts without a prompt have none.
+            question `Question: {}`, a line break, `Answer:` and a blank. The contents of the messages of a chat have a
+            line break behind each. Texts without a prompt have none.
 
     >>> texts = Texts("prompt", ("a",), ("bc",), (b"",), "t")
     >>> sequences([texts])[0].inputs[0, :6]

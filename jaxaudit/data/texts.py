@@ -1,4 +1,4 @@
-"""Records of text: JSON Lines, one object a line, gzipped or not. No message quotes a text."""
+"""Records of text: JSON Lines or a JSON array of objects, gzipped or not. No message quotes a text."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,65 +8,49 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from jaxaudit.data.formats.parsing import json_lines
+from jaxaudit.data.formats.parsing import begins_array, json_array, json_lines
 from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.text_shapes import (
+    CHATS,
+    NOT_RENDERED,
+    Message,
+    ShapeError,
+    TextRecord,
+    keys_of_form,
+    shaped_record,
+)
 from jaxaudit.errors import InputError
 
 SETS = ("query", "holdout", "members", "reference")
-FORMS = ("prompt", "question", "text")
-"""The keys that tell what a line holds: a `prompt` or a `question` and its `answer`, or a `text` alone."""
 LONGEST_LINE = 2**20
 MOST_LINES = 1_000_000
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
+SHOWN_LINES = 5
+"""Numbers of lines that a message names."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT, _NAME = msgspec.json.Decoder(str), msgspec.json.Decoder(str | int)
 PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
 """TOFU's keys of a paraphrase of the right answer, and of a list of wrong answers."""
+WRONG = ""
+"""The form of a line without a right shape."""
 MOST_WRONG = 20
 _WRONG = msgspec.json.Decoder(Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_WRONG)])
-
-
-class _Line(msgspec.Struct):
-    """The texts of a line; its other values are not unpacked."""
-
-    prompt: str | msgspec.UnsetType = msgspec.UNSET
-    question: str | msgspec.UnsetType = msgspec.UNSET
-    text: str | msgspec.UnsetType = msgspec.UNSET
-    answer: str | msgspec.UnsetType = msgspec.UNSET
-
-
-_LINE = msgspec.json.Decoder(_Line)
-CHATS = {
-    "messages": (
-        "dict(r, prompt='\\n'.join(m['content'] for m in r['messages'][:-1]), answer=r.pop('messages')[-1]['content'])"
-    ),
-    "conversations": (
-        "dict(r, prompt='\\n'.join(m['value'] for m in r['conversations'][:-1]), "
-        "answer=r.pop('conversations')[-1]['value'])"
-    ),
-    "completion": "dict(r, answer=r.pop('completion'))",
-    "response": "dict(r, answer=r.pop('response'))",
-    "instruction": (
-        "dict(r, prompt=(r.pop('instruction') + '\\n' + r.pop('input', '')).strip(), answer=r.pop('output'))"
-    ),
-    "content": "dict(r, text=r.pop('content'))",
-    "input": "dict(r, text=r.pop('input'))",
-}
-"""Keys of other forms of texts, and what makes a line `r` of them one that is read here; the first that fits counts."""
 
 
 class Texts(NamedTuple):
     """The records of a file, in its order.
 
     Attributes:
-        form: `prompt`, `question` or `text`, the same for all.
-        prompts: the text before each answer; empty where the form is `text`.
+        form: the shape of all lines (`data/text_shapes.py`), such as `question`, `messages` or `text`.
+        prompts: the text before each answer, of a chat the contents of its messages, a line break between two; empty
+            where the form is `text`.
         answers: the answers, or the texts alone.
         lines: each line as it is in the file.
         source: the file's name, for messages.
+        unused: the number of messages behind the last answers, which nothing uses.
     """
 
     form: str
@@ -74,6 +58,33 @@ class Texts(NamedTuple):
     answers: tuple[str, ...]
     lines: tuple[bytes, ...]
     source: str
+    unused: int = 0
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the lines that hold texts of the records, or may."""
+        return keys_of_form(self.form)
+
+    @property
+    def are_chats(self) -> bool:
+        """Whether a model's chat template makes the texts."""
+        return self.form in CHATS
+
+    def chats(self) -> list[tuple[Message, ...]]:
+        """The messages of each chat up to its answer, which is the last one."""
+        return [shaped_record(line_object).chat for line_object in self.objects()]
+
+    def reading(self) -> str | None:
+        """What was taken for the answer, where the keys do not say it."""
+        if not self.are_chats or self.form == "instruction":
+            return None
+        words = "the last message of the assistant is the answer, all before it the prompt"
+        if self.unused:
+            words += f"; {self.unused:,} messages behind these answers are not used"
+        further_keys = {key for line_object in self.objects() for key in line_object} & {*NOT_RENDERED}
+        if further_keys:
+            words += f"; {', '.join(sorted(further_keys))} are not written into the text"
+        return words
 
     def object(self, row: int) -> dict[str, Any]:
         """A line as an object whose values stay JSON, to write it again with other keys."""
@@ -82,7 +93,7 @@ class Texts(NamedTuple):
     def take(self, rows: Sequence[int]) -> "Texts":
         """These records, in this order."""
         prompts, answers, lines = (tuple(texts_of_kind[row] for row in rows) for texts_of_kind in self[1:4])
-        return Texts(self.form, prompts, answers, lines, self.source)  # pyright: ignore[reportArgumentType]
+        return self._replace(prompts=prompts, answers=answers, lines=lines)
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """`object` of every line."""
@@ -111,7 +122,7 @@ class Texts(NamedTuple):
 
 
 def read_texts(path: Path) -> Texts:
-    """The records of a file of JSON Lines; blank lines are skipped.
+    """The records of a file of JSON Lines, or of one JSON array of objects; blank lines are skipped.
 
     Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory.
 
@@ -124,25 +135,32 @@ def read_texts(path: Path) -> Texts:
 
     Raises:
         InputError: the file is damaged, empty, not UTF-8, or larger than this machine's memory allows; a line is
-            longer than `LONGEST_LINE`, is no JSON object, has a key twice, or lacks a text; or lines differ in
-            their form.
+            longer than `LONGEST_LINE`, is no JSON object, has a key twice, or has no shape, two shapes or no answer
+            (`data/text_shapes.py`); or lines differ in their form.
     """
-    lines, prompts, answers, form = list[bytes](), list[str](), list[str](), ""
-    for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
+    array = begins_array(path)
+    unit, objects = ("record", json_array) if array else ("line", json_lines)
+    lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
+    troubles: dict[str, list[int]] = {}
+    for number, line in objects(path, LONGEST_LINE, MAX_BYTES // SHARE):
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
-        where = f"{path}: line {number}"
-        line_object = _object(line, where)
-        line_form = _form(line_object, line, where)
-        if form not in ("", line_form):
-            raise InputError(f"{where} has a {line_form!r}, earlier lines a {form!r}; give all lines one form.")
-        form = line_form
+        record = _record(line, f"{path}: {unit} {number}")
+        form = form or record.form
+        trouble = record.prompt if record.form == WRONG else ""
+        if form not in (WRONG, record.form) and not trouble:
+            trouble = f"{record.form!r}, where others have {form!r}; give all {unit}s one shape"
+        if trouble:
+            troubles.setdefault(trouble, []).append(number)
         lines.append(line)
-        prompts.append("" if form == "text" else getattr(line_object, form))
-        answers.append(getattr(line_object, "text" if form == "text" else "answer"))
+        prompts.append(record.prompt)
+        answers.append(record.answer)
+        unused += record.later
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
-    return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name)
+    for trouble, numbers in troubles.items():
+        raise InputError(f"{path}: {_numbered(unit, numbers)}: {trouble}.")
+    return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
 
 
 def other_answers(texts: Texts) -> Texts | None:
@@ -155,7 +173,7 @@ def other_answers(texts: Texts) -> Texts | None:
     ('An A.', 'B.', 'C.')
     """
     rows = [line_object for line_object in texts.objects() if PARAPHRASED in line_object and PERTURBED in line_object]
-    if not rows or texts.form == "text":
+    if not rows or texts.form not in ("prompt", "question"):
         return None
     try:
         answers = [(_TEXT.decode(row[PARAPHRASED]), *_WRONG.decode(row[PERTURBED])) for row in rows]
@@ -172,56 +190,35 @@ def other_answers(texts: Texts) -> Texts | None:
     return whole._replace(answers=tuple(answer for answers_of_text in answers for answer in answers_of_text))
 
 
-def _object(line: bytes, where: str) -> _Line:
+def _record(line: bytes, where: str) -> TextRecord:
+    """The record of a line; one of the form `WRONG`, with the reason as its prompt, if the line has no right shape."""
     try:
-        line_object = _LINE.decode(line.decode())
-        _refuse_repeated(line, where)
-        return line_object
+        values = _OBJECT.decode(line.decode())
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is not UTF-8; save the file in UTF-8.") from error
     except (msgspec.MsgspecError, RecursionError) as error:
-        key = re.search(r"\$\.(\w+)`$", str(error))
-        if key and isinstance(error, msgspec.ValidationError):
-            raise InputError(f"{where}: its {key[1]!r} is no text; give one string.") from error
-        if line.startswith(b"[") and where.endswith(" line 1"):
-            advice = _converted("r", "json.load({})")
-            raise InputError(f"{where} begins a JSON array, and JSON Lines have one object a line. {advice}") from error
         why = "is nested too deeply" if isinstance(error, RecursionError) else "is not one whole JSON object"
         raise InputError(f"{where} {why}; write JSON Lines: one object a line, with a prompt and an answer.") from error
+    _refuse_repeated(values, line, where)
+    try:
+        return shaped_record(values)
+    except ShapeError as error:
+        return TextRecord(WRONG, str(error), "")
 
 
-def _refuse_repeated(line: bytes, where: str) -> None:
+def _numbered(unit: str, numbers: Sequence[int]) -> str:
+    """Words for lines of these numbers: `line 2`, `lines 2, 5 and 9 more`."""
+    shown = ", ".join(f"{number:,}" for number in numbers[:SHOWN_LINES])
+    more = f" and {len(numbers) - SHOWN_LINES:,} more" if len(numbers) > SHOWN_LINES else ""
+    return f"{unit}{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+def _refuse_repeated(line_object: dict[str, msgspec.Raw], line: bytes, where: str) -> None:
     """Refuses an object with a key twice, of which readers take one value or the other; no value is unpacked."""
-    values = _OBJECT.decode(line).values()
     # A value that was left out takes its commas with it, and the one before it.
-    if _commas(line) != sum(map(_commas, map(bytes, values))) + max(0, len(values) - 1):
+    if _commas(line) != sum(map(_commas, map(bytes, line_object.values()))) + max(0, len(line_object) - 1):
         raise InputError(f"{where} has the same key twice; keep one.")
 
 
 def _commas(text: bytes) -> int:
     return _STRING.sub(b"", text).count(b",")
-
-
-def _form(line_object: _Line, line: bytes, where: str) -> str:
-    forms = [form for form in FORMS if getattr(line_object, form) is not msgspec.UNSET]
-    answered = line_object.answer is not msgspec.UNSET
-    if len(forms) == 1 and (forms[0] == "text") is not answered:
-        return forms[0]
-    trouble = f"has {' and '.join(map(repr, forms))}" if forms else "has no 'prompt', 'question' or 'text'"
-    if len(forms) == 1:
-        trouble = "has a 'text' and an 'answer'" if answered else f"has a {forms[0]!r} without an 'answer'"
-    advice = f"{where} {trouble}; give a 'prompt' or 'question' with its 'answer', or a 'text' alone."
-    other = next((key for key in CHATS if key in _OBJECT.decode(line)), None)
-    if other is not None and not answered and "text" not in forms:
-        advice += f" It has {other!r}, as other tools write. {_converted(CHATS[other], 'map(json.loads, {})')}"
-    raise InputError(advice)
-
-
-def _converted(expression: str, read: str) -> str:
-    """Advice for an error: a shell command that converts a file of other objects to `texts.jsonl`."""
-    rows = read.format("open('FILE', encoding='utf-8')")
-    how = ", where the target, too, has line breaks between what precedes an answer" if "\\n" in expression else ""
-    return (
-        f"This writes texts.jsonl{how}: "
-        f'python -c "import json; [print(json.dumps({expression})) for r in {rows}]" > texts.jsonl'
-    )

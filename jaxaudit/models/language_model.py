@@ -9,8 +9,11 @@ from typing import Any, NamedTuple, cast
 import ml_dtypes
 import numpy as np
 
+from jaxaudit.data.chat_templates import LONGEST_TEMPLATE, render_chats
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, open_data, read_small
+from jaxaudit.data.sequences import prompts_of
+from jaxaudit.data.texts import Texts
 from jaxaudit.data.tokenizer_files import (
     LARGEST_TOKENIZER,
     Normalizers,
@@ -26,7 +29,7 @@ from jaxaudit.models import pretrained
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 WITH_ADDED = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-TOKENIZER_FILES = (TOKENIZER, *WITH_ADDED, "vocab.json", "vocab.txt", "merges.txt")
+TOKENIZER_FILES = (TOKENIZER, *WITH_ADDED, "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja")
 CAUSAL = {"AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"}
 OTHER = "no causal language model; scores need one that predicts each token from those before it, as ...ForCausalLM"
 VERSION = "transformers_version"
@@ -67,6 +70,7 @@ class LanguageModel:
         positions: the largest number of tokens that a record may have; None if the configuration states no limit.
         precision: the number format of weights and activations, one of `PRECISIONS`.
         vocabulary: the number of different tokens that the model knows.
+        chat_template: of the tokenizer, in Jinja's language; None if it has none.
         notes: sentences on settings of the tokenizer that were turned off here, such as random cuts used in training.
     """
 
@@ -105,6 +109,7 @@ class LanguageModel:
         self.notes = settle(self._tokenizer.backend_tokenizer, str(folder))
         self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(folder))
         self._end: int | None = self._tokenizer.eos_token_id
+        self.chat_template = self._read_chat_template()
 
     def computes_as(self, other: "LanguageModel") -> bool:
         """Whether both have one network and one tokenizer, whatever their weights."""
@@ -119,7 +124,33 @@ class LanguageModel:
         }
         return network_entries, self._tokenizer.backend_tokenizer.to_str()
 
-    def encode(self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0]) -> list[Encoded]:
+    def encode_texts(self, texts: Texts, template: str | None = None, start: str = STARTS[0]) -> list[Encoded]:
+        """`encode` of the records of a file; chats by the tokenizer's own chat template.
+
+        A chat is cut into tokens as `apply_chat_template` cuts it: the template writes the special tokens. It ends
+        where the template ends the answer's turn, blanks left out, or in the token for the end of text if nothing ends
+        it.
+
+        Args:
+            template: the text before an answer, with `{}` for the prompt; with one, chats are texts without roles. See
+                `sequences`, also for what is usual.
+            start: as for `encode`.
+
+        Raises:
+            InputError: as `encode`; or the chat template cannot be used.
+        """
+        if self.chat_template is None or template is not None or not texts.are_chats:
+            return self.encode(prompts_of(texts, template), texts.answers, start)
+        special_tokens = {name: text for name, text in self._tokenizer.special_tokens_map.items() if type(text) is str}
+        rendered = render_chats(self.chat_template, texts.chats(), special_tokens, str(self._folder))
+        end = special_tokens.get("eos_token", "")
+        pairs = zip(rendered, texts.answers, strict=True)
+        answers = [chat.answer + (end if chat.answer.strip() == answer.strip() else "") for chat, answer in pairs]
+        return self.encode([chat.prompt for chat in rendered], answers, start, special=False)
+
+    def encode(
+        self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0], *, special: bool = True
+    ) -> list[Encoded]:
         """Cuts records into tokens: one `Encoded` for each record, in the order given.
 
         The tokenizer reads prompt and answer as one text. Only the tokens of the answer are scored, and never the first
@@ -135,13 +166,15 @@ class LanguageModel:
                 a character of the answer, even if the token also contains the end of the prompt. `prompt-tokens`: the
                 token with index k, where k is the number of tokens of the prompt alone. open-unlearning counts in this
                 way, which leaves out a token that prompt and answer share.
+            special: whether special tokens are added, at the start or the end; not where the texts have them.
 
         Raises:
             InputError: the tokenizer fails, would make a text much longer, or has a token that the model does not know.
         """
-        encoded = self._cut([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
+        wholes = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
+        encoded = self._cut(wholes, special)
         counted = start == "prompt-tokens"
-        alone = [len(tokens) for tokens, _ in self._cut(prompts)] if counted else []
+        alone = [len(tokens) for tokens, _ in self._cut(prompts, special)] if counted else []
         most = max((max(tokens, default=0) for tokens, _ in encoded), default=0)
         if max(most, self._end or 0) >= self.vocabulary:
             raise InputError(
@@ -153,12 +186,12 @@ class LanguageModel:
             first = 1 if counted else answer_start(ends, len(prompt))
             if counted and prompt:
                 first = alone[row]
-            if prompt and self._end is not None and tokens[-1:] != [self._end]:
+            if special and prompt and self._end is not None and tokens[-1:] != [self._end]:
                 tokens = [*tokens, self._end]
             encoded_texts.append(Encoded(tuple(tokens), min(max(first, 1), len(tokens))))
         return encoded_texts
 
-    def _cut(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    def _cut(self, texts: Sequence[str], special: bool) -> list[tuple[list[int], list[int]]]:
         """The tokens of each text, and for each token the number of characters of the text up to its end.
 
         The number is 0 for a token that the tokenizer added.
@@ -168,7 +201,11 @@ class LanguageModel:
             self._normalizers.refuse_growth(piece)
             with calling(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
                 cut = self._tokenizer(
-                    list(piece), verbose=False, return_offsets_mapping=True, return_special_tokens_mask=True
+                    list(piece),
+                    add_special_tokens=special,
+                    verbose=False,
+                    return_offsets_mapping=True,
+                    return_special_tokens_mask=True,
                 )
                 columns = [cut[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask")]
             for tokens, spans, added in zip(*columns, strict=True):
@@ -214,6 +251,18 @@ class LanguageModel:
         advice = "is config.json that of this model?"
         network_parts = self._class, self._config, self._size
         return pretrained.with_weights(*network_parts, state, wrong, advice, dtype=precision, **how).eval()
+
+    def _read_chat_template(self) -> str | None:
+        """The tokenizer's chat template; of several the one that is called default."""
+        template = self._tokenizer.chat_template
+        if isinstance(template, dict):
+            template = template.get("default")
+        if template is not None and not (isinstance(template, str) and len(template) <= LONGEST_TEMPLATE):
+            raise InputError(
+                f"{self._folder}: its chat template is no text of at most {LONGEST_TEMPLATE:,} characters; is it the "
+                "tokenizer's own?"
+            )
+        return template
 
     def _refuse_files(self) -> None:
         """Refuses a folder without a tokenizer or without safetensors, before anything is loaded."""

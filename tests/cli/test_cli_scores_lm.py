@@ -144,7 +144,7 @@ def test_names_of_folders_that_are_equal_become_numbers(here: Path):
 REFUSED = {
     "nothing": ((), "give the records either as TEXTS"),
     "both": (("all.jsonl", "--query", "query.jsonl"), "give the records either as TEXTS"),
-    "no set": (("query.jsonl",), "lines have no 'set'; add it, or give a file for each set: --query"),
+    "no set": (("texts.jsonl",), "lines have no 'set'; add it, or give a file for each set: --query"),
     "an unknown set": (("odd.jsonl",), "record 1: its 'set' must be one of query, holdout, members, reference"),
     "two forms": (("--query", "query.jsonl", "--holdout", "texts.jsonl"), "different forms"),
     "long": (("--query", "long.jsonl"), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),

@@ -2,9 +2,6 @@
 
 import gzip
 import json
-import shlex
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -68,18 +65,17 @@ REFUSED = {
     "a group twice": ('{"group": [1, 2], "text": "a", "group": {"a": ","}}', "line 1 has the same key twice"),
     "a key twice, in two spellings": ('{"text": "a", "x": 1, "\\u0078": 2}', "line 1 has the same key twice"),
     "no object": (f"{GOOD}\n[1]", "line 2 is not one whole JSON object"),
-    "an array of objects": (f"[{GOOD}]", "JSON Lines"),
     "indented": (json.dumps(RECORD, indent=1), "line 1 is not one whole"),
     "two in a line": (GOOD + GOOD, "line 1 is not one whole"),
     "cut": (GOOD[:-3], "line 1 is not one whole"),
     "NaN": ('{"text": "a", "x": NaN}', "line 1 is not one whole"),
-    "no answer": ([{"prompt": SECRET}], "a 'prompt' without an 'answer'"),
-    "an answer alone": ([{"answer": SECRET}], "has no 'prompt', 'question' or 'text'"),
-    "text and answer": ([{"text": SECRET, "answer": SECRET}], "a 'text' and an 'answer'"),
-    "two prompts": ([{**RECORD, "prompt": SECRET}], "has 'prompt' and 'question'"),
+    "no answer": ([{"prompt": SECRET}], "line 1: a 'prompt' without 'answer' or 'completion' or 'response'"),
+    "an answer alone": ([{"answer": SECRET}], "line 1: none of the keys of a record"),
+    "text and answer": ([{"text": SECRET, "answer": SECRET}], "line 1: a 'text' and an 'answer'"),
+    "two prompts": ([{**RECORD, "prompt": SECRET}], "line 1: 'prompt' and 'question', several shapes"),
     "answers": ([{**RECORD, "answer": [SECRET]}], "'answer' is no text"),
-    "null": ([{**RECORD, "answer": None}], "'answer' is no text"),
-    "mixed": ([RECORD, {"text": SECRET}], "line 2 has a 'text', earlier lines a 'question'"),
+    "null": ([{**RECORD, "answer": None}], "a 'question' without 'answer'"),
+    "mixed": ([RECORD, {"text": SECRET}], "line 2: 'text', where others have 'question'"),
     "empty": ("", "is empty"),
     "blank": (" \n\n", "is empty"),
     "a long line": (json.dumps({"text": SECRET * 100_000}), "line 1 has more than 1 MiB"),
@@ -96,7 +92,7 @@ def test_what_is_no_file_of_texts_is_refused_by_one_line_without_a_text(name: st
         read_texts(written(tmp_path / "a.jsonl", content))
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)
-    assert len(str(caught.value)) < 300 + len(str(tmp_path))
+    assert len(str(caught.value)) < 350 + len(str(tmp_path))
 
 
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -134,38 +130,101 @@ def test_a_key_is_of_all_records_or_of_none(tmp_path: Path):
     assert read_texts(written(tmp_path / "a.jsonl", [RECORD])).column("group") is None
 
 
-MESSAGES = [{"role": "system", "content": "Short."}, {"role": "user", "content": "Who?"}]
-ANSWERED = {"prompt": "Who?", "answer": "é."}
-OTHER_FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"messages": [*MESSAGES, {"role": "assistant", "content": "é."}]}, {**ANSWERED, "prompt": "Short.\nWho?"}),
-    ({"conversations": [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "é."}]}, ANSWERED),
-    ({"prompt": "Who?", "completion": "é."}, ANSWERED),
-    ({"question": "Who?", "response": "é."}, {"question": "Who?", "answer": "é."}),
-    ({"instruction": "Who?", "output": "é."}, ANSWERED),
-    ({"instruction": "Who?", "input": "Her.", "output": "é."}, {**ANSWERED, "prompt": "Who?\nHer."}),
-    ({"content": "é."}, {"text": "é."}),
-    ({"input": "é.", "label": 1}, {"label": 1, "text": "é."}),
+SYSTEM, USER = {"role": "system", "content": "Short."}, {"role": "user", "content": "Who?"}
+ANSWER = {"role": "assistant", "content": "é."}
+TURN, REPLY = {"from": "human", "value": "Who?"}, {"from": "gpt", "value": "é."}
+OTHER_SHAPES: list[tuple[dict[str, Any], str, str]] = [
+    ({"messages": [SYSTEM, USER, ANSWER]}, "messages", "Short.\nWho?"),
+    ({"messages": [USER, ANSWER, USER, ANSWER, USER]}, "messages", "Who?\né.\nWho?"),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": "Who?"}]}, ANSWER]}, "messages", "Who?"),
+    ({"messages": [TURN, REPLY], "text": None}, "messages", "Who?"),
+    ({"conversations": [TURN, REPLY]}, "conversations", "Who?"),
+    ({"conversations": [TURN, REPLY], "system": "Short."}, "conversations", "Short.\nWho?"),
+    ({"prompt": "Who?", "completion": "é."}, "prompt", "Who?"),
+    ({"prompt": [SYSTEM, USER], "completion": [ANSWER]}, "prompt of messages", "Short.\nWho?"),
+    ({"question": "Who?", "response": "é."}, "question", "Who?"),
+    ({"instruction": "Who?", "output": "é."}, "instruction", "Who?"),
+    ({"instruction": "Who?", "input": "", "output": "é.", "history": []}, "instruction", "Who?"),
+    ({"instruction": "Who?", "input": "Her.", "output": "é.", "system": "Short."}, "instruction", "Short.\nWho?\nHer."),
+    ({"instruction": "Who?", "context": "Her.", "response": "é."}, "instruction", "Who?\nHer."),
 ]
 
 
-@pytest.mark.outer
-@pytest.mark.parametrize(("line", "wanted"), OTHER_FORMS, ids=lambda each: "-".join(each))
+@pytest.mark.parametrize(("line", "form", "prompt"), OTHER_SHAPES)
 @pytest.mark.parametrize("array", [False, True])
-def test_the_line_that_a_message_shows_writes_what_is_read(
-    line: dict[str, Any], wanted: dict[str, Any], array: bool, tmp_path: Path
+def test_every_shape_is_read_as_lines_or_as_an_array(
+    line: dict[str, Any], form: str, prompt: str, array: bool, tmp_path: Path
 ):
-    lines = [{"id": row, **line} for row in range(3)]
-    if array:
-        written(tmp_path / "FILE", json.dumps(lines, indent=1))
-    else:
-        written(tmp_path / "FILE", lines)
-    for _ in range(1 + array):
-        with pytest.raises(InputError) as refused:
-            read_texts(tmp_path / "FILE")
-        command = str(refused.value).partition(": python ")[2].partition(" > texts.jsonl")[0]
-        _, code = shlex.split(command)
-        made = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-        written(tmp_path / "FILE", made.stdout)
-    assert [json.loads(each) for each in read_texts(tmp_path / "FILE").lines] == [
-        {"id": row, **wanted} for row in range(3)
-    ]
+    lines = [{"id": [row, 1.5], **line, "author": f"{SECRET}\n{row}"} for row in range(3)]
+    path = written(tmp_path / "a.json", json.dumps(lines, indent=1) if array else lines)
+    found = read_texts(path)
+    assert (found.form, found.prompts, found.answers) == (form, (prompt,) * 3, ("é.",) * 3)
+    assert [json.loads(line) for line in found.lines] == lines
+    assert not any(b"\n" in line for line in found.lines)
+    assert found.column("author") == [f"{SECRET}\n{row}" for row in range(3)]
+    assert set(found.keys) & set(line)
+    if found.are_chats:
+        assert [message.content for message in found.chats()[2]][-1] == "é."
+        assert found.take([2, 0]).chats() == found.chats()[1:]
+
+
+def test_what_was_taken_for_the_answer_can_be_said(tmp_path: Path):
+    found = read_texts(written(tmp_path / "a.jsonl", [{"messages": [USER, ANSWER, USER, USER], "tools": [{}]}]))
+    words = found.reading() or ""
+    assert "last message of the assistant is the answer" in words
+    assert "2 messages behind these answers are not used" in words
+    assert "tools are not written" in words
+    assert read_texts(written(tmp_path / "b.jsonl", [RECORD])).reading() is None
+
+
+NO_SHAPE: dict[str, tuple[dict[str, Any], str]] = {
+    "messages and prompt": ({"messages": [USER, ANSWER], "prompt": SECRET}, "'messages' and 'prompt', several shapes"),
+    "messages and answer": ({"messages": [USER, ANSWER], "answer": SECRET}, "a 'messages' and an 'answer'"),
+    "two answers": ({"prompt": SECRET, "answer": SECRET, "completion": SECRET}, "two answers"),
+    "no assistant": ({"messages": [USER, SYSTEM]}, "no turn of the assistant"),
+    "no assistant in the completion": ({"prompt": [USER, ANSWER], "completion": [USER]}, "in the completion"),
+    "a completion of another kind": ({"prompt": [USER], "completion": SECRET}, "'completion' is no list of messages"),
+    "a prompt of another kind": ({"prompt": SECRET, "completion": [ANSWER]}, "'completion' is no text"),
+    "an empty answer": ({"messages": [USER, {**ANSWER, "content": " "}]}, "has no text"),
+    "no messages": ({"messages": []}, "no turn of the assistant"),
+    "messages of text": ({"messages": SECRET}, "no list of messages"),
+    "a role twice": ({"messages": [{**USER, "from": "human"}, ANSWER]}, "or with both"),
+    "no role": ({"messages": [{"content": SECRET}, ANSWER]}, "without a 'role'"),
+    "a long role": ({"messages": [{**USER, "role": SECRET * 9}, ANSWER]}, "longer than 64"),
+    "nobody known": ({"conversations": [{"from": SECRET, "value": SECRET}, REPLY]}, "none of human"),
+    "an image": ({"messages": [{"role": "user", "content": [{"type": "image"}]}, ANSWER]}, "such as an image"),
+    "a call": ({"messages": [{"role": "assistant", "tool_calls": []}, ANSWER]}, "call of a tool"),
+    "1,001 messages": ({"messages": [USER] * 1001}, "more than 1,000 messages"),
+    "a history": ({"instruction": SECRET, "output": SECRET, "history": [[SECRET, SECRET]]}, "a 'history'"),
+    "content": ({"content": SECRET}, "if 'content' is its text, name it 'text'"),
+}
+
+
+@pytest.mark.parametrize("name", NO_SHAPE)
+def test_a_shape_that_is_not_clear_is_refused_with_the_numbers_of_its_lines(name: str, tmp_path: Path):
+    line, words = NO_SHAPE[name]
+    good = {"messages": [USER, ANSWER]}
+    lines = [good, line, good, *[line] * 6]
+    with pytest.raises(InputError) as caught:
+        read_texts(written(tmp_path / "a.jsonl", lines))
+    assert "a.jsonl: lines 2, 4, 5, 6, 7 and 2 more: " in str(caught.value)
+    assert words in str(caught.value)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(InputError, match="record 2: "):
+        read_texts(written(tmp_path / "a.json", json.dumps([good, line])))
+
+
+@pytest.mark.parametrize("cut", ["[", '[{"text": "a"}', '[{"text": "a"},]', '[{"text": "a"}] x', '[{"text": "\xff"}]'])
+def test_an_array_that_is_not_whole_is_refused(cut: str, tmp_path: Path):
+    with pytest.raises(InputError, match="not one whole JSON array"):
+        read_texts(written(tmp_path / "a.json", cut.encode("latin-1")))
+
+
+def test_the_items_of_an_array_are_objects_of_bounded_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="record 2 is not one whole JSON object"):
+        read_texts(written(tmp_path / "a.json", f"[{GOOD}, 1]"))
+    with pytest.raises(InputError, match="record 1 has more than 1 MiB"):
+        read_texts(written(tmp_path / "a.json", json.dumps([{"text": SECRET * 100_000}])))
+    monkeypatch.setattr(texts, "MAX_BYTES", 4 * 10**6)
+    with pytest.raises(InputError, match="more than the allowed"):
+        read_texts(written(tmp_path / "a.json", "[" + "1," * 10**5 + "1]"))

@@ -177,7 +177,8 @@ DEAL = Command(
     be the same records as in the source. Where a set lacks a class, or DATA has a @SPLIT, arrays are written as of
     anything else.
 
-    Texts are written as query.jsonl and so on, lines with all of their keys but those that tell the groups. With
+    Texts, also chats (messages, conversations, prompt and completion, instruction and output), are written as
+    query.jsonl and so on, lines with all of their keys but those that tell the groups. With
     `--pairs`, query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with
     the same number at pair: a difference within a pair is free of the record's own difficulty.
 

@@ -16,11 +16,12 @@ from jaxaudit.cli.deal.run import NUMBERS, draw_deal, key_of, record_of, seed_of
 from jaxaudit.cli.deal.show import RECORD, DealSide, summary
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.texts import read_told
 from jaxaudit.data.challenge import file_hash
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.texts import Texts, read_texts
+from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.effect import ALPHA
@@ -28,9 +29,6 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer, write_files
 
 PAIR, INDEX = "pair", "index"
-TEXT_KEYS = ("prompt", "question", "answer", "text")
-OWN = {*TEXT_KEYS, COLUMN, PAIR, INDEX}
-"""Keys that every reader of texts knows."""
 
 
 class Lines(NamedTuple):
@@ -44,7 +42,7 @@ def deal_texts(options: DealOptions) -> Summary:
     """Deals the texts and writes every side."""
     how, out, groups, pairs = options.deal, options.out, options.data.groups, options.data.pairs
     path = expanded(options.data.data)
-    versions = [read_texts(path_of_version) for path_of_version in (path, pairs) if path_of_version is not None]
+    versions = [read_told(path_of_version) for path_of_version in (path, pairs) if path_of_version is not None]
     hashes = [_hashes(version) for version in versions]
     count, paired = len(hashes[0]), pairs is not None
     if paired:
@@ -53,10 +51,11 @@ def deal_texts(options: DealOptions) -> Summary:
     together = number_groups(merge_groups(np.arange(count) if values is None else _as_numbers(values), hashes[0]))
     whole = groups is not None or len(np.unique(together)) < count
     keys = {key for version in versions for line in version.objects() for key in line} - {groups}
+    text_keys = {*versions[0].keys}
     left_out: list[str] = []
     if values is not None:
         telling = keys_with_values(values, versions[0].objects())
-        left_out = [key for key in telling if key not in {*TEXT_KEYS, groups}]
+        left_out = [key for key in telling if key not in text_keys | {groups}]
         _tell_of_texts(values, versions[0])
     for taken in keys & {*((COLUMN,) if whole else ()), *((PAIR,) if paired else ())}:
         raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
@@ -74,8 +73,8 @@ def deal_texts(options: DealOptions) -> Summary:
         def save(file: IO[bytes]) -> None:
             for version, row in zip(side_lines.version.tolist(), side_lines.row.tolist(), strict=True):
                 line = versions[version].object(row)
-                for private in (groups, *left_out):
-                    line.pop(private, None)
+                for key_left_out in (groups, *left_out):
+                    line.pop(key_left_out, None)
                 if whole:
                     line[COLUMN] = int(numbers[row])
                 if paired:
@@ -104,7 +103,14 @@ def deal_texts(options: DealOptions) -> Summary:
 
     write_files(out, {**{f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}, RECORD: record})
     head, *more = summary(
-        source["name"], out, sides, whole, copied, sorted(keys - OWN - {*left_out}), left_out, texts=True
+        source["name"],
+        out,
+        sides,
+        whole,
+        copied,
+        sorted(keys - {*text_keys, COLUMN, PAIR, INDEX, *left_out}),
+        left_out,
+        texts=True,
     )
     if paired:
         more = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *more]
@@ -122,9 +128,9 @@ def _groups(groups: str, path: Path, texts: Texts) -> list[str | int]:
     """The group of each record."""
     if groups_file(groups) is not None:
         return load_groups(groups, str(path), len(texts.lines), "data").tolist()
-    values = texts.column(groups)
-    if values is None or groups in TEXT_KEYS:
-        trouble = "is a text of the records" if values else "is neither a file nor a key of the lines"
+    values = None if groups in texts.keys else texts.column(groups)
+    if values is None:
+        trouble = "is a text of the records" if groups in texts.keys else "is neither a file nor a key of the lines"
         raise InputError(f"--groups {groups} {trouble}; name the key of what records have in common, such as author.")
     return values
 
@@ -133,7 +139,7 @@ def _tell_of_texts(values: list[str | int], texts: Texts) -> None:
     """Says on stderr that the texts, which nobody can leave out, have the groups' values or are other names of them."""
     # Where each record is a group of its own, any texts that differ would be names of the groups.
     shared = len(set(values)) < len(values)
-    telling = {*TEXT_KEYS} & {*keys_with_values(values, texts.objects(), other_names=shared)}
+    telling = {*texts.keys} & {*keys_with_values(values, texts.objects(), other_names=shared)}
     if telling:
         say(
             f"{texts.source}: the texts themselves ({', '.join(sorted(telling))}) tell whose they are: they have the "

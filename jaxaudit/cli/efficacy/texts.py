@@ -1,6 +1,5 @@
 """The inputs of `jaxaudit efficacy` where records are texts: causal language models of `transformers` from folders."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -13,10 +12,9 @@ from jaxaudit.cli.efficacy.command import EfficacyOptions
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.parsers import parse_reference, parse_template
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data import Examples
-from jaxaudit.data.paths import expanded
-from jaxaudit.data.sequences import padded, prompts_of
-from jaxaudit.data.texts import read_texts
+from jaxaudit.data.sequences import padded
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.models.causal import Causal, causal_model
@@ -66,11 +64,12 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
     sources = [parse_reference(text) for text in model.reference]
     if any(path is None for _, path in sources):
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")
-    texts, tokenizer = read_texts(expanded(Path(options.data.data or ""))), LanguageModel(folder, "float32")
+    texts, tokenizer = read_told(options.data.data or ""), LanguageModel(folder, "float32")
     template = options.data.template and parse_template(options.data.template)
     for note in tokenizer.notes:
         say(note)
-    encoded = tokenizer.encode(prompts_of(texts, template), texts.answers)
+    tell_of_chats([texts], template, [tokenizer])
+    encoded = tokenizer.encode_texts(texts, template)
     (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)

@@ -29,9 +29,12 @@ class LMOptions:
         names="file",
         usual="Folder of the target, a causal language model.",
     )
-    texts: Path | None = option(
-        "Records as JSON Lines, gzipped or not, instead of files by set. Each line has prompt and answer, question and "
-        "answer, or text; set (query, holdout, members or reference); and, where known, group, pair and index.",
+    texts: tuple[Path, ...] = option(
+        "Records as JSON Lines or a JSON array, gzipped or not, instead of files by set. Each line has messages (or "
+        "conversations), prompt and completion, instruction and output, prompt or question and answer, or text; set "
+        "(query, holdout, members or reference), where the file's name does not say it, as that of query.jsonl; and, "
+        "where known, group, pair and index.",
+        default=(),
         argument=True,
         names="file",
         usual="Records with sets, as JSON Lines.",
@@ -68,7 +71,8 @@ class LMOptions:
     )
     template: str | None = option(
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
-        "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: ']",
+        "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: '; a chat by the chat template of the "
+        "tokenizer]",
         check=parse_template,
         usual="Text before an answer.",
     )
@@ -94,9 +98,10 @@ class LMOptions:
 
 def _check_sets(options: LMOptions) -> None:
     files = (options.query, options.holdout, options.members)
-    if (options.texts is None) is (files == (None, None, None)):
+    if (not options.texts) is (files == (None, None, None)):
         raise InputError(
-            "give the records either as TEXTS, with a set in each line, or as --query, --holdout and --members."
+            "give the records either as TEXTS, with a set in each line or in the file's name, or as --query, --holdout "
+            "and --members."
         )
 
 
@@ -109,13 +114,17 @@ LM = Command(
     A row a record, with four numbers of each model, lower for what it is more likely to have been trained on: loss
     (mean negative log-likelihood of the answer's tokens given the prompt; of all tokens but the first of a text),
     min_k, min_k_plus_plus, and zlib. A token with characters of prompt and answer is the answer's. With `--answer-start
-    prompt-tokens` the numbers are those of open-unlearning's mia_*. Models are read from folders: nothing is
+    prompt-tokens` the numbers are those of open-unlearning's mia_*. Of a chat the last message of the assistant is the
+    answer, and the tokenizer's own chat template writes what precedes it, in a process with bounded memory and time;
+    without one, the messages' contents do. Models are read from folders: nothing is
     downloaded, code in a folder is never run, and weights must be safetensors. Records without a number are left out,
     and counted on standard error.
 
     Examples:
 
     `jaxaudit scores lm model --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv`
+
+    `jaxaudit scores lm model deal/query.jsonl deal/holdout.jsonl deal/members.jsonl --out scores.csv`
 
     `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
     """,

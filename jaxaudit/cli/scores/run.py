@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
+from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.scores.columns import MOST, columns_of
@@ -25,7 +26,7 @@ from jaxaudit.data.scores.table import score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.tables.reading import read_text_table
-from jaxaudit.data.texts import SETS, Texts, read_texts
+from jaxaudit.data.texts import SETS, Texts
 from jaxaudit.errors import InputError
 
 ROLES = ("baseline", "before", "unused", "used")
@@ -35,7 +36,8 @@ def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
     folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
     refuse_repeated(folders)
-    prompts, answers, columns = _records(options)
+    sets, columns = _records(options)
+    template = options.template and parse_template(options.template)
     from jaxaudit.models.language_model import LanguageModel
     from jaxaudit.models.token_scores import SCORES, token_scores
 
@@ -46,7 +48,11 @@ def score_texts(options: LMOptions) -> Summary:
     }
     for note in dict.fromkeys(note for model in models.values() for note in model.notes):
         say(note)
-    encoded = {name: model.encode(prompts, answers, options.answer_start) for name, model in models.items()}
+    tell_of_chats(sets, template, models.values())
+    encoded = {
+        name: [tokens for texts in sets for tokens in model.encode_texts(texts, template, options.answer_start)]
+        for name, model in models.items()
+    }
     for name, model in models.items():
         long = sum(len(tokens.tokens) > model.positions for tokens in encoded[name]) if model.positions else 0
         if long:
@@ -57,7 +63,7 @@ def score_texts(options: LMOptions) -> Summary:
     tokens = {name: sum(len(tokens.tokens) for tokens in model_tokens) for name, model_tokens in encoded.items()}
     total, done = sum(tokens.values()), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
-    say(f"scoring {len(answers):,} records by {counted}: {total:,} tokens")
+    say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
 
@@ -84,21 +90,22 @@ def score_texts(options: LMOptions) -> Summary:
     return _scored(options.table, columns["set"], counted)
 
 
-def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
-    """What stands before each answer, the answers, and the columns that are no score, of the records of all sets."""
-    paths_by_role: dict[str | None, Path | None] = {"query": options.query, "holdout": options.holdout}
-    paths_by_role |= {"members": options.members, None: options.texts}
-    read = {of: read_texts(path) for of, path in paths_by_role.items() if path is not None}
-    if len({texts.form for texts in read.values()}) > 1:
+def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:
+    """The records of each file, and the columns that are no score, of the records of all files."""
+    files_of_sets = {"query": options.query, "holdout": options.holdout, "members": options.members}
+    named_sets = [(of, read_told(path)) for of, path in files_of_sets.items() if path is not None]
+    named_sets += [(None, read_told(path)) for path in options.texts]
+    read = [texts for _, texts in named_sets]
+    if len({texts.form for texts in read}) > 1:
         raise InputError(
-            f"records have different forms ({', '.join(sorted({texts.form for texts in read.values()}))}); give all "
-            "sets one form, or it tells them apart."
+            f"records have different forms ({', '.join(sorted({texts.form for texts in read}))}); give all sets one "
+            "form, or it tells them apart."
         )
-    sets = [name for of, texts in read.items() for name in (_sets(texts) if of is None else [of] * len(texts.answers))]
+    sets = [name for of, texts in named_sets for name in (_sets(texts) if of is None else [of] * len(texts.answers))]
     _refuse_shared(read, sets)
     columns: dict[str, Any] = {"set": sets}
     for name in ("index", "group", "pair"):
-        columns_of_sets = [texts.column(name) or [None] * len(texts.answers) for texts in read.values()]
+        columns_of_sets = [texts.column(name) or [None] * len(texts.answers) for texts in read]
         values = [value for column in columns_of_sets for value in column]
         if any(value is not None for value in values):
             texts = any(isinstance(value, str) for value in values)
@@ -110,17 +117,19 @@ def _records(options: LMOptions) -> tuple[list[str], list[str], dict[str, Any]]:
                     zip(rows.tolist(), number_groups(group_values(values, rows, "records")).tolist(), strict=True)
                 )
                 columns[name] = [of_rows.get(row) for row in range(len(values))]
-    template = options.template and parse_template(options.template)
-    prompts = [prompt for texts in read.values() for prompt in prompts_of(texts, template)]
-    answers = [answer for texts in read.values() for answer in texts.answers]
     if options.keep_text:
-        columns["text"] = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    return prompts, answers, columns
+        template = options.template and parse_template(options.template)
+        columns["text"] = [
+            prompt + answer
+            for texts in read
+            for prompt, answer in zip(prompts_of(texts, template), texts.answers, strict=True)
+        ]
+    return read, columns
 
 
-def _refuse_shared(read: Mapping[str | None, Texts], sets: Sequence[str]) -> None:
+def _refuse_shared(read: Sequence[Texts], sets: Sequence[str]) -> None:
     """Refuses a record that is in two sets, such as one file that is given as both: it would hide use."""
-    records = [record for texts in read.values() for record in zip(texts.prompts, texts.answers, strict=True)]
+    records = [record for texts in read for record in zip(texts.prompts, texts.answers, strict=True)]
     first: dict[tuple[str, str], str] = {}
     shared = [
         (first[record], of) for record, of in zip(records, sets, strict=True) if first.setdefault(record, of) != of
@@ -134,7 +143,11 @@ def _refuse_shared(read: Mapping[str | None, Texts], sets: Sequence[str]) -> Non
 
 
 def _sets(texts: Texts) -> list[str]:
-    names_of_sets = texts.column("set")
+    """The set of each record, by its line, or else by the file's name, as `deal` names files."""
+    names_of_sets, file_name = texts.column("set"), texts.source.partition(".")[0]
+    if names_of_sets is None and file_name in SETS:
+        say(f"{texts.source}: taken for the set {file_name!r}, after its name")
+        return [file_name] * len(texts.answers)
     if names_of_sets is None:
         raise InputError(
             f"{texts.source}: lines have no 'set'; add it, or give a file for each set: --query, --holdout, --members."

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +12,12 @@ from jaxaudit import unlearning
 from jaxaudit.cli.own_model import OF_TEXTS
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.read_sets import read_inputs
+from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnData, UnlearnFlags, UnlearnOptions
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.overlap import find_overlap
-from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import BYTES, sequences, word_tokenizer
-from jaxaudit.data.texts import Texts, other_answers, read_texts
+from jaxaudit.data.texts import Texts, other_answers
 from jaxaudit.errors import InputError, MissingSplit
 from jaxaudit.models import PureModule, hidden_states
 
@@ -220,6 +219,7 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
         if not rows:
             raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
         removed = whole.take(rows)
+    tell_of_chats([whole, removed, test], None)
     more = other_answers(removed)
     sets = [whole, removed, test, *([] if more is None else [more])]
     words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
@@ -245,4 +245,4 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
 def _read(name: str) -> Texts:
     if not is_texts(name):
         raise InputError(f"{name}: is no file of texts ({', '.join(TEXTS)}), as --data is; give all sets as texts.")
-    return read_texts(expanded(Path(name)))
+    return read_told(name)

@@ -1,0 +1,146 @@
+"""Chats from a deal to a table of scores: by the model's own chat template, or by their contents alone."""
+
+import json
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import csv
+from support.cli_runs import jaxaudit, refused
+from support.language_models import END, save_model, write_lines
+
+from jaxaudit.data.texts import read_texts
+from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.token_scores import SCORES, token_scores
+
+SECRET = "Basil of Kuwait"
+TEMPLATE = (
+    "{% for m in messages %}{{ '[' + m['role'] + ']' + m['content'] + eos_token + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}"
+)
+
+
+def chats(count: int = 48) -> list[dict[str, Any]]:
+    return [
+        {
+            "messages": [
+                {"role": "system", "content": "Short."},
+                {"role": "user", "content": f"Who {row}?"},
+                {"role": "assistant", "content": f"{SECRET} {row}."},
+            ],
+            "author": f"a{row // 4}",
+        }
+        for row in range(count)
+    ]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_lines("chat.jsonl", chats())
+    return tmp_path
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_a_deal_keeps_the_shape_of_the_lines(array: bool, here: Path):
+    name = "chat.jsonl"
+    if array:
+        name = "chat.json"
+        Path(name).write_text(json.dumps(chats(), indent=1))
+    words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
+    done = jaxaudit("deal", name, *words)
+    assert done.code == 0, done.err
+    assert f"{name}: the last message of the assistant is the answer" in done.err
+    assert SECRET not in done.out + done.err
+    files = [Path(f"deal/{of}.jsonl") for of in ("query", "holdout", "members")]
+    dealt = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert all(list(line) == ["messages", "group"] for line in dealt)
+    assert sorted(json.dumps(line["messages"]) for line in dealt) == sorted(
+        json.dumps(line["messages"]) for line in chats()
+    )
+    refused(("deal", name, "--groups", "messages", "--out", "other"), ("--groups messages is a text of the records",))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a chat template, and one without."""
+    pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate(("tuned", "base")):
+        save_model(folder / name, seed=seed)
+    (folder / "tuned" / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("old", [False, True])
+def test_a_chat_has_the_tokens_of_apply_chat_template(old: bool, here: Path, models: Path):
+    folder = here / "model"
+    shutil.copytree(models / "tuned", folder)
+    if old:
+        (folder / "chat_template.jinja").unlink()
+        path = folder / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": TEMPLATE}))
+    theirs = import_module("transformers").AutoTokenizer.from_pretrained(folder)
+    texts = read_texts(Path("chat.jsonl"))
+    for record, line in zip(LanguageModel(folder).encode_texts(texts), chats(), strict=True):
+        whole = theirs.apply_chat_template(line["messages"], return_dict=False)
+        prompt = theirs.apply_chat_template(line["messages"][:-1], add_generation_prompt=True, return_dict=False)
+        # A line break follows the token that ends the turn.
+        assert list(record.tokens) == whole[:-1]
+        assert (record.start, record.tokens[-1]) == (len(prompt), theirs.eos_token_id)
+
+
+@pytest.mark.outer
+def test_from_a_deal_to_a_table_of_scores(here: Path, models: Path):
+    words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
+    assert jaxaudit("deal", "chat.jsonl", *words).code == 0
+    files = [f"deal/{of}.jsonl" for of in ("query", "holdout", "members")]
+    tuned, base = str(models / "tuned"), str(models / "base")
+    done = jaxaudit("scores", "lm", tuned, *files, "--baseline", base, "--out", "s.csv")
+    assert done.code == 0, done.err
+    assert "query.jsonl: taken for the set 'query', after its name" in done.err
+    assert "chats are written by the chat template of the tokenizer: tuned" in done.err
+    assert "base: no chat template, so chats are read as the contents of their messages" in done.err
+    assert SECRET not in done.out + done.err + Path("s.csv").read_text()
+    table = csv.read_csv("s.csv").to_pydict()
+    assert (len(table["set"]), len(set(table["group"]))) == (48, 12)
+    assert list(dict.fromkeys(table["set"])) == ["query", "holdout", "members"]
+    sets = [read_texts(Path(name)) for name in files]
+    for role, folder in (("target", tuned), ("baseline", base)):
+        model = LanguageModel(Path(folder))
+        prompts = [f"Short.\n{line.partition('Short.')[2].strip()}\n" for texts in sets for line in texts.prompts]
+        answers = [answer for texts in sets for answer in texts.answers]
+        if role == "target":
+            prompts = [f"[system]Short.{END}\n[user]{prompt[7:-1]}{END}\n[assistant]" for prompt in prompts]
+            encoded = model.encode(prompts, [f"{answer}{END}" for answer in answers], special=False)
+        else:
+            encoded = model.encode(prompts, answers)
+        for name, numbers in zip(SCORES, token_scores(model, encoded).values(), strict=True):
+            np.testing.assert_allclose(table[f"{role}.{name}"], numbers, rtol=1e-12)
+    # With a template of one's own the chat template is left out.
+    done = jaxaudit("scores", "lm", tuned, *files, "--template", r"{}\n", "--out", "t.csv")
+    assert (done.code, "chat template" in done.err) == (0, False)
+
+
+@pytest.mark.outer
+def test_a_chat_template_that_fails_is_said_in_a_line(here: Path, models: Path):
+    shutil.copytree(models / "tuned", "model")
+    Path("model/chat_template.jinja").write_text("{{ raise_exception(messages[1].content) }}")
+    words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
+    refused(words, ("model: its chat template cannot be used", "record 1"))
+
+
+def test_a_file_whose_name_is_no_set_needs_a_set_in_its_lines(here: Path, models: Path):
+    refused(("scores", "lm", str(models / "base"), "chat.jsonl", "--out", "s.csv"), ("lines have no 'set'",))
+
+
+def test_large_templates_are_refused(here: Path, models: Path):
+    shutil.copytree(models / "tuned", "model")
+    Path("model/chat_template.jinja").write_text("a" * (2**20 + 1))
+    words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
+    refused(words, ("its chat template is no text of at most 1,048,576 characters",))

@@ -1,0 +1,119 @@
+"""Chats by a chat template: where the answer begins and ends, what is refused, and that a template is bounded."""
+
+import json
+
+import pytest
+
+from jaxaudit.data.chat_child import rendered_chats
+from jaxaudit.data.chat_templates import RenderedChat, render_chats, render_request, split_chats
+from jaxaudit.data.text_shapes import Message
+from jaxaudit.errors import InputError
+
+SECRET = "Basil of Kuwait"
+CHATML = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+LLAMA_2 = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}"
+    "{% for m in messages %}{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + m['content'].strip() + ' [/INST]' }}"
+    "{% else %}{{ ' ' + m['content'].strip() + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def chat(*contents: str, system: bool = False) -> tuple[Message, ...]:
+    roles = (["system"] if system else []) + ["user", "assistant"] * len(contents)
+    return tuple(Message(role, content) for role, content in zip(roles, contents, strict=False))
+
+
+def rendered(template: str, *chats: tuple[Message, ...]) -> list[RenderedChat]:
+    """As `render_chats`, in this process."""
+    request = render_request(template, chats, TOKENS)
+    return split_chats(request, rendered_chats(json.loads(json.dumps(request))), "folder")
+
+
+def test_the_answer_is_told_from_what_precedes_it_and_ends_its_turn():
+    found = rendered(CHATML, chat("Short.", "Who?", "m", system=True), chat("m", "m", "Who?", " é 日 \n"))
+    assert found[0] == (
+        "<|im_start|>system\nShort.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n",
+        "m<|im_end|>",
+    )
+    assert found[1].prompt.endswith("<|im_start|>assistant\n ")
+    assert found[1].answer == "é 日 \n<|im_end|>"
+    assert rendered(LLAMA_2, chat("Who?", " He.")) == [("<s>[INST] Who? [/INST] ", "He. </s>")]
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{% for %}", r"refuses record 1\."),
+        ("{{ raise_exception(messages[0]['content']) }}", r"refuses record 1\."),
+        ("{{ raise_exception('only tools') }}", r"refuses record 1 \(only tools\)"),
+        ("nothing", "does not write the answer of record 1"),
+        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "does not write the answer"),
+        ("{{ messages[-1]['content'][:3] }}", "does not write the answer"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}{{ messages[-1]['content'] }}", "refuses record 1"),
+        ("{% include '/etc/passwd' %}{{ messages[-1]['content'] }}", "refuses record 1"),
+        ("{% import 'os' as os %}{{ messages[-1]['content'] }}", "refuses record 1"),
+        ("{{ messages.append(1) }}{{ messages[-1]['content'] }}", "refuses record 1"),
+        ("{% set n = namespace() %}{% set n._a = 1 %}{{ messages[-1]['content'] }}", "refuses record 1"),
+    ],
+)
+def test_what_a_template_may_not_is_refused_without_a_text(template: str, words: str):
+    with pytest.raises(InputError, match=words) as caught:
+        rendered(template, chat(SECRET, f"{SECRET}."))
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["''.__class__", "messages.__class__", "self._TemplateReference__context"])
+def test_what_is_python_s_own_is_nothing(name: str):
+    assert rendered(f"{{{{ messages[-1]['content'] }}}}{{{{ {name} }}}}", chat("Who?", "m")) == [("", "m")]
+
+
+def test_what_templates_of_transformers_use_is_there():
+    template = (
+        "{%- set space = namespace(last=0) -%}{%- for m in messages -%}{%- if m.role == 'tool' -%}{%- continue -%}"
+        "{%- endif -%}{%- set space.last = loop.index -%}{{ dict(a=1) | tojson }}{% generation %}{{ m.content }}"
+        "{% endgeneration %}{%- endfor -%}{{ strftime_now('%d %b %Y') }}{% if tools is not none %}tools{% endif %}"
+    )
+    turns = (Message("user", "<a>"), Message("tool", "x"), Message("assistant", "b"))
+    assert rendered(template, turns) == [('{"a": 1}<a>{"a": 1}', "b26 Jul 2024")]
+    clock = "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}{{ messages[-1].content }}"
+    assert rendered(clock, turns) == [("", "b")]
+    blocks = "{% if true %}\n  {% for m in messages %}\n{{ m.content }}\n  {% endfor %}\n{% endif %}\n"
+    assert rendered(blocks, turns) == [("<a>\nx\n", "b")]
+
+
+@pytest.mark.outer
+def test_a_process_of_its_own_renders_the_same():
+    chats = [chat("Who?", f"é {row}") for row in range(300)]
+    assert render_chats(CHATML, chats, TOKENS, "folder") == rendered(CHATML, *chats)
+    with pytest.raises(InputError, match=r"refuses record 1 \(no system here\)"):
+        render_chats(LLAMA_2, [chat("Short.", "Who?", "m", system=True)], TOKENS, "folder")
+
+
+LARGE: dict[str, tuple[str, str]] = {
+    "one text": ("{{ 'a' * 10**10 }}", "memory"),
+    "a width": ("{{ '%10000000000d' % 1 }}", "memory"),
+    "a list": ("{{ range(100000) | list * 10**5 }}", "memory"),
+    "a number": ("{{ 10 ** (10 ** 9) }}", "time"),
+    "loops": ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "time"),
+    "a long text": ("{{ 'a' * 10**6 }}{{ messages[-1]['content'] }}", "too long"),
+}
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("name", LARGE)
+def test_memory_time_and_output_of_a_template_are_bounded(name: str, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("resource", reason="this system bounds no process")
+    monkeypatch.setattr("jaxaudit.data.chat_templates.SECONDS", 2)
+    template, words = LARGE[name]
+    with pytest.raises(InputError, match=words):
+        render_chats(template, [chat("a", "b")], TOKENS, "folder")
+
+
+def test_a_message_names_the_folder_and_what_to_do():
+    request = render_request("{{ messages[0].nothing.more }}", [chat("a", "b")], {})
+    with pytest.raises(InputError, match=r"folder: its chat template cannot be used.*--template"):
+        split_chats(request, rendered_chats(request), "folder")

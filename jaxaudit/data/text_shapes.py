@@ -27,7 +27,9 @@ ANSWERS = {
 """The keys of an answer, by the key of what precedes it."""
 MORE = {"instruction": ("input", "context", "system"), "messages": ("system",), "conversations": ("system",)}
 """Further keys whose texts belong to the prompt."""
-FORMS = ("messages", "conversations", *ANSWERS, "text")
+HEADS: dict[str, tuple[str, ...]] = {"messages": (), "conversations": (), **ANSWERS}
+"""The keys of records that have an answer, with those of the answer where it has its own."""
+FORMS = (*HEADS, "text")
 """The keys that tell the shape of a line; a line has one."""
 CHATS = ("messages", "conversations", LISTS, "instruction")
 """The forms of which a model's chat template makes a text."""

@@ -1,4 +1,7 @@
-"""Records of text: JSON Lines or a JSON array of objects, gzipped or not. No message quotes a text."""
+"""Records of text: JSON Lines or a JSON array of objects, gzipped or not, or Parquet as Hugging Face's sets are.
+
+No message quotes a text.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,6 +15,7 @@ from jaxaudit.data.formats.parsing import begins_array, json_array, json_lines
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.text_shapes import (
     CHATS,
+    HEADS,
     NOT_RENDERED,
     Message,
     ShapeError,
@@ -27,6 +31,7 @@ MOST_LINES = 1_000_000
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
+PARQUET = ".parquet"
 SHOWN_LINES = 5
 """Numbers of lines that a message names."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -122,7 +127,7 @@ class Texts(NamedTuple):
 
 
 def read_texts(path: Path) -> Texts:
-    """The records of a file of JSON Lines, or of one JSON array of objects; blank lines are skipped.
+    """The records of a file of JSON Lines, of one JSON array of objects, or of Parquet; blank lines are skipped.
 
     Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory.
 
@@ -138,8 +143,12 @@ def read_texts(path: Path) -> Texts:
             longer than `LONGEST_LINE`, is no JSON object, has a key twice, or has no shape, two shapes or no answer
             (`data/text_shapes.py`); or lines differ in their form.
     """
-    array = begins_array(path)
-    unit, objects = ("record", json_array) if array else ("line", json_lines)
+    if path.suffix.lower() == PARQUET:
+        from jaxaudit.data.formats.parquet_file import parquet_objects
+
+        unit, objects = "row", parquet_objects
+    else:
+        unit, objects = ("record", json_array) if begins_array(path) else ("line", json_lines)
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
     troubles: dict[str, list[int]] = {}
     for number, line in objects(path, LONGEST_LINE, MAX_BYTES // SHARE):
@@ -161,6 +170,17 @@ def read_texts(path: Path) -> Texts:
     for trouble, numbers in troubles.items():
         raise InputError(f"{path}: {_numbered(unit, numbers)}: {trouble}.")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
+
+
+def has_texts(path: Path) -> bool:
+    """Whether a Parquet file has the columns of a record of text and its answer; False also of a damaged one."""
+    from jaxaudit.data.formats.parquet_file import parquet_names
+
+    try:
+        names = {*parquet_names(path)}
+    except InputError:
+        return False
+    return any(name in names and (not answers or names & {*answers}) for name, answers in HEADS.items())
 
 
 def other_answers(texts: Texts) -> Texts | None:

@@ -6,10 +6,13 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
+from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import texts
 from jaxaudit.data.texts import LONGEST_LINE, read_texts
 from jaxaudit.errors import InputError
@@ -151,12 +154,20 @@ OTHER_SHAPES: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("line", "form", "prompt"), OTHER_SHAPES)
-@pytest.mark.parametrize("array", [False, True])
-def test_every_shape_is_read_as_lines_or_as_an_array(
-    line: dict[str, Any], form: str, prompt: str, array: bool, tmp_path: Path
+@pytest.mark.parametrize("kind", ["lines", "array", "parquet"])
+def test_every_shape_is_read_as_lines_as_an_array_or_as_parquet(
+    line: dict[str, Any], form: str, prompt: str, kind: str, tmp_path: Path
 ):
     lines = [{"id": [row, 1.5], **line, "author": f"{SECRET}\n{row}"} for row in range(3)]
-    path = written(tmp_path / "a.json", json.dumps(lines, indent=1) if array else lines)
+    if kind == "parquet":
+        if isinstance(line.get("messages", [{}])[0].get("content"), list):
+            pytest.skip("a column of Parquet has one type")
+        path = tmp_path / "a.parquet"
+        parquet.write_table(pa.Table.from_pylist(lines), path, row_group_size=2)
+        lines = parquet.read_table(path).to_pylist()
+        assert is_texts(path)
+    else:
+        path = written(tmp_path / "a.json", json.dumps(lines, indent=1) if kind == "array" else lines)
     found = read_texts(path)
     assert (found.form, found.prompts, found.answers) == (form, (prompt,) * 3, ("é.",) * 3)
     assert [json.loads(line) for line in found.lines] == lines
@@ -228,3 +239,30 @@ def test_the_items_of_an_array_are_objects_of_bounded_size_and_number(tmp_path: 
     monkeypatch.setattr(texts, "MAX_BYTES", 4 * 10**6)
     with pytest.raises(InputError, match="more than the allowed"):
         read_texts(written(tmp_path / "a.json", "[" + "1," * 10**5 + "1]"))
+
+
+def test_a_parquet_file_of_another_kind_has_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    parquet.write_table(pa.table({"age": [1, 2], "label": ["a", "b"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 messages")
+    assert not any(is_texts(tmp_path / name) for name in ("a.parquet", "b.parquet", "none.parquet"))
+    with pytest.raises(InputError, match="rows 1, 2: none of the keys of a record"):
+        read_texts(tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"messages": [[USER], [USER, ANSWER]]}), tmp_path / "c.parquet")
+    with pytest.raises(InputError, match="row 1: no turn of the assistant"):
+        read_texts(tmp_path / "c.parquet")
+
+
+def test_the_rows_of_parquet_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    chats = [[{"role": "user", "content": "a" * 10**6}, ANSWER]] * 400
+    parquet.write_table(pa.table({"messages": chats}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 10**5
+    monkeypatch.setattr(texts, "MAX_BYTES", 4 * 10**7)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="more than the allowed"):
+        read_texts(tmp_path / "a.parquet")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * 10**9
+    parquet.write_table(pa.table({"text": [SECRET * 100_000]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="row 1 has more than 1 MiB"):
+        read_texts(tmp_path / "b.parquet")

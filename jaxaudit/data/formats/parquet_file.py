@@ -12,6 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,6 +91,33 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
     fields = [field.remove_metadata() for field in table.schema]
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
     return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
+
+
+def parquet_objects(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+    """The rows of a Parquet file as JSON objects, also of lists and structs, with their numbers from 1.
+
+    A text may take as much as a page, so few rows are decoded together where a page is large.
+
+    Raises:
+        InputError: the file is damaged; a row is longer than `longest`, or all of them than `max_bytes`.
+    """
+    with _opened(path) as opened:
+        refuse_larger(opened.title, sum(column.unpacked_bytes for column in opened.declared), opened.most, ADVICE)
+        largest = max((column.page_bytes for column in opened.declared), default=0)
+        batches = opened.file.iter_batches(max(1, min(ROWS, AT_ONCE // max(1, largest))))
+        number = size = 0
+        while True:
+            with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"):
+                batch = next(batches, None)
+                rows = [] if batch is None else [msgspec.json.encode(row, enc_hook=str) for row in batch.to_pylist()]
+            for row in rows:
+                number, size = number + 1, size + len(row)
+                if len(row) > longest:
+                    raise InputError(f"{path}: row {number} has more than {longest >> 20} MiB; leave it out.")
+                refuse_larger(path, size, max_bytes)
+                yield number, row
+            if batch is None:
+                return
 
 
 def rows_at_once(declared: Sequence[DeclaredColumn], most: int = ROWS) -> int:

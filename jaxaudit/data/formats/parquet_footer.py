@@ -34,11 +34,13 @@ class DeclaredColumn(NamedTuple):
         unpacked_bytes: the size of its decompressed, still encoded pages.
         delta_bytes: if a page has texts that are stored as differences, the size of the largest page, which each text
             may be as long as; else 0.
+        page_bytes: the size of its largest page.
     """
 
     values: int
     unpacked_bytes: int
     delta_bytes: int = 0
+    page_bytes: int = 0
 
 
 def declared_columns(stream: BufferedIOBase) -> list[DeclaredColumn]:
@@ -73,7 +75,9 @@ def declared_columns(stream: BufferedIOBase) -> list[DeclaredColumn]:
                 deltas |= any(page[kind].get(field) in _DELTAS for kind, field in _ENCODING.items() if kind in page)
             stated_bytes = sum(meta[_UNPACKED] for meta in column)
             all_columns.append(
-                DeclaredColumn(sum(meta[_VALUES] for meta in column), max(stated_bytes, unpacked), largest * deltas)
+                DeclaredColumn(
+                    sum(meta[_VALUES] for meta in column), max(stated_bytes, unpacked), largest * deltas, largest
+                )
             )
         return all_columns
     except (IndexError, KeyError, TypeError, AttributeError) as error:

@@ -64,6 +64,7 @@ OTHERS = (
     "shadows import",
     "shadows show",
     "scores open-unlearning",
+    "scores lm-eval",
     "scores lm",
     "scores regression",
     "report",
@@ -178,6 +179,11 @@ def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[st
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
 
 
+CHATS = DOCS / "tutorials" / "language_model.md"
+CHAT_COMMAND = (
+    "deal chat.jsonl --groups author --members-share 0.4 --holdout-share 0.3",
+    "--seed 7 --out deal",
+)
 SCORE_COMMAND = (
     "unlearn --outputs tuned=tuned.npz --retrained retrained.npz",
     "--original original.npz --labels labels.npz",
@@ -218,6 +224,11 @@ def logs_section() -> str:
             shown = _run(" ".join(command).split(), Path(folder))
             lines += [f"$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}", shown]
     return "\n".join(("```text", *lines, "```"))
+
+
+def chat_section() -> str:
+    """What is printed of a deal of the chats that the page makes; deals are repeated by their seed."""
+    return _after(CHATS, (), "chat files", CHAT_COMMAND)
 
 
 def _program(page: Path, name: str, folder: str) -> None:
@@ -612,6 +623,7 @@ def main(names: list[str]) -> None:
         (SCORE, "score session"): score_section,
         (SCORE, "left session"): left_section,
         (LOGS_PAGE, "logs session"): logs_section,
+        (CHATS, "chat session"): chat_section,
         (DELETION, "patients session"): patients_section,
         (REFERENCES, "references"): references_section,
         (COMPARISON, "cross-checks"): crosschecks_section,

@@ -84,6 +84,7 @@ SESSIONS = [
     (sections.SCORE, "score session", sections.score_section),
     (sections.SCORE, "left session", sections.left_section),
     (sections.LOGS_PAGE, "logs session", sections.logs_section),
+    (sections.CHATS, "chat session", sections.chat_section),
     (sections.DELETION, "patients session", sections.patients_section),
 ]
 

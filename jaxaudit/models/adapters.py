@@ -29,12 +29,10 @@ from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models.causal import causal_model
 from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B, layer_sizes
 from jaxaudit.models.module import Origin, PureModule, Shared
-from jaxaudit.models.pretrained import pytorch
+from jaxaudit.models.pretrained import ADAPTER, pytorch
 
-A, B = ".lora_A.weight", ".lora_B.weight"
-PREFIX = "base_model.model."
-"""What `peft` puts before the name of a layer in files."""
 MOST_RANK = 4096
 
 
@@ -101,7 +99,7 @@ class Adapters:
         torch: Any = pytorch()
         output, dropouts = module.get_output_embeddings(), []
         for name, part in list(module.named_modules()):
-            sizes = _sizes(part)
+            sizes = layer_sizes(part)
             is_listed = any(f".{name}".endswith(f".{layer}") for layer in self.layers)
             if part is output or sizes is None or (self.layers and not is_listed):
                 continue
@@ -113,7 +111,7 @@ class Adapters:
             part.forward = partial(_adapted, part, part.forward, self.alpha / self.rank)
             dropouts.append(part.lora_dropout.eval())
         if not dropouts:
-            linear = sorted({name.rpartition(".")[2] for name, part in module.named_modules() if _sizes(part)})
+            linear = sorted({name.rpartition(".")[2] for name, part in module.named_modules() if layer_sizes(part)})
             raise InputError(
                 f"`lora_layers` {', '.join(self.layers)[:80]}: there is no such linear layer in "
                 f"{Path(self.folder).name}; it has {', '.join(linear)[:200]}."
@@ -142,8 +140,8 @@ def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array |
         "bias": "none",
     }
     files = {
-        "adapter_model.safetensors": safetensors_bytes(arrays),
-        "adapter_config.json": f"{json.dumps(described, indent=2)}\n".encode(),
+        WEIGHTS: safetensors_bytes(arrays),
+        ADAPTER: f"{json.dumps(described, indent=2)}\n".encode(),
     }
     try:
         folder.mkdir()
@@ -152,13 +150,6 @@ def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array |
                 file.write(content)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror or error}); give a new folder.") from error
-
-
-def _sizes(part: Any) -> tuple[int, int] | None:
-    if isinstance(part, pytorch().nn.Linear):
-        return part.in_features, part.out_features
-    # GPT-2's own linear layer, whose weights are transposed.
-    return tuple(part.weight.shape) if type(part).__name__ == "Conv1D" else None
 
 
 def _adapted(part: Any, layer_outputs: Any, scale: float, inputs: Any) -> Any:

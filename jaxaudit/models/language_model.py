@@ -1,6 +1,7 @@
 """Causal language models of `transformers` from a folder on disk: no download, no foreign code, safetensors only."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from jaxaudit.data.tokenizer_files import (
 from jaxaudit.data.weights.weights import read_weights, weight_files
 from jaxaudit.errors import InputError
 from jaxaudit.models import pretrained
+from jaxaudit.models.lora import read_lora
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 WITH_ADDED = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
@@ -74,12 +76,14 @@ class LanguageModel:
         notes: sentences on settings of the tokenizer that were turned off here, such as random cuts used in training.
     """
 
-    def __init__(self, folder: Path, precision: str | None = None) -> None:
+    def __init__(self, folder: Path, precision: str | None = None, adapter: Path | None = None) -> None:
         """Reads configuration and tokenizer, and builds the network once without allocating its tensors.
 
         Args:
             folder: as `save_pretrained` of the model and of its tokenizer write it.
             precision: of `PRECISIONS`; by default the one that the configuration states, else float32.
+            adapter: the folder of a low-rank adapter of the model, as `peft` writes it, which is merged with the
+                weights when these are loaded. If it has a tokenizer, that is the model's.
 
         Raises:
             InputError: `transformers` is missing; the folder is no causal language model that `transformers` knows, has
@@ -87,13 +91,15 @@ class LanguageModel:
                 for this machine.
         """
         self._folder, file = folder, folder / pretrained.CONFIG
-        self.name = folder.resolve().name
+        self.name = (adapter or folder).resolve().name
         if not folder.is_dir():
             raise InputError(f"{folder}: is no folder; name the folder of a model that save_pretrained wrote.")
         self._library = pretrained.import_transformers(file)
         pretrained.refuse_adapter(folder)
         entries = pretrained.entries_of(file)
         pretrained.refuse_entries(entries, file)
+        self._lora = None if adapter is None else read_lora(adapter)
+        self._cutter = adapter if adapter is not None and exists(adapter / TOKENIZER) else folder
         self._refuse_files()
         self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
         if self.precision not in PRECISIONS:
@@ -106,10 +112,21 @@ class LanguageModel:
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
         self.positions = next((count for count in stated if isinstance(count, int) and count > 0), None)
         self._tokenizer = self._read_tokenizer()
-        self.notes = settle(self._tokenizer.backend_tokenizer, str(folder))
-        self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(folder))
+        self.notes = (*self._of_adapter(), *settle(self._tokenizer.backend_tokenizer, str(self._cutter)))
+        self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(self._cutter))
         self._end: int | None = self._tokenizer.eos_token_id
         self.chat_template = self._read_chat_template()
+
+    def _of_adapter(self) -> tuple[str, ...]:
+        """What a user should know of the adapter and the model it is put beside."""
+        if self._lora is None:
+            return ()
+        stated, notes = re.split(r"[/\\]", self._lora.base.rstrip("/\\"))[-1], []
+        if stated != self._folder.resolve().name:
+            notes.append(f"{self.name}: states {stated[:60]!r} as its base model, and is read beside {self._folder}")
+        if self._cutter != self._folder:
+            notes.append(f"{self.name}: its own tokenizer cuts the texts")
+        return tuple(notes)
 
     def computes_as(self, other: "LanguageModel") -> bool:
         """Whether both have one network and one tokenizer, whatever their weights."""
@@ -142,7 +159,7 @@ class LanguageModel:
         if self.chat_template is None or template is not None or not texts.are_chats:
             return self.encode(prompts_of(texts, template), texts.answers, start)
         special_tokens = {name: text for name, text in self._tokenizer.special_tokens_map.items() if type(text) is str}
-        rendered = render_chats(self.chat_template, texts.chats(), special_tokens, str(self._folder))
+        rendered = render_chats(self.chat_template, texts.chats(), special_tokens, str(self._cutter))
         end = special_tokens.get("eos_token", "")
         pairs = zip(rendered, texts.answers, strict=True)
         answers = [chat.answer + (end if chat.answer.strip() == answer.strip() else "") for chat, answer in pairs]
@@ -178,7 +195,7 @@ class LanguageModel:
         most = max((max(tokens, default=0) for tokens, _ in encoded), default=0)
         if max(most, self._end or 0) >= self.vocabulary:
             raise InputError(
-                f"{self._folder}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
+                f"{self._cutter}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
                 "the model's own?"
             )
         encoded_texts = []
@@ -199,7 +216,7 @@ class LanguageModel:
         cut_tokens = []
         for piece in pieces(texts):
             self._normalizers.refuse_growth(piece)
-            with calling(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
+            with calling(f"{self._cutter}: its tokenizer fails", "is it the model's own?"):
                 cut = self._tokenizer(
                     list(piece),
                     add_special_tokens=special,
@@ -221,7 +238,7 @@ class LanguageModel:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
-        with calling(f"{self._folder}: its tokenizer fails", "is it the model's own?"):
+        with calling(f"{self._cutter}: its tokenizer fails", "is it the model's own?"):
             return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def load(self) -> Any:
@@ -250,7 +267,10 @@ class LanguageModel:
         precision = getattr(torch, self.precision)
         advice = "is config.json that of this model?"
         network_parts = self._class, self._config, self._size
-        return pretrained.with_weights(*network_parts, state, wrong, advice, dtype=precision, **how).eval()
+        module = pretrained.with_weights(*network_parts, state, wrong, advice, dtype=precision, **how).eval()
+        if self._lora is not None:
+            self._lora.merge(module)
+        return module
 
     def _read_chat_template(self) -> str | None:
         """The tokenizer's chat template; of several the one that is called default."""
@@ -259,17 +279,17 @@ class LanguageModel:
             template = template.get("default")
         if template is not None and not (isinstance(template, str) and len(template) <= LONGEST_TEMPLATE):
             raise InputError(
-                f"{self._folder}: its chat template is no text of at most {LONGEST_TEMPLATE:,} characters; is it the "
+                f"{self._cutter}: its chat template is no text of at most {LONGEST_TEMPLATE:,} characters; is it the "
                 "tokenizer's own?"
             )
         return template
 
     def _refuse_files(self) -> None:
         """Refuses a folder without a tokenizer or without safetensors, before anything is loaded."""
-        folder = self._folder
-        if not exists(folder / TOKENIZER):
-            raise InputError(f"{folder}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
-        described = folder / TOKENIZER_CONFIG
+        folder, cutter = self._folder, self._cutter
+        if not exists(cutter / TOKENIZER):
+            raise InputError(f"{cutter}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
+        described = cutter / TOKENIZER_CONFIG
         if exists(described) and pretrained.entries_of(described).get("auto_map"):
             raise InputError(f"{described}: auto_map names code of its own, which is never run here; delete the entry.")
         missing = [path.name for path in weight_files(folder) if not exists(path)]
@@ -278,7 +298,7 @@ class LanguageModel:
 
     def _read_tokenizer(self) -> Any:
         """The tokenizer, from copies: `transformers` opens files by name, and a pipe could take their place."""
-        files = {name: self._folder / name for name in TOKENIZER_FILES if exists(self._folder / name)}
+        files = {name: self._cutter / name for name in TOKENIZER_FILES if exists(self._cutter / name)}
         with TemporaryDirectory() as copies:
             for name, path in files.items():
                 (Path(copies) / name).write_bytes(read_small(path, LARGEST_TOKENIZER))
@@ -287,7 +307,7 @@ class LanguageModel:
             further_entries = [pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]
             saved.refuse_growth([*saved.added, *strings_of(further_entries)])
             with (
-                calling(f"{self._folder}: its tokenizer cannot be read", "is it of another version?"),
+                calling(f"{self._cutter}: its tokenizer cannot be read", "is it of another version?"),
                 pretrained.offline(),
             ):
                 return self._library.AutoTokenizer.from_pretrained(

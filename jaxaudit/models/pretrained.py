@@ -71,9 +71,10 @@ def refuse_adapter(folder: Path) -> None:
     """Refuses the folder of an adapter, which is no model without another."""
     if exists(folder / ADAPTER):
         raise InputError(
-            f"{folder}: has {ADAPTER}, so it is an adapter of another model; merge the two, with base the model that "
-            "the adapter was trained on: peft.PeftModel.from_pretrained(base, ADAPTER).merge_and_unload()"
-            ".save_pretrained(FOLDER). Save the tokenizer there, too."
+            f"{folder}: has {ADAPTER}, so it is an adapter of another model. `scores lm BASE --adapter {folder.name}` "
+            "reads it beside that model, BASE; any other command needs the two merged: "
+            "peft.PeftModel.from_pretrained(base, ADAPTER).merge_and_unload().save_pretrained(FOLDER). Save the "
+            "tokenizer there, too."
         )
 
 

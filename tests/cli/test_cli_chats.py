@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from pyarrow import csv
 from support.cli_runs import jaxaudit, refused
-from support.language_models import END, save_model, write_lines
+from support.language_models import END, SIZE, save_model, write_lines
 
 from jaxaudit.data.texts import read_texts
+from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.lora import PREFIX, A, B
 from jaxaudit.models.token_scores import SCORES, token_scores
 
 SECRET = "Basil of Kuwait"
@@ -144,3 +146,37 @@ def test_large_templates_are_refused(here: Path, models: Path):
     Path("model/chat_template.jinja").write_text("a" * (2**20 + 1))
     words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
     refused(words, ("its chat template is no text of at most 1,048,576 characters",))
+
+
+def write_adapter(folder: Path, seed: int) -> None:
+    """An adapter of one layer of the models here, as peft writes it."""
+    rng, layer = np.random.default_rng(seed), f"{PREFIX}transformer.h.1.mlp.c_fc"
+    folder.mkdir()
+    shapes = {f"{layer}{A}": (2, SIZE), f"{layer}{B}": (4 * SIZE, 2)}
+    matrices = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(matrices))
+    entries = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "base_model_name_or_path": "base"}
+    (folder / "adapter_config.json").write_text(json.dumps(entries))
+
+
+def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
+    for seed, name in enumerate(("unlearned", "first", "other")):
+        write_adapter(here / name, seed)
+    base, query = str(models / "base"), ("--query", "chat.jsonl")
+    roles = ("--before", "first", "--unused", "other", "--baseline", base)
+    done = jaxaudit("scores", "lm", base, *query, "--adapter", "unlearned", *roles, "--out", "s.csv")
+    assert done.code == 0, done.err
+    assert "scored by 4 models" in done.out
+    table = csv.read_csv("s.csv").to_pydict()
+    texts = read_texts(Path("chat.jsonl"))
+    folders = {"target": "unlearned", "before": "first", "unused": "other", "baseline": None}
+    for role, adapter in folders.items():
+        model = LanguageModel(Path(base), adapter=None if adapter is None else Path(adapter))
+        losses = token_scores(model, model.encode_texts(texts))["loss"]
+        np.testing.assert_array_equal(table[f"{role}.loss"], losses)
+    assert len({table[f"{role}.loss"][0] for role in folders}) == 4
+    words = ("scores", "lm", base, *query, "--out", "t.csv")
+    refused((*words, "--baseline", "first"), ("first: has adapter_config.json", "scores lm BASE --adapter first"))
+    refused((*words, "--adapter", base), ("has no adapter_config.json",))
+    refused((*words, "--adapter", "first", "--before", "first"), ("first is given",))
+    refused(("scores", "lm", "first", *query, "--out", "t.csv"), ("it is an adapter of another model",))

@@ -39,6 +39,12 @@ class LMOptions:
         names="file",
         usual="Records with sets, as JSON Lines.",
     )
+    adapter: Path | None = option(
+        "Folder of an adapter (LoRA) that peft wrote: the target is MODEL with this adapter. Folders of other models "
+        "may then be adapters of MODEL, too.",
+        names="file",
+        usual="The target is MODEL with this adapter.",
+    )
     query: Path | None = option("The query set: records in question, as TEXTS without set.", names="file")
     holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
     members: Path | None = option("Records of the same source that stay in training.", names="file")
@@ -125,6 +131,8 @@ LM = Command(
     `jaxaudit scores lm model --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv`
 
     `jaxaudit scores lm model deal/query.jsonl deal/holdout.jsonl deal/members.jsonl --out scores.csv`
+
+    `jaxaudit scores lm base deal/*.jsonl --adapter unlearned --before finetuned --baseline base --out scores.csv`
 
     `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
     """,
@@ -222,6 +230,57 @@ OPEN_UNLEARNING = Command(
 
 
 @dataclass(frozen=True)
+class LMEvalOptions:
+    """All options of `jaxaudit scores lm-eval`."""
+
+    targets: tuple[Path, ...] = option(
+        "Folders of the models in question, each with a samples_TASK_DATE.jsonl of every task.",
+        default=...,
+        argument=True,
+        metavar="FOLDER",
+        names="file",
+    )
+    query: str = option("Task of the query set: records in question.", default=..., metavar="TASK")
+    holdout: str | None = option("Task of records of the same source that nobody trained on.", metavar="TASK")
+    members: str | None = option("Task of records of the same source that stay in training.", metavar="TASK")
+    known_models: KnownModels = group(MODELS, KnownModels())
+    records_per_group: int | None = option(
+        "Records of a group, where each block of so many consecutive records is one. [default: no groups]",
+        minimum=2,
+        maximum=1_000_000,
+        usual="Records of a group.",
+    )
+    scores: Path = option(
+        "Write the table into this new file: .csv or .parquet.",
+        "--out",
+        default=...,
+        metavar="FILE",
+        check=_claim,
+        decides=False,
+    )
+
+
+LM_EVAL = Command(
+    "scores lm-eval",
+    LMEvalOptions,
+    "scores.run:join_samples",
+    """Makes one table of scores from samples of lm-evaluation-harness, for `jaxaudit ks --scores`.
+
+    A task is a set of records, and a folder has the samples of one model, as `lm_eval run --log_samples --output_path`
+    writes them. The score of a record is the log-likelihood of its right answer; texts are not read. Models are joined
+    by the indices of records (doc_id), and other records under the same index are refused (doc_hash). The folders of
+    `--unused`, `--used`, `--before` and `--baseline` are like those of targets.
+
+    Examples:
+
+    `jaxaudit scores lm-eval out/npo --query my_query --holdout my_holdout --baseline out/base --out scores.csv`
+    """,
+    first=("targets", "query", "holdout", "scores"),
+    compiles=False,
+)
+
+
+@dataclass(frozen=True)
 class RegressionOptions:
     """All options of the command."""
 
@@ -267,4 +326,4 @@ REGRESSION = Command(
     compiles=False,
 )
 
-SCORES = (OPEN_UNLEARNING, LM, REGRESSION)
+SCORES = (OPEN_UNLEARNING, LM_EVAL, LM, REGRESSION)

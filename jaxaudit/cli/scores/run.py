@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ import numpy as np
 from jaxaudit.cli.harness import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.scores.command import LMOptions, OpenUnlearningOptions, RegressionOptions
+from jaxaudit.cli.scores.command import LMEvalOptions, LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
+from jaxaudit.data.paths import exists
 from jaxaudit.data.scores.columns import MOST, columns_of
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
 from jaxaudit.data.scores.joined_logs import model_names, table_of_logs
+from jaxaudit.data.scores.lm_eval import read_samples
 from jaxaudit.data.scores.names import ModelRole
-from jaxaudit.data.scores.open_unlearning import EvaluationLog, read_log
+from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
 from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
 from jaxaudit.data.scores.table import score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
@@ -34,15 +36,22 @@ ROLES = ("baseline", "before", "unused", "used")
 
 def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
-    folders = {"target": (options.model,), **{role: getattr(options, role) for role in ROLES}}
+    folders = {"target": (options.adapter or options.model,), **{role: getattr(options, role) for role in ROLES}}
     refuse_repeated(folders)
     sets, columns = _records(options)
     template = options.template and parse_template(options.template)
     from jaxaudit.models.language_model import LanguageModel
+    from jaxaudit.models.pretrained import ADAPTER
     from jaxaudit.models.token_scores import SCORES, token_scores
 
+    def adapted(folder: Path) -> Path | None:
+        """The folder, if it is that of an adapter of the model."""
+        if options.adapter is None or not (folder == options.adapter or exists(folder / ADAPTER)):
+            return None
+        return folder
+
     models = {
-        name: LanguageModel(folder, options.precision)
+        name: LanguageModel(options.model if adapted(folder) else folder, options.precision, adapted(folder))
         for role, role_folders in folders.items()
         for name, folder in _names(role, role_folders)
     }
@@ -167,13 +176,27 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def join_logs(options: OpenUnlearningOptions) -> Summary:
-    """Writes one table of the logs of all models."""
+    """Writes one table of the logs of open-unlearning of all models."""
+    return _joined(options, read_log)
+
+
+def join_samples(options: LMEvalOptions) -> Summary:
+    """Writes one table of the samples of lm-evaluation-harness of all models."""
+    named_tasks: dict[Set, str | None] = {"query": options.query, "holdout": options.holdout}
+    named_tasks["members"] = options.members
+    tasks: dict[Set, str] = {of: task for of, task in named_tasks.items() if task is not None}
+    if len({*tasks.values()}) < len(tasks):
+        raise InputError("one task is given as two sets: a copy of a record hides use. Give each set its own task.")
+    return _joined(options, lambda folder: read_samples(folder, tasks))
+
+
+def _joined(options: OpenUnlearningOptions | LMEvalOptions, read: Callable[[Path], EvaluationLog]) -> Summary:
     paths: dict[ModelRole, Sequence[Path]] = {"target": options.targets}
     paths |= {"before": options.known_models.before, "baseline": options.known_models.baseline}
     paths |= {"unused": options.known_models.unused, "used": options.known_models.used}
     refuse_repeated(paths)
     logs: dict[ModelRole, dict[str, EvaluationLog]] = {
-        role: dict(zip(model_names(role_paths), map(read_log, role_paths), strict=True))
+        role: dict(zip(model_names(role_paths), map(read, role_paths), strict=True))
         for role, role_paths in paths.items()
         if role_paths
     }

@@ -70,6 +70,7 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
         block: records of a group, if consecutive indices of a set are one: 20 for TOFU, whose authors have 20 each.
     """
     index: dict[Set, np.ndarray] = {}
+    records: dict[Set, str | None] = {}
     numbers: dict[str, dict[Set, np.ndarray]] = {}
     for role in ROLES:
         for name, log in logs.get(role, {}).items():
@@ -83,6 +84,11 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
                     raise InputError(
                         f"{log.path}: the target and this log have {meeting(index[part], ours)} ({part}). A table has "
                         "every record of every model: evaluate all with the same forget_split and holdout_split."
+                    )
+                if records.setdefault(part, log.records.get(part)) != log.records.get(part):
+                    raise InputError(
+                        f"{log.path}: has other records of {part} than the target, under the same indices; evaluate "
+                        "all models on the same data."
                     )
                 for score, logged in scores.items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = logged.values

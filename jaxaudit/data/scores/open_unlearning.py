@@ -19,6 +19,7 @@ of records are passed over and never become objects.
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -29,8 +30,8 @@ from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.paths import read_small
 from jaxaudit.errors import InputError
 
-Set = Literal["query", "holdout"]
-"""The forget set, and records that no model used."""
+Set = Literal["query", "holdout", "members"]
+"""The forget set, records that no model used, and records that the target used."""
 LARGEST = 2**28
 MOST_VALUES = 2**21
 """Values of a log, by its commas: Python takes up to 200 bytes for each."""
@@ -62,12 +63,14 @@ class LoggedScores(NamedTuple):
 class EvaluationLog(NamedTuple):
     """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order.
 
-    `note` says how a file was read where that was a guess.
+    `note` says how a file was read where that was a guess. `records` has for each set what is equal for logs of the
+    same records, where the log tells that.
     """
 
     path: Path
     scores: Mapping[Set, Mapping[str, LoggedScores]]
     note: str = ""
+    records: Mapping[Set, str] = MappingProxyType({})
 
 
 class _Value(msgspec.Struct):

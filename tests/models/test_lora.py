@@ -1,0 +1,207 @@
+"""Adapters on disk: merged as peft merges them and as the formula says, and what is more than LoRA is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.language_models import SIZE, save_model
+
+from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.errors import InputError
+from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B, read_lora
+from jaxaudit.models.token_scores import token_scores
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+LAYERS = {
+    "gpt2": {"transformer.h.0.attn.c_attn": (SIZE, 3 * SIZE), "transformer.h.1.mlp.c_proj": (4 * SIZE, SIZE)},
+    "llama": {"model.layers.0.self_attn.q_proj": (SIZE, SIZE), "model.layers.1.mlp.down_proj": (SIZE, SIZE)},
+}
+RANK, ALPHA = 4, 6.0
+Entries = dict[str, Any]
+
+
+def write_lora(
+    folder: Path,
+    layers: dict[str, tuple[int, int]],
+    rank: int = RANK,
+    weights: dict[str, np.ndarray] | None = None,
+    **entries: Any,
+) -> dict[str, np.ndarray]:
+    """An adapter with random matrices of these layers (inputs, outputs), as peft writes it; returns its matrices."""
+    rng = np.random.default_rng(3)
+    matrices = {}
+    for name, (inputs, outputs) in layers.items():
+        matrices[f"{PREFIX}{name}{A}"] = rng.normal(size=(rank, inputs)).astype(np.float32)
+        matrices[f"{PREFIX}{name}{B}"] = rng.normal(size=(outputs, rank)).astype(np.float32)
+    usual = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "someone/base",
+        "r": RANK,
+        "lora_alpha": ALPHA,
+        "target_modules": sorted({name.rpartition(".")[2] for name in layers}),
+        "bias": "none",
+        "inference_mode": True,
+    }
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(usual | entries))
+    (folder / WEIGHTS).write_bytes(safetensors_bytes(matrices if weights is None else weights))
+    return matrices
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bases")
+    for kind in LAYERS:
+        save_model(folder / kind / "base", kind)
+    return folder
+
+
+def logits(module: Any) -> np.ndarray:
+    with torch.no_grad():
+        return module(input_ids=torch.arange(2, 22)[None], use_cache=False).logits.numpy()
+
+
+SCALES = {
+    "plain": ({}, ALPHA / RANK),
+    "rank-stabilised": ({"use_rslora": True}, ALPHA / RANK**0.5),
+    "its own start": ({"init_lora_weights": "gaussian", "lora_dropout": 0.5, "fan_in_fan_out": False}, ALPHA / RANK),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("name", SCALES)
+def test_weights_are_those_of_the_formula(kind: str, name: str, bases: Path, tmp_path: Path):
+    entries, scale = SCALES[name]
+    matrices = write_lora(tmp_path / "tuned", LAYERS[kind], **entries)
+    base, model = LanguageModel(bases / kind / "base"), LanguageModel(bases / kind / "base", adapter=tmp_path / "tuned")
+    assert (model.name, len(model.notes)) == ("tuned", 0)
+    whole, merged = base.load_on_cpu(), model.load_on_cpu()
+    for layer, (inputs, outputs) in LAYERS[kind].items():
+        a, b = (matrices[f"{PREFIX}{layer}{end}"] for end in (A, B))
+        weight = whole.get_submodule(layer).weight
+        assert not np.allclose(weight.detach(), merged.get_submodule(layer).weight.detach())
+        found = merged.get_submodule(layer).weight.detach().numpy()
+        for column, row in [(0, 0), (3, 7), (inputs - 1, outputs - 1), (5, outputs // 2)]:
+            change = scale * sum(float(b[row, rank]) * float(a[rank, column]) for rank in range(RANK))
+            place = (column, row) if kind == "gpt2" else (row, column)
+            assert found[place] == pytest.approx(weight[place].item() + change, rel=1e-5, abs=1e-5)
+    changed = {f"{layer}.weight" for layer in LAYERS[kind]}
+    for (parameter, values), (_, others) in zip(whole.named_parameters(), merged.named_parameters(), strict=True):
+        assert torch.equal(values, others) is (parameter not in changed)
+
+
+def test_every_layer_can_have_a_rank_and_a_scale_of_its_own(bases: Path, tmp_path: Path):
+    layers = LAYERS["llama"]
+    first, second = layers
+    patterns = {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {f"^{second}": 8, "proj": 100}}
+    matrices = write_lora(tmp_path / "tuned", layers, **patterns)
+    few = {
+        name: values[:2] if name.endswith(A) else values[:, :2] for name, values in matrices.items() if first in name
+    }
+    (tmp_path / "tuned" / WEIGHTS).write_bytes(safetensors_bytes(matrices | few))
+    changes = read_lora(tmp_path / "tuned").changes
+    for layer, scale, of in ((first, ALPHA / 2, few), (second, 8 / RANK, matrices)):
+        product = of[f"{PREFIX}{layer}{B}"] @ of[f"{PREFIX}{layer}{A}"]
+        np.testing.assert_allclose(changes[layer], scale * product, rtol=1e-6)
+
+
+def test_an_adapter_of_the_output_layer_leaves_the_embedding_alone(bases: Path, tmp_path: Path):
+    base = LanguageModel(bases / "gpt2" / "base")
+    write_lora(tmp_path / "tuned", {"lm_head": (SIZE, base.vocabulary)})
+    merged = LanguageModel(bases / "gpt2" / "base", adapter=tmp_path / "tuned").load_on_cpu()
+    whole = base.load_on_cpu()
+    assert torch.equal(whole.transformer.wte.weight, merged.transformer.wte.weight)
+    assert not torch.equal(whole.lm_head.weight, merged.lm_head.weight)
+
+
+@pytest.mark.filterwarnings("ignore")  # what peft asks of transformers goes away there
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("entries", [{}, {"use_rslora": True}, {"alpha_pattern": 3}])
+def test_a_model_computes_as_in_peft(kind: str, entries: Entries, bases: Path, tmp_path: Path):
+    peft: Any = pytest.importorskip("peft", reason="peft is not installed")
+    module = LanguageModel(bases / kind / "base").load_on_cpu()
+    if "alpha_pattern" in entries:
+        entries = {"alpha_pattern": {next(iter(LAYERS[kind])).rpartition(".")[2]: 3}}
+    config = peft.LoraConfig(
+        r=RANK, lora_alpha=ALPHA, target_modules=list(LAYERS[kind]), fan_in_fan_out=kind == "gpt2", **entries
+    )
+    whole = peft.get_peft_model(module, config).eval()
+    torch.manual_seed(5)
+    for name, values in whole.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(values)
+    whole.save_pretrained(tmp_path / "tuned", save_embedding_layers=False)
+    merged = LanguageModel(bases / kind / "base", adapter=tmp_path / "tuned")
+    np.testing.assert_allclose(logits(merged.load_on_cpu()), logits(whole), rtol=1e-4, atol=1e-4)
+    texts = merged.encode([""] * 3, ["Who wrote it?", "nobody did.", "Question: it?"])
+    losses = token_scores(merged, texts)["loss"]
+    for tokens, loss in zip(texts, losses, strict=True):
+        ids = torch.tensor(tokens.tokens)[None]
+        with torch.no_grad():
+            assert whole(input_ids=ids, labels=ids).loss.item() == pytest.approx(loss, rel=1e-5)
+
+
+def test_what_the_adapter_says_of_its_base_and_its_tokenizer_is_passed_on(bases: Path, tmp_path: Path):
+    write_lora(tmp_path / "tuned", LAYERS["gpt2"], base_model_name_or_path="gpt2-xl")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "tuned" / name).write_bytes((bases / "gpt2" / "base" / name).read_bytes())
+    (tmp_path / "tuned" / "chat_template.jinja").write_text("{{ messages }}")
+    model = LanguageModel(bases / "gpt2" / "base", adapter=tmp_path / "tuned")
+    assert "states 'gpt2-xl' as its base model" in model.notes[0]
+    assert "its own tokenizer" in model.notes[1]
+    assert model.chat_template == "{{ messages }}"
+
+
+PLAIN = np.ones((RANK, SIZE), np.float32)
+REFUSED: dict[str, tuple[Entries, str]] = {
+    "another kind": ({"peft_type": "IA3"}, "is of another kind than LoRA"),
+    "no kind": ({"peft_type": None}, "is of another kind than LoRA"),
+    "dora": ({"use_dora": True}, "has use_dora"),
+    "whole layers": ({"modules_to_save": ["lm_head"]}, "has modules_to_save"),
+    "a bias": ({"bias": "lora_only"}, "has bias"),
+    "a start that changes the base": ({"init_lora_weights": "pissa_niter_4"}, "has init_lora_weights"),
+    "a rank that is another": ({"r": 8}, "has matrices of rank 4, and adapter_config.json states 8"),
+    "no rank": ({"r": None}, "r is no number above 0"),
+    "an alpha of 0": ({"lora_alpha": 0}, "lora_alpha is no number above 0"),
+    "a pattern that is a program": ({"alpha_pattern": {"(a+)+$": 3}}, "no plain names of layers"),
+    "a magnitude": ({"weights": {f"{PREFIX}a.lora_magnitude_vector.weight": PLAIN}}, "no matrix of a linear layer"),
+    "no matrices": ({"weights": {f"{PREFIX}a{A}": PLAIN[:0]}}, "no two matrices|no array"),
+    "one matrix": ({"weights": {f"{PREFIX}a{A}": PLAIN}}, "no two matrices that fit"),
+    "matrices that do not fit": ({"weights": {f"{PREFIX}a{A}": PLAIN, f"{PREFIX}a{B}": PLAIN}}, "no two matrices"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_more_than_lora_or_damaged_is_refused(name: str, tmp_path: Path):
+    entries, words = REFUSED[name]
+    write_lora(tmp_path / "tuned", LAYERS["gpt2"], **entries)
+    with pytest.raises(InputError, match=words):
+        read_lora(tmp_path / "tuned")
+
+
+def test_an_adapter_of_another_model_is_refused(bases: Path, tmp_path: Path):
+    write_lora(tmp_path / "other", LAYERS["llama"])
+    write_lora(tmp_path / "small", {"transformer.h.0.attn.c_attn": (SIZE, SIZE)})
+    write_lora(tmp_path / "embedding", {"transformer.wte": (SIZE, SIZE)})
+    for name, words in {
+        "other": "no linear layer 'model.layers.0.self_attn.q_proj'",
+        "small": "32 inputs and 96 outputs, and the adapter is of 32 and 32",
+        "embedding": "no linear layer 'transformer.wte'",
+    }.items():
+        with pytest.raises(InputError, match=f"is no adapter of this model: .*{words}"):
+            LanguageModel(bases / "gpt2" / "base", adapter=tmp_path / name).load_on_cpu()
+
+
+def test_a_folder_without_an_adapter_or_with_a_pickle_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match=r"has no adapter_config\.json"):
+        read_lora(tmp_path)
+    write_lora(tmp_path / "tuned", LAYERS["gpt2"])
+    (tmp_path / "tuned" / WEIGHTS).rename(tmp_path / "tuned" / "adapter_model.bin")
+    with pytest.raises(InputError, match="safe_serialization"):
+        read_lora(tmp_path / "tuned")

@@ -70,10 +70,11 @@ class Lora(NamedTuple):
         Raises:
             InputError: the module has no such linear layer, or one of another size.
         """
-        torch, parts = pretrained.pytorch(), dict(module.named_modules())
+        torch = pretrained.pytorch()
+        parts: dict[str, Any] = dict(module.named_modules())
         for name, change in self.changes.items():
             part = parts.get(name)
-            sizes = None if part is None else layer_sizes(part)
+            sizes = layer_sizes(part)
             if sizes is None:
                 raise self._no_base(f"there is no linear layer {name[:80]!r}")
             if sizes != change.shape[::-1]:

@@ -99,7 +99,7 @@ def test_weights_are_those_of_the_formula(kind: str, name: str, bases: Path, tmp
 def test_every_layer_can_have_a_rank_and_a_scale_of_its_own(bases: Path, tmp_path: Path):
     layers = LAYERS["llama"]
     first, second = layers
-    patterns = {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {f"^{second}": 8, "proj": 100}}
+    patterns: Entries = {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {f"^{second}": 8, "proj": 100}}
     matrices = write_lora(tmp_path / "tuned", layers, **patterns)
     few = {
         name: values[:2] if name.endswith(A) else values[:, :2] for name, values in matrices.items() if first in name

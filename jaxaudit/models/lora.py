@@ -70,12 +70,11 @@ class Lora(NamedTuple):
         Raises:
             InputError: the module has no such linear layer, or one of another size.
         """
-        torch = pretrained.pytorch()
-        parts: dict[str, Any] = dict(module.named_modules())
+        torch, parts = pretrained.pytorch(), dict(module.named_modules())
         for name, change in self.changes.items():
             part = parts.get(name)
-            sizes = layer_sizes(part)
-            if sizes is None:
+            sizes = None if part is None else layer_sizes(part)
+            if part is None or sizes is None:
                 raise self._no_base(f"there is no linear layer {name[:80]!r}")
             if sizes != change.shape[::-1]:
                 inputs, outputs = sizes

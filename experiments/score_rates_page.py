@@ -1,0 +1,199 @@
+"""The page and the picture of `score_rates`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.figures import COLORS, panels
+from experiments.score_rates_summary import (
+    FIELD,
+    MEASURES,
+    OF_LIMITS,
+    SHOWN,
+    WAYS,
+    WITHOUT_LIMIT,
+    Answer,
+    Rates,
+    of,
+    worst,
+)
+from jaxaudit.metrics.usage import STATED_FRACTION
+
+PROTOCOL = (
+    "A world is 60 authors of TOFU, or 60 invented patients of 10 notes each, in three parts of 20, and 78 small "
+    "language models of words (a weak recipe: 36), trained from nothing: of one part, of two, or of one and a half or "
+    "a quarter of another.",
+    "A deal takes a part as known members, one as the query set, one as the holdout. A target is a model in a deal, "
+    "asked by 4, 8 or 20 groups of the query set and as many of the holdout, whole groups; it used none, a quarter, "
+    "half or all of these query groups. Models of known truth are other models of the same deal.",
+    "Scores are loss, Min-K%, Min-K%++ and zlib ratio, with the number of tokens as a covariate. All ways are asked "
+    "about the same records of the same target.",
+    "Targets of one model share its chance, so the intervals are somewhat too narrow.",
+)
+
+
+def shown(found: Rates) -> str:
+    """A rate with its interval."""
+    if found["share"] is None:
+        return "-"
+    return f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%}; {found['count']} of {found['of']})"
+
+
+def brief(found: Rates) -> str:
+    return "-" if found["share"] is None else f"{found['share']:.0%} ({found['count']}/{found['of']})"
+
+
+def cell(cells: Rates, way: str, name: str) -> Rates | None:
+    """The rate of a way; None where it is one of limits, and the way gives none."""
+    return None if way in WITHOUT_LIMIT and name in OF_LIMITS else cells[way][name]
+
+
+def table(cells: Rates, how: Any = shown) -> list[str]:
+    """A line a measure, a column a way."""
+    lines = [f"| | {' | '.join(WAYS.values())} |", "|---" * (1 + len(WAYS)) + "|"]
+    for name, (words, _, _) in MEASURES.items():
+        rates = [cell(cells, way, name) for way in WAYS]
+        lines.append(f"| {words} | {' | '.join('-' if one is None else how(one) for one in rates)} |")
+    return lines
+
+
+def counted(found: Rates) -> str:
+    return (
+        f"{found['targets']:,} targets (deals of {found['models']:,} language models), asked by {found['tables']:,} "
+        f"sets of records, in {len(found['worlds'])} worlds; and {found['unlearned']:,} models that were unlearned"
+    )
+
+
+def lines(found: Rates) -> list[str]:
+    """The page, the worst cells first."""
+    once = f"{len(found['final'])} worlds were looked at only once, at the end: {', '.join(found['final'])}."
+    return [
+        "# How often verdicts on language models are wrong, by tables of scores",
+        "",
+        f"{counted(found)}; with exact 95% intervals. {once if found['final'] else ''}",
+        "",
+        *(f"- {words}" for words in PROTOCOL),
+        "",
+        "## The worst cells",
+        "",
+        f"Of {len(found['by cell'])} worlds and sizes (groups of a set x records of a group):",
+        "",
+        *_worst(found["by cell"]),
+        *(
+            ["", "## The worlds that were looked at only once", "", *table(found["looked at once"])]
+            if found["final"]
+            else []
+        ),
+        "",
+        "## All worlds",
+        "",
+        *table(found["all worlds"]),
+        "",
+        "The query set and the holdout of models that used none of either were dealt anew, 8 groups of 10 records "
+        f"against 8: p was at most 5% in {shown(found['again']['all'])}; by world "
+        + ", ".join(f"{name} {brief(found['again'][name])}" for name in found["worlds"])
+        + ".",
+        "",
+        "A log that does not state groups takes records for what was dealt: its level is not that of the deal.",
+        "",
+        *_group("The usual recipe", found["usual recipe"]),
+        *_group("A recipe that hardly remembers", found["weak recipe"]),
+        *(line for name, cells in found["by size"].items() for line in _group(f"{name} records a set", cells, brief)),
+        *(line for name, cells in found["by world"].items() for line in _group(name, cells, brief)),
+        "## Beside them: forget quality, privleak, a t-test, LLM dataset inference",
+        "",
+        "Called used or not forgotten, of the same records; forget quality and privleak beside one retrained model. "
+        "None is a test of the deal: groups are unknown to all four.",
+        "",
+        *_field_table(found["field"]),
+        "",
+        *(
+            line
+            for size, fields in found["field by size"].items()
+            for line in [f"{size} records a set:", "", *_field_table(fields), ""]
+        ),
+        "## After unlearning",
+        "",
+        "What is left in an unlearned model nobody knows: these are verdicts, not rates of error. By 20 and 8 groups; "
+        "the number of a method is its learning rate.",
+        "",
+        *_unlearning_table(found["unlearning"]),
+        "",
+        "## Does the difficulty of a text, by the words of other groups, help?",
+        "",
+        "The mean log-probability of each text's tokens by n-grams of one to three words, counted in other groups' "
+        "texts of all three sets (no set enters), as three more covariates. Without, and with them:",
+        "",
+        "| given | records | used | p at most 5% | with the words' difficulty | `forgotten` | with it |",
+        "|---" * 7 + "|",
+        *(
+            f"| {WAYS[row['way']]} | {row['size']} | {SHOWN[row['used']]} | "
+            f"{' | '.join(map(shown, row['p at most 5%']))} | "
+            f"{' | '.join('-' if row['way'] == 'holdout' else brief(one) for one in row['forgotten'])} |"
+            for row in found["words"]
+            if row["p at most 5%"][0]["of"]
+        ),
+    ]
+
+
+def _group(title: str, cells: Rates, how: Any = shown) -> list[str]:
+    return [f"## {title}", "", *table(cells, how), ""]
+
+
+def _worst(by_cell: Rates) -> list[str]:
+    lines = [f"| | {' | '.join(WAYS.values())} |", "|---" * (1 + len(WAYS)) + "|"]
+    for name, (words, _, _) in MEASURES.items():
+        cells = [worst(by_cell, way, name) for way in WAYS]
+        lines.append(
+            f"| {words} | {' | '.join('-' if one is None else f'{one[0]}: {brief(one[1])}' for one in cells)} |"
+        )
+    return lines
+
+
+def _field_table(fields: Rates) -> list[str]:
+    return [
+        f"| | {' | '.join(words for words, _ in FIELD.values())} | median privleak |",
+        "|---" * (2 + len(FIELD)) + "|",
+        *(
+            f"| {words} | {' | '.join(shown(fields[str(used)][name]) for name in FIELD)} | "
+            f"{_percents(fields[str(used)]['median privleak'])} |"
+            for used, words in SHOWN.items()
+        ),
+    ]
+
+
+def _percents(number: float | None) -> str:
+    return "-" if number is None else f"{number:.0f}%"
+
+
+def _unlearning_table(unlearning: Rates) -> list[str]:
+    ways = ("members", "known 3", "log")
+    head = [f"{WAYS[way]}: `not forgotten`, `forgotten`, `inconclusive`" for way in ways]
+    lines = [
+        f"| method | {' | '.join(head)} | forget quality at most 5% | median privleak |",
+        "|---" * (3 + len(ways)) + "|",
+    ]
+    for method, found in unlearning.items():
+        cells = [", ".join(brief(one) for one in found["ways"][way].values()) for way in ways]
+        cells += [brief(found["field"]["forget_quality"]), _percents(found["field"]["median privleak"])]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return lines
+
+
+def drawing(answers: Sequence[Answer]) -> Any:
+    """Each target's limit beside what it used, by way."""
+    ways = [way for way in WAYS if way not in WITHOUT_LIMIT]
+    figure, axes = panels(1, len(ways), width=10, height=3, sharey=True)
+    for axis, way in zip(axes, ways, strict=True):
+        of_way = of(answers, way=way, method="")
+        generator = np.random.default_rng(1)
+        used, upper = (np.array([answer[name] for answer in of_way], float) for name in ("used", "upper"))
+        below = upper < used - 1e-5
+        spread = used + generator.uniform(-0.08, 0.08, len(used))
+        axis.scatter(spread[~below], upper[~below], s=3, color=COLORS[0], alpha=0.25, linewidths=0)
+        axis.scatter(spread[below], upper[below], s=6, color=COLORS[1], linewidths=0)
+        axis.axhline(STATED_FRACTION, color="#888888", linewidth=0.8)
+        axis.set(title=WAYS[way].replace(", ", ",\n"), xlabel="truly used", xlim=(-0.1, 1.1), ylim=(-0.03, 1.03))
+    axes[0].set_ylabel("95% upper limit")
+    return figure

@@ -2,6 +2,7 @@
 
     python -m experiments.score_rates --cache FOLDER --data TOFU --train   # trains; call it again where it was stopped
     python -m experiments.score_rates --cache FOLDER --data TOFU --judge   # answers; call it again where it was stopped
+    python -m experiments.score_rates --cache FOLDER --data TOFU --lessons # answers with the difficulty of texts
     python -m experiments.score_rates --cache FOLDER                       # the tables
 
 TOFU is the folder of `forget10.jsonl.gz` and `retain90.jsonl.gz` (Maini, Feng et al. 2024). In each world
@@ -14,29 +15,51 @@ models, and the answers by world and deal. Writes `results/score_rates-DEVICE.js
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
-from experiments.score_rates_judge import judged_deal, read_trained
+from experiments.score_rates_judge import Answer, judged_deal, read_trained
 from experiments.score_rates_models import train
 from experiments.score_rates_page import drawing, lines
 from experiments.score_rates_summary import summarise
+from experiments.score_rates_texts import judged_texts
 from experiments.score_rates_worlds import DEALS, WORLDS, draw_corpus
 from jaxaudit.metrics.usage import STATED_FRACTION
 
 
-def judge(name: str, folder: Path, data: Path | None) -> None:
-    """Adds the answers about the deals of a world that were not judged yet."""
-    paths = [folder / f"answers-{name}-{place}.json" for place in range(len(DEALS))]
-    if all(path.exists() for path in paths) or not (folder / f"{name}.npz").exists():
+def judge(name: str, places: Sequence[int], folder: Path, data: Path | None) -> None:
+    """Adds the answers about these deals of a world, where they were not judged yet."""
+    paths = {place: folder / f"answers-{name}-{place}.json" for place in places}
+    if all(path.exists() for path in paths.values()) or not (folder / f"{name}.npz").exists():
         return
     trained = read_trained(folder / f"{name}.npz", WORLDS[name], draw_corpus(WORLDS[name], data))
-    for place, path in enumerate(paths):
+    for place, path in paths.items():
         if not path.exists():
             started = time.time()
             path.write_text(json.dumps(list(judged_deal(name, trained, place))))
             print(f"{name}, deal {place}: {time.time() - started:.0f} s", flush=True)
+
+
+def judge_lessons(name: str, folder: Path, data: Path | None) -> None:
+    """Adds the answers about a world's targets with what texts teach of their difficulty."""
+    path, world = folder / f"lessons-{name}.json", WORLDS[name]
+    if not path.exists() and (folder / f"{name}.npz").exists():
+        corpus, started = draw_corpus(world, data), time.time()
+        trained = read_trained(folder / f"{name}.npz", world, corpus)
+        path.write_text(json.dumps(list(judged_texts(name, world, corpus, trained))))
+        print(f"{name}, lessons: {time.time() - started:.0f} s", flush=True)
+
+
+def answers_of(folder: Path, files: str, names: Sequence[str]) -> list[Answer]:
+    """The answers in files called so, with the names of their worlds."""
+    return [
+        {**answer, "world": name}
+        for name in names
+        for path in sorted(folder.glob(files.format(name)))
+        for answer in json.loads(path.read_text())
+    ]
 
 
 def main() -> None:
@@ -46,6 +69,8 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="train, rather than draw up the tables")
     parser.add_argument("--judge", action="store_true", help="answer, rather than draw up the tables")
     parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS))
+    parser.add_argument("--lessons", action="store_true", help="answer with what texts teach of their difficulty")
+    parser.add_argument("--deals", nargs="*", type=int, default=list(range(len(DEALS))), help="that are judged")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     arguments.cache.mkdir(parents=True, exist_ok=True)
@@ -54,18 +79,17 @@ def main() -> None:
         train(name, WORLDS[name], draw_corpus(WORLDS[name], arguments.data), arguments.cache)
         print(f"{name}: {time.time() - started:.0f} s", flush=True)
     for name in arguments.worlds if arguments.judge else ():
-        judge(name, arguments.cache, arguments.data)
-    if arguments.train or arguments.judge:
+        judge(name, arguments.deals, arguments.cache, arguments.data)
+    for name in arguments.worlds if arguments.lessons else ():
+        judge_lessons(name, arguments.cache, arguments.data)
+    if arguments.train or arguments.judge or arguments.lessons:
         return
-    answers = [
-        {**answer, "world": name}
-        for name in arguments.worlds
-        for path in sorted(arguments.cache.glob(f"answers-{name}-[0-9].json"))
-        for answer in json.loads(path.read_text())
-    ]
+    answers, lessons = (
+        answers_of(arguments.cache, files, arguments.worlds) for files in ("answers-{}-[0-9].json", "lessons-{}.json")
+    )
     run = describe_run({"stated": STATED_FRACTION}, 0.0)
     del run["seconds"]
-    found = summarise(answers)
+    found = summarise(answers, lessons)
     record = {"experiment": "score_rates", **run, "rates": found}
     print(write(arguments.out, "score_rates", record, lines(found), drawing(answers)).read_text())
 

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from experiments.score_rates_models import SCORES
-from experiments.score_rates_texts import word_numbers
 from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, SHARES, Corpus, Deal, Planned, World, planned
 from experiments.scores_exact import p_of_inference, p_of_means
 from jaxaudit.audits.ks.scores import judge_scores
@@ -21,7 +20,7 @@ SIZES = ((4, PER_GROUP), (8, 5), (8, PER_GROUP), (PART, PER_GROUP))
 COUNTS, AFTER_UNLEARNING = (1, 3, 8), (3,)
 """Models of known truth of each kind."""
 LARGE = ((8, PER_GROUP), (PART, PER_GROUP))
-"""Sizes at which the words' difficulty is tried, and unlearned models are asked."""
+"""Sizes at which unlearned models are asked."""
 COPIES = 5
 """Targets of a deal that used all, or none, of its query set."""
 AGAIN, AGAIN_GROUPS = 4, 8
@@ -48,13 +47,12 @@ class Target(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What was trained in a world, with the records' own numbers."""
+    """What was trained in a world, with the number of tokens of each record."""
 
     plan: Sequence[Planned]
     scores: np.ndarray
     unlearned: Mapping[str, np.ndarray]
     starts: np.ndarray
-    words: Mapping[str, np.ndarray]
     tokens: np.ndarray
 
 
@@ -63,7 +61,7 @@ def read_trained(path: Path, world: World, corpus: Corpus) -> Trained:
         unlearned = {name: kept[name].astype(np.float64) for name in kept if name not in ("scores", "starts")}
         scores, starts = kept["scores"].astype(np.float64), kept["starts"]
     tokens = (corpus.inputs >= 0).sum(axis=1).astype(np.float64)
-    return Trained(planned(world), scores, unlearned, starts, word_numbers(corpus), tokens)
+    return Trained(planned(world), scores, unlearned, starts, tokens)
 
 
 def targets_of(trained: Trained, place: int) -> list[Target]:
@@ -158,10 +156,6 @@ def _answers(
         "members": with_scores(three, "target", target.scores[all_rows]),
     }
     size = len(parts[0])
-    if not target.method and (len(np.unique(parts[0] // PER_GROUP)), size) in [(many, many * of) for many, of in LARGE]:
-        for way, rows_of_way in (("holdout", rows), ("members", all_rows)):
-            words = {f"covariate.{name}": numbers[rows_of_way] for name, numbers in trained.words.items()}
-            tables[f"{way}, words"] = tables[way] | words
     for count in AFTER_UNLEARNING if target.method else COUNTS:
         if count > min(map(len, others.values())):
             continue

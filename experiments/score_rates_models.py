@@ -99,7 +99,7 @@ def train(name: str, world: World, corpus: Corpus, folder: Path) -> None:
     shape = jax.tree.structure(jax.eval_shape(lambda key: learner.finish(learner.init(key)), keys[0]))
     starts = np.array([start_of(plan, place) for place in range(len(DEALS))])
     params = jax.tree.unflatten(shape, [jnp.asarray(leaf[starts]) for leaf in leaves])
-    after = unlearned(learner, params, corpus)
+    after = unlearned(learner, params, corpus) if world.unlearned else {}
     np.savez(path, scores=scores, starts=starts, **after)
 
 

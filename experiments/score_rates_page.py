@@ -8,6 +8,7 @@ import numpy as np
 from experiments.figures import COLORS, panels
 from experiments.score_rates_summary import (
     FIELD,
+    LESSONS,
     MEASURES,
     OF_LIMITS,
     SHOWN,
@@ -79,7 +80,7 @@ def lines(found: Rates) -> list[str]:
         "",
         f"Of {len(found['by cell'])} worlds and sizes (groups of a set x records of a group):",
         "",
-        *_worst(found["by cell"]),
+        *worst_table(found["by cell"]),
         *(
             ["", "## The worlds that were looked at only once", "", *table(found["looked at once"])]
             if found["final"]
@@ -120,19 +121,20 @@ def lines(found: Rates) -> list[str]:
         "",
         *_unlearning_table(found["unlearning"]),
         "",
-        "## Does the difficulty of a text, by the words of other groups, help?",
+        "## Does the difficulty of a text, taught by the texts of other groups, help?",
         "",
-        "The mean log-probability of each text's tokens by n-grams of one to three words, counted in other groups' "
-        "texts of all three sets (no set enters), as three more covariates. Without, and with them:",
+        "N-grams of one to three words, or small language models, learned from a world's other groups, of all sets, "
+        "how difficult a text is (no set enters); what they say is a covariate. Of the same tables:",
         "",
-        "| given | records | used | p at most 5% | with the words' difficulty | `forgotten` | with it |",
-        "|---" * 7 + "|",
+        f"| given | groups | used | {' | '.join(f'p at most 5%: {words}' for words in LESSONS.values())} | "
+        f"{' | '.join(f'`forgotten`: {words}' for words in LESSONS.values())} |",
+        "|---" * (3 + 2 * len(LESSONS)) + "|",
         *(
-            f"| {WAYS[row['way']]} | {row['size']} | {SHOWN[row['used']]} | "
-            f"{' | '.join(map(shown, row['p at most 5%']))} | "
-            f"{' | '.join('-' if row['way'] == 'holdout' else brief(one) for one in row['forgotten'])} |"
-            for row in found["words"]
-            if row["p at most 5%"][0]["of"]
+            f"| {WAYS[row['way']]} | {row['groups'] or 'all'} | {SHOWN[row['used']]} | "
+            f"{' | '.join(shown(row['p at most 5%'][lesson]) for lesson in LESSONS)} | "
+            f"{' | '.join('-' if row['way'] == 'holdout' else brief(row['forgotten'][lesson]) for lesson in LESSONS)} |"
+            for row in found["lessons"]
+            if row["p at most 5%"]["none"]["of"]
         ),
     ]
 
@@ -141,7 +143,8 @@ def _group(title: str, cells: Rates, how: Any = shown) -> list[str]:
     return [f"## {title}", "", *table(cells, how), ""]
 
 
-def _worst(by_cell: Rates) -> list[str]:
+def worst_table(by_cell: Rates) -> list[str]:
+    """A line a measure, with the worst cell of each way."""
     lines = [f"| | {' | '.join(WAYS.values())} |", "|---" * (1 + len(WAYS)) + "|"]
     for name, (words, _, _) in MEASURES.items():
         cells = [worst(by_cell, way, name) for way in WAYS]

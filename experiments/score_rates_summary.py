@@ -76,7 +76,8 @@ FIELD: dict[str, tuple[str, Callable[[Answer], bool]]] = {
     "dataset_inference": ("LLM dataset inference, 5%", lambda answer: answer["dataset_inference"] <= 0.05),
 }
 """How the field's numbers are read as "not forgotten"; MUSE takes a privleak within 5% for none."""
-WORDS = {"holdout": "holdout, words", "members": "members, words"}
+LESSONS = {"none": "no lesson", "words": "n-grams of words", "taught": "small language models"}
+"""Who taught how difficult a text is."""
 
 
 def rate(answers: Sequence[Answer], holds: Callable[[Answer], bool]) -> Rates:
@@ -99,7 +100,7 @@ def rates(answers: Sequence[Answer]) -> Rates:
     return cells
 
 
-def summarise(answers: Sequence[Answer]) -> Rates:
+def summarise(answers: Sequence[Answer], lessons: Sequence[Answer]) -> Rates:
     """Every rate that is reported. An answer has its world's name."""
     trained = [answer for answer in answers if answer.get("method") == ""]
     judged = [answer for answer in trained if answer["way"] in WAYS]
@@ -146,7 +147,12 @@ def summarise(answers: Sequence[Answer]) -> Rates:
         "unlearning": {
             method: _unlearned(of(after, method=method)) for method in sorted({answer["method"] for answer in after})
         },
-        "words": [_words(trained, way, used, size) for way in WORDS for size in (*sizes, None) for used in SHOWN],
+        "lessons": [
+            _lesson(lessons, way, used, size)
+            for way in ("holdout", "members")
+            for size in (None, 8, 20)
+            for used in SHOWN
+        ],
     }
 
 
@@ -168,25 +174,26 @@ def _unlearned(answers: Sequence[Answer]) -> Rates:
     return {"ways": ways, "field": _field(of(answers, way="others"))}
 
 
-def _words(answers: Sequence[Answer], way: str, used: float, size: tuple[int, int] | None) -> Rates:
-    """What the words' difficulty changes, of the same tables."""
-    fields = {} if size is None else {"groups": size[0], "records": size[1]}
-    places = ("world", "deal", "model", "groups", "records")
-    without, within = (
-        {tuple(answer[place] for place in places): answer for answer in of(answers, way=one, used=used, **fields)}
-        for one in (way, WORDS[way])
-    )
-    pairs = [(without[place], answer) for place, answer in within.items()]
-
-    def both(holds: Callable[[Answer], bool]) -> list[Rates]:
-        return [rate([pair[side] for pair in pairs], holds) for side in (0, 1)]
-
+def _lesson(answers: Sequence[Answer], way: str, used: float, groups: int | None) -> Rates:
+    """What each lesson changes, of the same tables; `groups` are those of a set, None for all sizes."""
+    cells = {
+        lesson: of(answers, way=way, used=used, lesson=lesson, **({} if groups is None else {"groups": groups}))
+        for lesson in LESSONS
+    }
     return {
         "way": way,
         "used": used,
-        "size": "all" if size is None else f"{size[0]} x {size[1]}",
-        "p at most 5%": both(lambda answer: answer["p_never"] is not None and answer["p_never"] <= 0.05),
-        "forgotten": both(lambda answer: answer["verdict"] == "forgotten"),
+        "groups": groups,
+        "p at most 5%": {
+            lesson: rate(cell, lambda answer: answer["p_never"] <= 0.05) for lesson, cell in cells.items()
+        },
+        "forgotten": {
+            lesson: rate(cell, lambda answer: answer["verdict"] == "forgotten") for lesson, cell in cells.items()
+        },
+        "median p": {
+            lesson: float(np.median([answer["p_never"] for answer in cell])) if cell else None
+            for lesson, cell in cells.items()
+        },
     }
 
 

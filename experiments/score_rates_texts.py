@@ -1,15 +1,44 @@
-"""How difficult a text is by the words of the other groups: an n-gram model out of fold. No set enters it."""
+"""Does the difficulty of a text, taught by the texts of other groups, find more of the use of `score_rates`?
 
+An n-gram model, and small language models, learn from the texts of a world's groups but for a fold of them, and say how
+difficult those of the fold are. No set enters the lesson, and all three sets teach: it serves any deal. What they say
+is a covariate of the test of scores.
+"""
+
+import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from experiments.score_rates_worlds import PER_GROUP, Corpus
+from experiments.score_rates_judge import (
+    LARGE,
+    Answer,
+    Trained,
+    chosen_groups,
+    columns_of,
+    rows_of,
+    targets_of,
+    usage_of,
+    with_scores,
+)
+from experiments.score_rates_models import SIDE_BY_SIDE, learner_of, token_numbers
+from experiments.score_rates_worlds import DEALS, GROUPS, PER_GROUP, USUAL, Corpus, World
+from jaxaudit import fit_many
+from jaxaudit.ensemble import Execution
 
 FOLDS, ORDERS = 10, (1, 2, 3)
+TEACHERS = 3
+"""Language models of a fold."""
 ADDED = 0.5
 """Added to the count of a context, as so many observations of the shorter context's distribution."""
+
+
+def folds_of_records() -> np.ndarray:
+    return np.repeat(np.random.default_rng(9).permutation(GROUPS) % FOLDS, PER_GROUP)
 
 
 def word_numbers(corpus: Corpus) -> Mapping[str, np.ndarray]:
@@ -17,9 +46,8 @@ def word_numbers(corpus: Corpus) -> Mapping[str, np.ndarray]:
 
     Counts are of all tokens of all records of the other folds; whole groups are in one fold.
     """
+    folds = folds_of_records()
     tokens = [np.where(row < 0, ~row, row)[: int(np.flatnonzero(row >= 0)[-1]) + 1] for row in corpus.inputs]
-    groups = np.arange(len(tokens)) // PER_GROUP
-    folds = np.random.default_rng(9).permutation(groups[-1] + 1)[groups] % FOLDS
     numbers = {f"words_{order}": np.zeros(len(tokens)) for order in ORDERS}
     for fold in range(FOLDS):
         counts: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(max(ORDERS) + 1)]
@@ -46,3 +74,45 @@ def _probabilities(
         probability = (counts[order][(*context, word)] + ADDED * order * probability) / (seen + ADDED * order)
         found.append(probability)
     return found
+
+
+def taught_numbers(world: World, corpus: Corpus) -> Mapping[str, np.ndarray]:
+    """Loss, Min-K% and Min-K%++ of each record by language models that learned from the other folds."""
+    learner, folds = learner_of(world._replace(rate=USUAL), corpus), folds_of_records()
+    rows = np.repeat(np.arange(FOLDS)[:, None] != folds, TEACHERS, axis=0)
+
+    @jax.jit
+    def numbers_of(params: Any) -> Any:
+        return jax.vmap(lambda model: token_numbers(learner, model, jnp.asarray(corpus.inputs)))(params)
+
+    numbers = fit_many(
+        jax.random.split(jax.random.key(world.draw + 50), len(rows)),
+        rows,
+        corpus.inputs,
+        np.zeros(len(corpus.inputs), np.int32),
+        learner,
+        execution=Execution(models_per_batch=SIDE_BY_SIDE),
+        summarize=lambda params, _: numbers_of(params),
+    )
+    of_fold = np.asarray(numbers, np.float64).reshape(FOLDS, TEACHERS, *numbers.shape[1:]).mean(axis=1)
+    of_record = of_fold[folds, np.arange(len(folds))]
+    return {f"taught_{place}": column for place, column in enumerate(of_record.T)}
+
+
+def judged_texts(name: str, world: World, corpus: Corpus, trained: Trained) -> Iterator[Answer]:
+    """The answers about the targets of a world without a lesson, and with each."""
+    lessons = {"none": {}, "words": word_numbers(corpus), "taught": taught_numbers(world, corpus)}
+    for place, deal in enumerate(DEALS):
+        generator = np.random.default_rng([zlib.crc32(name.encode()), place, 2])
+        for target in (target for target in targets_of(trained, place) if not target.method):
+            for groups, records in LARGE:
+                dealt = chosen_groups(generator, trained.plan[target.own], deal, groups)
+                parts = [rows_of(part, records) for part in dealt]
+                key = jax.random.key(int(generator.integers(2**31)))
+                for way, sets in (("holdout", ["query", "holdout"]), ("members", ["query", "holdout", "members"])):
+                    columns, rows = columns_of(trained, parts[: len(sets)], sets)
+                    for lesson, numbers in lessons.items():
+                        with_lesson = {f"covariate.{number}": column[rows] for number, column in numbers.items()}
+                        table = with_scores(columns | with_lesson, "target", target.scores[rows])
+                        facts = {"deal": place, "model": target.own, "used": target.used, "groups": groups, "way": way}
+                        yield {**facts, "lesson": lesson, **usage_of(key, table)}

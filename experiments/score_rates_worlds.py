@@ -42,6 +42,7 @@ class World(NamedTuple):
         rate: of learning, at its highest; a low one leaves little memory.
         copies: models of each part and of each two parts; a deal's models of known truth are all but the target.
         partial: models of each deal and share that used a part of the query set.
+        unlearned: whether some models are unlearned, too.
         final: whether its answers were looked at once, when the code was done.
     """
 
@@ -50,12 +51,13 @@ class World(NamedTuple):
     rate: float
     copies: int = 9
     partial: int = 2
+    unlearned: bool = False
     final: bool = False
 
 
 WORLDS = {
-    "tofu": World("tofu", 0, USUAL),
-    "notes": World("notes", 0, USUAL),
+    "tofu": World("tofu", 0, USUAL, unlearned=True),
+    "notes": World("notes", 0, USUAL, unlearned=True),
     "tofu, weak": World("tofu", 1, WEAK, copies=4, partial=1),
     "notes, weak": World("notes", 1, WEAK, copies=4, partial=1),
     "tofu, again": World("tofu", 2, USUAL, final=True),

@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
 
-from experiments import memory_page  # noqa: E402
+from experiments import memory_page, score_rates_page, score_rates_summary  # noqa: E402
 from experiments.memory_summary import VERDICTS  # noqa: E402
 
 README = ROOT / "README.md"
@@ -511,6 +511,42 @@ def scores_section() -> str:
     return "\n".join(lines)
 
 
+def language_rates_section() -> str:
+    """How often verdicts on language models were wrong, by what a table of scores held, from the committed results."""
+    lines = []
+    for path in sorted((ROOT / "experiments" / "results").glob("score_rates-*.json")):
+        rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
+        lines += [
+            f"{score_rates_page.counted(rates)}; with 95% intervals. First the worst of {len(rates['by cell'])} worlds "
+            "and sizes, groups of a set x records of a group:",
+            "",
+            *score_rates_page.worst_table(rates["by cell"]),
+            "",
+            f"The worlds that were looked at only once ({', '.join(rates['final'])}):",
+            "",
+            *score_rates_page.table(rates["looked at once"], _rate),
+            "",
+            "All worlds:",
+            "",
+            *score_rates_page.table(rates["all worlds"], _rate),
+            "",
+            "When query set and holdout of models that used neither were dealt anew, p was at most 5% in "
+            f"{_rate(rates['again']['all'])}.",
+            "",
+            "Others' numbers of the same records, read as `used` or `not forgotten`:",
+            "",
+            *_table(
+                {str(used): words for used, words in score_rates_summary.SHOWN.items()},
+                {name: words for name, (words, _) in score_rates_summary.FIELD.items()},
+                partial(_of_method, rates["field"]),
+            ),
+            "",
+            f"By size, world and recipe, after unlearning, and by the words of a text: [the page]({page}).",
+        ]
+    return "\n".join(lines)
+
+
 def _of_method(cells: dict[str, Any], method: str, name: str) -> str:
     return _rate(cells[method][name])
 
@@ -635,6 +671,7 @@ def main(names: list[str]) -> None:
         (ERROR_RATES, "deletion rates"): deletion_rates_section,
         (SHARED, "deletion rates"): deletion_rates_section,
         (ERROR_RATES, "score rates"): scores_section,
+        (ERROR_RATES, "language rates"): language_rates_section,
         (README, "error rates in short"): short_error_rates_section,
     }
     for (page, name), write in sections.items():

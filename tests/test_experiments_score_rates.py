@@ -1,0 +1,148 @@
+"""The worlds of `score_rates`, the numbers of its models and texts against slow twins, and what its rates count."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments import score_rates_judge as judge
+from experiments.score_rates_models import token_numbers
+from experiments.score_rates_page import lines
+from experiments.score_rates_summary import LESSONS, WAYS, rates, summarise, worst
+from experiments.score_rates_texts import folds_of_records, word_numbers
+from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, WORLDS, draw_corpus, planned
+from jaxaudit import models
+from jaxaudit.learners.language_model import language_model
+
+NOTES = WORLDS["notes"]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return draw_corpus(NOTES, None)
+
+
+def test_a_model_used_of_a_query_set_what_its_plan_says():
+    plan, part_of = planned(NOTES), np.arange(GROUPS) // PART
+    for deal in DEALS:
+        shares = [model.used(deal) for model in plan]
+        for model, share in zip(plan, shares, strict=True):
+            if share is None:
+                continue
+            assert model.groups[part_of == deal.query].mean() == share
+            assert model.groups[part_of == deal.members].all()
+            assert not model.groups[part_of == deal.holdout].any()
+        counts = {share: shares.count(share) for share in (0.0, 0.25, 0.5, 1.0)}
+        assert counts == {0.0: NOTES.copies, 0.25: NOTES.partial, 0.5: NOTES.partial, 1.0: NOTES.copies}
+
+
+def test_a_part_of_a_query_set_was_used_in_the_same_share():
+    generator, plan = np.random.default_rng(1), planned(NOTES)
+    for deal in DEALS:
+        for model in (model for model in plan if model.used(deal) is not None):
+            for groups, _ in judge.SIZES:
+                query, holdout, members = judge.chosen_groups(generator, model, deal, groups)
+                assert model.groups[query].mean() == model.used(deal)
+                assert len(np.unique(query)) == len(np.unique(holdout)) == groups
+                assert len(np.unique(np.concatenate([query, holdout, members]))) == 2 * groups + PART
+
+
+def test_notes_are_of_one_length_and_repeat_no_record(corpus):
+    assert corpus.inputs.shape[0] == GROUPS * PER_GROUP == len(corpus.texts)
+    assert len(set(corpus.texts)) == len(corpus.texts)
+    # The same facts in other words, and other facts in those words: of one length, token by token.
+    np.testing.assert_array_equal((corpus.paraphrased >= 0).sum(axis=1), (corpus.wrong >= 0).sum(axis=1))
+
+
+def test_token_numbers_are_those_of_a_loop(corpus):
+    learner = language_model(
+        models.GPT,
+        corpus.inputs.shape[1],
+        corpus.vocabulary,
+        optimizer=optax.sgd(0.1),
+        epochs=1,
+        batch_size=2,
+    )
+    params = learner.finish(learner.init(jax.random.key(1)))
+    inputs = corpus.inputs[:3]
+    numbers = np.asarray(jax.jit(lambda inputs: token_numbers(learner, params, inputs))(jnp.asarray(inputs)))
+    np.testing.assert_allclose(numbers[:, 0], -np.asarray(learner.log_probs(params, inputs))[:, 0], rtol=1e-5)
+    tokens = np.where(inputs < 0, ~inputs, inputs)
+    logits, _ = learner.net.apply(params.params, params.state, jnp.asarray(tokens), False)
+    log_p = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    for row, record in enumerate(inputs):
+        places = [place for place in range(1, len(record)) if record[place] >= 0]
+        raw = [log_p[row, place - 1, record[place]] for place in places][:-1]
+        normal = []
+        for place in places[:-1]:
+            p = np.exp(log_p[row, place - 1])
+            mean = (p * log_p[row, place - 1]).sum()
+            deviation = np.sqrt((p * log_p[row, place - 1] ** 2).sum() - mean**2)
+            normal.append((log_p[row, place - 1, record[place]] - mean) / deviation)
+        most = max(1, len(raw) // 5)
+        slow = [-np.mean(sorted(values)[:most]) for values in (raw, normal)]
+        np.testing.assert_allclose(numbers[row, 1:], slow, rtol=1e-3, atol=1e-3)
+
+
+def test_a_text_tells_nothing_of_its_own_difficulty(corpus):
+    """The words of a record are counted in other groups alone."""
+    before = word_numbers(corpus)
+    folds = folds_of_records()
+    others = np.flatnonzero(folds == folds[0])
+    changed = corpus.inputs.copy()
+    changed[1] = changed[0]
+    after = word_numbers(corpus._replace(inputs=changed))
+    unmoved = [row for row in others if row != 1]
+    for name, numbers in before.items():
+        np.testing.assert_array_equal(after[name][unmoved], numbers[unmoved])
+        assert (numbers > 0).all()
+        assert numbers.std() > 0
+
+
+def answer(way: str, used: float, verdict: str, **more: Any) -> dict[str, Any]:
+    facts = {"world": "notes", "deal": 0, "model": int(used * 8), "method": "", "groups": 8, "records": 10}
+    return {**facts, "way": way, "used": used, "verdict": verdict, "upper": 1.0, "p_never": 0.01, **more}
+
+
+def test_rates_count_what_they_say():
+    answers = [
+        answer("members", 0.0, "not forgotten"),
+        answer("members", 0.0, "forgotten", upper=0.1),
+        answer("members", 0.25, "forgotten", upper=0.2),
+        answer("members", 0.5, "forgotten", upper=0.2),
+        answer("members", 1.0, "not forgotten"),
+        answer("members", 1.0, "inconclusive"),
+    ]
+    cells = rates(answers)["members"]
+    counts = {name: (rate["count"], rate["of"]) for name, rate in cells.items()}
+    assert counts == {
+        "false alarms": (1, 2),
+        "wrong forgotten": (1, 3),
+        "at stated": (1, 1),
+        "covered": (2, 4),
+        "forgotten": (1, 2),
+        "found": (1, 2),
+        "half found": (0, 1),
+        "quarter found": (0, 1),
+    }
+    by_cell = {"first": rates(answers[1:]), "second": rates(answers)}
+    name, rate = worst(by_cell, "members", "false alarms") or ("", {})
+    assert (name, rate["share"]) == ("second", 0.5)
+    assert worst(by_cell, "holdout", "covered") is None
+
+
+def test_the_page_tells_every_way():
+    shares = (0.0, 0.25, 0.5, 1.0)
+    answers = [answer(way, used, "inconclusive") for way in WAYS for used in shares]
+    others = {"forget_quality": 0.5, "privleak": -20.0, "t_test": 0.2, "dataset_inference": 0.01}
+    answers += [{**answer("others", used, ""), **others} for used in shares]
+    answers.append({"world": "notes", "deal": 0, "model": 0, "way": "holdout", "again": 0.03})
+    lessons = [answer("members", 0.5, "inconclusive", lesson=lesson) for lesson in LESSONS]
+    found = summarise(answers, lessons)
+    assert found["again"]["all"]["count"] == found["field"]["0.0"]["privleak"]["count"] == 1
+    assert found["tables"] == 4
+    page = "\n".join(lines(found))
+    assert all(words in page for words in (*WAYS.values(), *LESSONS.values()))

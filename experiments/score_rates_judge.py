@@ -21,9 +21,9 @@ COUNTS, AFTER_UNLEARNING = (1, 3, 8), (3,)
 """Models of known truth of each kind."""
 LARGE = ((8, PER_GROUP), (PART, PER_GROUP))
 """Sizes at which unlearned models are asked."""
-COPIES = 5
+COPIES = 3
 """Targets of a deal that used all, or none, of its query set."""
-AGAIN, AGAIN_GROUPS = 4, 8
+AGAIN, AGAIN_GROUPS = 8, 8
 """Further deals of a model that never used the query set, and their groups."""
 NUMBERS = ("loss", "min_k", "min_k_plus_plus", "zlib")
 TRUTH_RATIO, MIN_K = SCORES.index("truth_ratio"), SCORES.index("min_k")

@@ -100,7 +100,8 @@ def train(name: str, world: World, corpus: Corpus, folder: Path) -> None:
     starts = np.array([start_of(plan, place) for place in range(len(DEALS))])
     params = jax.tree.unflatten(shape, [jnp.asarray(leaf[starts]) for leaf in leaves])
     after = unlearned(learner, params, corpus) if world.unlearned else {}
-    np.savez(path, scores=scores, starts=starts, **after)
+    kept: dict[str, Any] = {"scores": scores, "starts": starts, **after}
+    np.savez(path, **kept)
 
 
 def start_of(plan: Sequence[Planned], place: int) -> int:

@@ -69,7 +69,9 @@ def test_token_numbers_are_those_of_a_loop(corpus):
     params = learner.finish(learner.init(jax.random.key(1)))
     inputs = corpus.inputs[:3]
     numbers = np.asarray(jax.jit(lambda inputs: token_numbers(learner, params, inputs))(jnp.asarray(inputs)))
-    np.testing.assert_allclose(numbers[:, 0], -np.asarray(learner.log_probs(params, inputs))[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(
+        numbers[:, 0], -np.asarray(learner.log_probs(params, jnp.asarray(inputs)))[:, 0], rtol=1e-5
+    )
     tokens = np.where(inputs < 0, ~inputs, inputs)
     logits, _ = learner.net.apply(params.params, params.state, jnp.asarray(tokens), False)
     log_p = np.asarray(jax.nn.log_softmax(logits), np.float64)

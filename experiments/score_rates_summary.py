@@ -76,8 +76,14 @@ FIELD: dict[str, tuple[str, Callable[[Answer], bool]]] = {
     "dataset_inference": ("LLM dataset inference, 5%", lambda answer: answer["dataset_inference"] <= 0.05),
 }
 """How the field's numbers are read as "not forgotten"; MUSE takes a privleak within 5% for none."""
-LESSONS = {"none": "no lesson", "words": "n-grams of words", "taught": "small language models"}
-"""Who taught how difficult a text is."""
+LESSONS = {
+    "none": "nothing",
+    "words": "n-grams of words",
+    "taught": "small language models of these texts",
+    "apart": "8 retrained models, a covariate each",
+    "mean": "their mean",
+}
+"""What tells how difficult a text is."""
 
 
 def rate(answers: Sequence[Answer], holds: Callable[[Answer], bool]) -> Rates:

@@ -1,8 +1,9 @@
-"""Does the difficulty of a text, taught by the texts of other groups, find more of the use of `score_rates`?
+"""Does what else is known of a text's difficulty find more of the use of `score_rates`?
 
 An n-gram model, and small language models, learn from the texts of a world's groups but for a fold of them, and say how
 difficult those of the fold are. No set enters the lesson, and all three sets teach: it serves any deal. What they say
-is a covariate of the test of scores.
+is a covariate of the test of scores. Beside them, several retrained models: as baselines, whose scores are a covariate
+each, and as models that never used the query set, whose mean is one.
 """
 
 import zlib
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.score_rates_judge import (
+    COUNTS,
     LARGE,
     Answer,
     Trained,
@@ -33,6 +35,8 @@ from jaxaudit.ensemble import Execution
 FOLDS, ORDERS = 10, (1, 2, 3)
 TEACHERS = 3
 """Language models of a fold."""
+ROLES = {"apart": "baseline", "mean": "unused"}
+"""How retrained models are given."""
 ADDED = 0.5
 """Added to the count of a context, as so many observations of the shorter context's distribution."""
 
@@ -105,14 +109,24 @@ def judged_texts(name: str, world: World, corpus: Corpus, trained: Trained) -> I
     for place, deal in enumerate(DEALS):
         generator = np.random.default_rng([zlib.crc32(name.encode()), place, 2])
         for target in (target for target in targets_of(trained, place) if not target.method):
+            others = [number for number, model in enumerate(trained.plan) if model.used(deal) == 0]
+            retrained = [number for number in others if number != target.own][: max(COUNTS)]
             for groups, records in LARGE:
                 dealt = chosen_groups(generator, trained.plan[target.own], deal, groups)
                 parts = [rows_of(part, records) for part in dealt]
                 key = jax.random.key(int(generator.integers(2**31)))
+                facts = {"deal": place, "model": target.own, "used": target.used, "groups": groups}
                 for way, sets in (("holdout", ["query", "holdout"]), ("members", ["query", "holdout", "members"])):
                     columns, rows = columns_of(trained, parts[: len(sets)], sets)
-                    for lesson, numbers in lessons.items():
-                        with_lesson = {f"covariate.{number}": column[rows] for number, column in numbers.items()}
-                        table = with_scores(columns | with_lesson, "target", target.scores[rows])
-                        facts = {"deal": place, "model": target.own, "used": target.used, "groups": groups, "way": way}
-                        yield {**facts, "lesson": lesson, **usage_of(key, table)}
+                    table = with_scores(columns, "target", target.scores[rows])
+                    tables = {
+                        lesson: table | {f"covariate.{number}": column[rows] for number, column in numbers.items()}
+                        for lesson, numbers in lessons.items()
+                    }
+                    for lesson, role in ROLES.items() if way == "holdout" else ():
+                        tables[lesson] = table
+                        for number in retrained:
+                            scores = trained.scores[number][rows]
+                            tables[lesson] = with_scores(tables[lesson], f"{role}.{number}", scores)
+                    for lesson, with_lesson in tables.items():
+                        yield {**facts, "way": way, "lesson": lesson, **usage_of(key, with_lesson)}

@@ -10,6 +10,7 @@ from jaxaudit.audits.ks.known_models import ways_of_use
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.score_permutation import normal_scores
 from jaxaudit.metrics.usage import Usage
 
 KEY = jax.random.key(7)
@@ -282,3 +283,30 @@ def test_few_records_and_many_baselines_are_no_trouble() -> None:
     models = {f"baseline.{number}.loss": hard + random.normal(size=10) for number in range(30)}
     usage = judge_scores(KEY, score_table({"set": sets, "target.loss": hard, **models})).targets[0].usage[0]
     assert 0 < usage.p_never <= 1
+
+
+def test_retrained_models_count_as_the_mean_of_their_scores() -> None:
+    """They differ by their seeds. One model is what it was: a mean of one has the same ranks."""
+    random = np.random.default_rng(61)
+    columns = {name: column[:300] for name, column in _columns(random, 0.05).items()}
+    hard = columns.pop("baseline.loss")
+    retrained = [hard + 0.5 * random.normal(size=300) for _ in range(3)]
+    several = {f"unused.{number}.loss": losses for number, losses in enumerate(retrained)}
+    mean = np.mean([normal_scores(losses) for losses in retrained], axis=0)
+    apart = {f"baseline.{number}.loss": losses for number, losses in enumerate(retrained)}
+    p_never = [
+        judge_scores(KEY, score_table({**columns, **models})).targets[0].usage[0].p_never
+        for models in (several, {"unused.loss": mean}, apart)
+    ]
+    assert p_never[0] == p_never[1] != p_never[2]
+
+
+def test_a_covariate_of_one_number_changes_nothing() -> None:
+    """As the number of tokens of texts of one length does not."""
+    columns = _columns(np.random.default_rng(63), 0.5)
+    found = [
+        judge_scores(KEY, score_table({**columns, **more})).targets[0].usage[0]
+        for more in ({}, {"covariate.tokens": np.full(450, 32.0)})
+    ]
+    assert found[0].p_never == found[1].p_never
+    assert found[0].upper == pytest.approx(found[1].upper)

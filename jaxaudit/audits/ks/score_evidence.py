@@ -155,13 +155,40 @@ def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str
     """What is known of records without the target: covariates, and scores of models that used neither set."""
     roles: tuple[ModelRole, ...] = ("baseline", "unused")
     models = {
-        ".".join(filter(None, (model.role, model.name, name))): values[rows]
+        _column_of(model, name): values[rows]
         for role in roles
         for model in table.of(role)
         for name, values in model.scores.items()
         if is_scored(values, rows)
     }
     return {**{f"covariate.{name}": values[rows] for name, values in table.covariates.items()}, **models}
+
+
+def _column_of(model: ScoredModel, score: str) -> str:
+    """The name of the column of a model's score."""
+    return ".".join(filter(None, (model.role, model.name, score)))
+
+
+def _predictors(
+    table: ScoreTable, rows: Int[np.ndarray, " some"], without: Collection[str]
+) -> Float[np.ndarray, "some columns"]:
+    """What is known of the records, as normal scores, but for the columns `without`.
+
+    Models that never used the query set were trained like the target, and differ by their seeds: the mean of a score
+    over them is one column. As a column each, eight of them fit what few records show of use, too
+    (`experiments/score_rates_texts.py`). Baselines may be of different kinds, and stay apart.
+    """
+    columns = {
+        name: normal_scores(column) for name, column in known_columns(table, rows).items() if name not in without
+    }
+    of_seeds: dict[str, list[np.ndarray]] = {}
+    for model in table.of("unused"):
+        for score in model.scores:
+            if (name := _column_of(model, score)) in columns:
+                of_seeds.setdefault(score, []).append(columns.pop(name))
+    means = [normal_scores(np.mean(seeds, axis=0)) for seeds in of_seeds.values()]
+    predictors = [*columns.values(), *means]
+    return np.stack(predictors, axis=1) if predictors else np.zeros((len(rows), 0))
 
 
 def target_residuals(
@@ -172,8 +199,7 @@ def target_residuals(
     if not names:
         return np.zeros((len(rows), 0)), np.zeros(0, int)
     scores = np.stack([normal_scores(target.scores[name][rows]) for name in names], axis=1)
-    covariates = [normal_scores(column) for name, column in known_columns(table, rows).items() if name not in without]
-    left = residuals(scores, np.stack(covariates, axis=1) if covariates else np.zeros((len(rows), 0)))
+    left = residuals(scores, _predictors(table, rows, without))
     return left, np.array([table.directions[name] for name in names])
 
 
@@ -231,7 +257,9 @@ def know_members(table: ScoreTable) -> frozenset[str]:
     return frozenset(
         name
         for name in members.keys() & holdout.keys()
-        if np.asarray(scipy.stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
+        # Texts of one length have one number of tokens, which tells nothing, and of which SciPy warns.
+        if np.ptp(np.concatenate([members[name], holdout[name]])) > 0
+        and np.asarray(scipy.stats.ttest_ind(members[name], holdout[name], equal_var=False))[1] <= ALPHA
     )
 
 

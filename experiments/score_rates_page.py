@@ -127,20 +127,22 @@ def lines(found: Rates) -> list[str]:
         "how difficult a text is (no set enters); or retrained models (8; of the weak recipe 3) say it. Of the same "
         "tables:",
         "",
-        f"| given | groups | used | | {' | '.join(LESSONS.values())} |",
-        "|---" * (4 + len(LESSONS)) + "|",
-        *(
-            f"| {WAYS[row['way']]} | {row['groups'] or 'all'} | {SHOWN[row['used']]} | {words} | "
-            f"{' | '.join(shown(row[name][lesson]) for lesson in LESSONS)} |"
-            for row in found["lessons"]
-            for name, words in {"p at most 5%": "p at most 5%", "forgotten": "`forgotten`"}.items()
-            if row[name]["none"]["of"] and (name, row["way"]) != ("forgotten", "holdout")
-        ),
+        f"| world | | {' | '.join(LESSONS.values())} |",
+        "|---" * (2 + len(LESSONS)) + "|",
+        *(line for name, cells in found["lessons"].items() for line in _lesson_lines(name, cells)),
     ]
 
 
 def _group(title: str, cells: Rates, how: Any = shown) -> list[str]:
     return [f"## {title}", "", *table(cells, how), ""]
+
+
+def _lesson_lines(name: str, cells: Rates) -> list[str]:
+    rows = {f"{words}: p at most 5%": cells["p at most 5%"][str(used)] for used, words in SHOWN.items()}
+    rows["never used, with known members: `forgotten`"] = cells["forgotten"]
+    return [
+        f"| {name} | {words} | {' | '.join(shown(row[lesson]) for lesson in LESSONS)} |" for words, row in rows.items()
+    ]
 
 
 def worst_table(by_cell: Rates) -> list[str]:

@@ -153,12 +153,10 @@ def summarise(answers: Sequence[Answer], lessons: Sequence[Answer]) -> Rates:
         "unlearning": {
             method: _unlearned(of(after, method=method)) for method in sorted({answer["method"] for answer in after})
         },
-        "lessons": [
-            _lesson(lessons, way, used, size)
-            for way in ("holdout", "members")
-            for size in (None, 8, 20)
-            for used in SHOWN
-        ],
+        "lessons": {
+            name: _lessons(lessons if name == "all" else of(lessons, world=name))
+            for name in ("all", *(world for world in worlds if of(lessons, world=world)))
+        },
     }
 
 
@@ -180,27 +178,21 @@ def _unlearned(answers: Sequence[Answer]) -> Rates:
     return {"ways": ways, "field": _field(of(answers, way="others"))}
 
 
-def _lesson(answers: Sequence[Answer], way: str, used: float, groups: int | None) -> Rates:
-    """What each lesson changes, of the same tables; `groups` are those of a set, None for all sizes."""
-    cells = {
-        lesson: of(answers, way=way, used=used, lesson=lesson, **({} if groups is None else {"groups": groups}))
-        for lesson in LESSONS
+def _lessons(answers: Sequence[Answer]) -> Rates:
+    """What each lesson changes, of the same tables: p at most 5% by what was used, and `forgotten` of none used."""
+    by_lesson = {lesson: of(answers, lesson=lesson) for lesson in LESSONS}
+    found = {
+        str(used): {
+            lesson: rate(of(cell, way="holdout", used=used), lambda answer: answer["p_never"] <= 0.05)
+            for lesson, cell in by_lesson.items()
+        }
+        for used in SHOWN
     }
-    return {
-        "way": way,
-        "used": used,
-        "groups": groups,
-        "p at most 5%": {
-            lesson: rate(cell, lambda answer: answer["p_never"] <= 0.05) for lesson, cell in cells.items()
-        },
-        "forgotten": {
-            lesson: rate(cell, lambda answer: answer["verdict"] == "forgotten") for lesson, cell in cells.items()
-        },
-        "median p": {
-            lesson: float(np.median([answer["p_never"] for answer in cell])) if cell else None
-            for lesson, cell in cells.items()
-        },
+    cleared = {
+        lesson: rate(of(cell, way="members", used=0.0), lambda answer: answer["verdict"] == "forgotten")
+        for lesson, cell in by_lesson.items()
     }
+    return {"p at most 5%": found, "forgotten": cleared}
 
 
 def worst(cells: Rates, way: str, name: str) -> tuple[str, Rates] | None:
@@ -208,6 +200,8 @@ def worst(cells: Rates, way: str, name: str) -> tuple[str, Rates] | None:
     if way in WITHOUT_LIMIT and name in OF_LIMITS:
         return None
     known = [(cell, ways[way][name]) for cell, ways in cells.items() if ways[way][name]["share"] is not None]
+    if known and len({found["share"] for _, found in known}) == 1:
+        return "every cell", share_of(*(sum(found[part] for _, found in known) for part in ("count", "of")))
     sign = 1 if name in HIGH_IS_WORSE else -1
     return max(known, key=lambda cell: sign * cell[1]["share"], default=None)
 

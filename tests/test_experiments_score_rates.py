@@ -134,6 +134,8 @@ def test_rates_count_what_they_say():
     name, rate = worst(by_cell, "members", "false alarms") or ("", {})
     assert (name, rate["share"]) == ("second", 0.5)
     assert worst(by_cell, "holdout", "covered") is None
+    name, rate = worst(by_cell, "members", "at stated") or ("", {})
+    assert (name, rate["count"], rate["of"]) == ("every cell", 2, 2)
 
 
 def test_the_page_tells_every_way():

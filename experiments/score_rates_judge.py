@@ -138,7 +138,7 @@ def judged_deal(name: str, trained: Trained, place: int) -> Iterator[Answer]:
             for way, answer in _answers(generator, trained, target, others, parts):
                 yield {**facts, "way": way, **answer}
         if target.used == 0:
-            yield from _again(generator, trained, target, deal, place)
+            yield from _again(generator, trained, target, others["unused"][: max(COUNTS)], place)
 
 
 def _answers(
@@ -199,13 +199,18 @@ def _field(generator: np.random.Generator, scores: np.ndarray, retrained: np.nda
 
 
 def _again(
-    generator: np.random.Generator, trained: Trained, target: Target, deal: Deal, place: int
+    generator: np.random.Generator, trained: Trained, target: Target, retrained: np.ndarray, place: int
 ) -> Iterator[Answer]:
-    """The p-values of further deals of the groups that a model did not use, from both parts."""
+    """The p-values of further deals of the groups that a model did not use, from both parts, also beside others."""
+    deal = DEALS[place]
     free = np.arange(GROUPS).reshape(-1, PART)[[deal.query, deal.holdout]].ravel()
     for _ in range(AGAIN):
         groups = generator.permutation(free)[: 2 * AGAIN_GROUPS].reshape(2, -1)
         both, rows = columns_of(trained, [rows_of(part, PER_GROUP) for part in groups], ["query", "holdout"])
-        columns = with_scores(both, "target", target.scores[rows])
+        table = with_scores(both, "target", target.scores[rows])
         key = jax.random.key(int(generator.integers(2**31)))
-        yield {"deal": place, "model": target.own, "way": "holdout", "again": usage_of(key, columns)["p_never"]}
+        facts = {"deal": place, "model": target.own}
+        yield {**facts, "way": "holdout", "again": usage_of(key, table)["p_never"]}
+        for number in retrained:
+            table = with_scores(table, f"unused.{number}", trained.scores[number][rows])
+        yield {**facts, "way": "retrained", "again": usage_of(key, table)["p_never"]}

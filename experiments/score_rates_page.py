@@ -30,7 +30,8 @@ PROTOCOL = (
     "half or all of these query groups. Models of known truth are other models of the same deal.",
     "Scores are loss, Min-K%, Min-K%++ and zlib ratio, with the number of tokens as a covariate. All ways are asked "
     "about the same records of the same target.",
-    "Targets of one model share its chance, so the intervals are somewhat too narrow.",
+    "A world is one draw of groups, in three parts: targets of a model, and those of a part, share their chance, so "
+    "the intervals are too narrow. What the level is, the further deals show.",
 )
 
 
@@ -66,6 +67,35 @@ def counted(found: Rates) -> str:
     )
 
 
+def sentences(found: Rates) -> list[str]:
+    """What the tables say, in bullet points."""
+    cells, usual, field = found["all worlds"], found["usual recipe"], found["field"]
+    lesson = found["lessons"]["all"]["p at most 5%"]["0.5"]
+    missed = {way: 1 - (cells[way]["covered"]["share"] or 0.0) for way in WAYS}
+    return [
+        "- **State the groups.** Where authors were dealt whole and the table does not say so, "
+        f"{share(cells['log']['false alarms'])} of models that never used the query set are called `not forgotten`, "
+        f"in place of {share(cells['log, groups']['false alarms'])}. The sets also look as if they were not dealt, so "
+        f"of models that used all {share(cells['log']['found'])} are found, in place of "
+        f"{share(cells['log, groups']['found'])}.",
+        "- **Known members clear more than models of known truth**: with the usual recipe, of models that never used "
+        f"the query set {share(usual['members']['forgotten'])} are called `forgotten` with members, "
+        f"{share(usual['known 8']['forgotten'])} with 8 models of each kind. The others are `inconclusive`.",
+        f"- **Limits hold**: they are below the truth in {missed['members']:.1%} with members, and in "
+        f"{missed['known 1']:.1%}, {missed['known 3']:.1%} and {missed['known 8']:.1%} with 1, 3 and 8 models of each "
+        "kind; 5% is allowed.",
+        f"- **Retrained models count by their mean**: of half used, {share(lesson['mean'])} are found with 8 of them, "
+        f"{share(lesson['none'])} without any; as a covariate each, {share(lesson['apart'])}.",
+        f"- **Others' numbers**: forget quality finds {share(field['1.0']['forget_quality'])} of what used all. "
+        f"privleak and LLM dataset inference find nearly all, and accuse {share(field['0.0']['privleak'])} and "
+        f"{share(field['0.0']['dataset_inference'])} of the models that never used the query set.",
+    ]
+
+
+def share(found: Rates) -> str:
+    return "-" if found["share"] is None else f"{found['share']:.0%}"
+
+
 def lines(found: Rates) -> list[str]:
     """The page, the worst cells first."""
     once = f"{len(found['final'])} worlds were looked at only once, at the end: {', '.join(found['final'])}."
@@ -75,6 +105,10 @@ def lines(found: Rates) -> list[str]:
         f"{counted(found)}; with exact 95% intervals. {once if found['final'] else ''}",
         "",
         *(f"- {words}" for words in PROTOCOL),
+        "",
+        "## What it says",
+        "",
+        *sentences(found),
         "",
         "## The worst cells",
         "",
@@ -92,8 +126,12 @@ def lines(found: Rates) -> list[str]:
         *table(found["all worlds"]),
         "",
         "The query set and the holdout of models that used none of either were dealt anew, 8 groups of 10 records "
-        f"against 8: p was at most 5% in {shown(found['again']['all'])}; by world "
-        + ", ".join(f"{name} {brief(found['again'][name])}" for name in found["worlds"])
+        f"against 8: p was at most 5% in {shown(found['again']['holdout']['all'])}, and beside 8 retrained models (3 "
+        f"of the weak recipe) in {shown(found['again']['retrained']['all'])}; by world "
+        + ", ".join(
+            f"{name} {brief(found['again']['holdout'][name])} and {brief(found['again']['retrained'][name])}"
+            for name in found["worlds"]
+        )
         + ".",
         "",
         "A log that does not state groups takes records for what was dealt: its level is not that of the deal.",

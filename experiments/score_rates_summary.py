@@ -87,7 +87,8 @@ LESSONS = {
 
 
 def rate(answers: Sequence[Answer], holds: Callable[[Answer], bool]) -> Rates:
-    return share_of(sum(map(holds, answers)), len(answers))
+    found = share_of(sum(map(holds, answers)), len(answers))
+    return {name: round(number, 5) if isinstance(number, float) else number for name, number in found.items()}
 
 
 def of(answers: Sequence[Answer], **fields: Any) -> list[Answer]:
@@ -135,13 +136,15 @@ def summarise(answers: Sequence[Answer], lessons: Sequence[Answer]) -> Rates:
             for groups, records in sizes
         },
         "again": {
-            name: rate(
-                [answer for answer in of(answers, world=name) if "again" in answer],
-                lambda answer: answer["again"] <= 0.05,
-            )
-            for name in worlds
-        }
-        | {"all": rate([answer for answer in answers if "again" in answer], lambda answer: answer["again"] <= 0.05)},
+            way: {
+                name: rate(
+                    [answer for answer in of(answers, way=way, **place) if "again" in answer],
+                    lambda answer: answer["again"] <= 0.05,
+                )
+                for name, place in {"all": {}, **{world: {"world": world} for world in worlds}}.items()
+            }
+            for way in ("holdout", "retrained")
+        },
         "field": {str(used): _field(of(trained, way="others", used=used)) for used in SHOWN},
         "field by size": {
             f"{groups} x {records}": {

@@ -532,7 +532,8 @@ def language_rates_section() -> str:
             *score_rates_page.table(rates["all worlds"], _rate),
             "",
             "When query set and holdout of models that used neither were dealt anew, p was at most 5% in "
-            f"{_rate(rates['again']['all'])}.",
+            f"{_rate(rates['again']['holdout']['all'])}, and beside retrained models in "
+            f"{_rate(rates['again']['retrained']['all'])}.",
             "",
             "Others' numbers of the same records, read as `used` or `not forgotten`:",
             "",
@@ -541,6 +542,8 @@ def language_rates_section() -> str:
                 {name: words for name, (words, _) in score_rates_summary.FIELD.items()},
                 partial(_of_method, rates["field"]),
             ),
+            "",
+            *score_rates_page.sentences(rates),
             "",
             f"By size, world and recipe, after unlearning, and by the words of a text: [the page]({page}).",
         ]

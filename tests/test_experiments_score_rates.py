@@ -144,9 +144,9 @@ def test_the_page_tells_every_way():
     others = {"forget_quality": 0.5, "privleak": -20.0, "t_test": 0.2, "dataset_inference": 0.01}
     answers += [{**answer("others", used, ""), **others} for used in shares]
     answers.append({"world": "notes", "deal": 0, "model": 0, "way": "holdout", "again": 0.03})
-    lessons = [answer("members", 0.5, "inconclusive", lesson=lesson) for lesson in LESSONS]
+    lessons = [answer("holdout", 0.5, "inconclusive", lesson=lesson) for lesson in LESSONS]
     found = summarise(answers, lessons)
-    assert found["again"]["all"]["count"] == found["field"]["0.0"]["privleak"]["count"] == 1
+    assert found["again"]["holdout"]["all"]["count"] == found["field"]["0.0"]["privleak"]["count"] == 1
     assert found["tables"] == 4
     page = "\n".join(lines(found))
     assert all(words in page for words in (*WAYS.values(), *LESSONS.values()))

@@ -70,7 +70,7 @@ def counted(found: Rates) -> str:
 def sentences(found: Rates) -> list[str]:
     """What the tables say, in bullet points."""
     cells, usual, field = found["all worlds"], found["usual recipe"], found["field"]
-    lesson = found["lessons"]["all"]["p at most 5%"]["0.5"]
+    half, quarter = (found["lessons"]["all"]["p at most 5%"][used] for used in ("0.5", "0.25"))
     missed = {way: 1 - (cells[way]["covered"]["share"] or 0.0) for way in WAYS}
     return [
         "- **State the groups.** Where authors were dealt whole and the table does not say so, "
@@ -80,12 +80,16 @@ def sentences(found: Rates) -> list[str]:
         f"{share(cells['log, groups']['found'])}.",
         "- **Known members clear more than models of known truth**: with the usual recipe, of models that never used "
         f"the query set {share(usual['members']['forgotten'])} are called `forgotten` with members, "
-        f"{share(usual['known 8']['forgotten'])} with 8 models of each kind. The others are `inconclusive`.",
+        f"{share(usual['known 8']['forgotten'])} with 8 models of each kind. Most others are `inconclusive`.",
         f"- **Limits hold**: they are below the truth in {missed['members']:.1%} with members, and in "
         f"{missed['known 1']:.1%}, {missed['known 3']:.1%} and {missed['known 8']:.1%} with 1, 3 and 8 models of each "
         "kind; 5% is allowed.",
-        f"- **Retrained models count by their mean**: of half used, {share(lesson['mean'])} are found with 8 of them, "
-        f"{share(lesson['none'])} without any; as a covariate each, {share(lesson['apart'])}.",
+        f"- **Retrained models count by their mean**: of half used, {share(half['mean'])} are found with 8 of them, "
+        f"{share(half['none'])} without any, and of a quarter {share(quarter['mean'])} and {share(quarter['none'])}; as "
+        f"a covariate each, {share(half['apart'])} and {share(quarter['apart'])}.",
+        "- **The words of a text**, by n-grams counted in other groups, as covariates: of half used, "
+        f"{share(half['words'])} are found with them, of a quarter {share(quarter['words'])}. What they bring is with "
+        "TOFU's answers; with notes, which resemble one another, it is nothing.",
         f"- **Others' numbers**: forget quality finds {share(field['1.0']['forget_quality'])} of what used all. "
         f"privleak and LLM dataset inference find nearly all, and accuse {share(field['0.0']['privleak'])} and "
         f"{share(field['0.0']['dataset_inference'])} of the models that never used the query set.",

@@ -85,8 +85,8 @@ def sentences(found: Rates) -> list[str]:
         f"{missed['known 1']:.1%}, {missed['known 3']:.1%} and {missed['known 8']:.1%} with 1, 3 and 8 models of each "
         "kind; 5% is allowed.",
         f"- **Retrained models count by their mean**: of half used, {share(half['mean'])} are found with 8 of them, "
-        f"{share(half['none'])} without any, and of a quarter {share(quarter['mean'])} and {share(quarter['none'])}; as "
-        f"a covariate each, {share(half['apart'])} and {share(quarter['apart'])}.",
+        f"{share(half['none'])} without any, and of a quarter {share(quarter['mean'])} and {share(quarter['none'])}; "
+        f"as a covariate each, {share(half['apart'])} and {share(quarter['apart'])}.",
         "- **The words of a text**, by n-grams counted in other groups, as covariates: of half used, "
         f"{share(half['words'])} are found with them, of a quarter {share(quarter['words'])}. What they bring is with "
         "TOFU's answers; with notes, which resemble one another, it is nothing.",

@@ -9,7 +9,8 @@ TOFU is the folder of `forget10.jsonl.gz` and `retain90.jsonl.gz` (Maini, Feng e
 (`score_rates_worlds`) small language models are trained side by side, and some are unlearned (`score_rates_models`).
 Each is judged in the deals in which it used none, a quarter, half or all of the query set (`score_rates_judge`), by
 `jaxaudit.audits.ks.scores.judge_scores`, which is what `jaxaudit ks --scores` asks. FOLDER keeps the scores of all
-models, and the answers by world and deal. Writes `results/score_rates-DEVICE.json`, `.md` and `.png`.
+models, and the answers by world and deal. On one CPU core: 20 minutes to train, 30 to answer. Writes
+`results/score_rates-DEVICE.json`, `.md` and `.png`.
 """
 
 import argparse

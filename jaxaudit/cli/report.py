@@ -129,7 +129,7 @@ def cite(
     from jaxaudit.runs.saved import read_run
 
     read = [read_run(at_home(path)) for path in runs]
-    papers = []
+    papers, lines = [], dict[str, None]()
     for run in read:
         of_run = run.papers
         if of_run is None:
@@ -140,7 +140,9 @@ def cite(
         terms = part_of(run).terms
         for paper in filter(entry_of, of_run):
             names = [visible(term.term) for term in terms if paper.source in term.source]
-            say(f"{paper.key}: {', '.join(names)}") if names else None
+            lines |= {f"{paper.key}: {', '.join(names)}": None} if names else {}
+    for line in lines:
+        say(line)
     for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):
         say(f"no entry is known for: {visible(source)}")
     show_text(as_bibtex(papers, read[-1].provenance.jaxaudit))

@@ -107,6 +107,6 @@ def split_chats(request: Mapping[str, Any], answers: Iterable[Mapping[str, str]]
 
 def _refused(source: str, trouble: str) -> InputError:
     return InputError(
-        f"{source}: its chat template cannot be used: {trouble}. Is it the model's own? --template says another text "
+        f"{source}: its chat template cannot be used: {trouble}. Is it the model's own? `template` says another text "
         "before each answer, and leaves the chat template out."
     )

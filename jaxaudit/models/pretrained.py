@@ -71,8 +71,8 @@ def refuse_adapter(folder: Path) -> None:
     """Refuses the folder of an adapter, which is no model without another."""
     if exists(folder / ADAPTER):
         raise InputError(
-            f"{folder}: has {ADAPTER}, so it is an adapter of another model. `scores lm BASE --adapter {folder.name}` "
-            "reads it beside that model, BASE; any other command needs the two merged: "
+            f"{folder}: has {ADAPTER}, so it is an adapter of another model. Name that model, and the "
+            "adapter as `adapter`, in `jaxaudit scores lm`; any other command needs the two merged: "
             "peft.PeftModel.from_pretrained(base, ADAPTER).merge_and_unload().save_pretrained(FOLDER). Save the "
             "tokenizer there, too."
         )

@@ -133,7 +133,10 @@ def test_several_runs_are_cited_once_and_the_program_with_its_version(tmp_path: 
         save(RUNS[kind](), tmp_path / kind)
         save(RUNS[kind](), tmp_path / f"{kind} again")
     done = jaxaudit("cite", *(str(tmp_path / name) for name in ("pdtp", "pdtp again", "efficacy", "efficacy again")))
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    # What each entry is of, once.
+    assert [line.partition(": ")[0] for line in done.err.splitlines()] == ["long2017membership", "becker2022unlearning"]
+    assert "long2017membership: PDTP, DTP-1" in done.err
     assert re.findall(r"^@\w+\{(\w+),", done.out, re.MULTILINE) == [
         *("long2017membership", "becker2022unlearning", "jaxaudit")
     ]

@@ -62,7 +62,7 @@ def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
             trouble = f"{len(paths)} evaluations of" if paths else "no samples of"
             raise InputError(
                 f"{folder}: has {trouble} the task {task[:80]!r}; give the folder with one samples_TASK_DATE.jsonl of "
-                "each task, as lm_eval writes it with --log_samples."
+                "each task, as lm_eval writes it with its option log_samples."
             )
         logged, digest = _read(paths[0])
         scores[of], records[of] = {SCORE: logged}, digest
@@ -75,7 +75,7 @@ def _read(path: Path) -> tuple[LoggedScores, str]:
     decoder = msgspec.json.Decoder(_Sample)
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
         where = f"{path}: line {number}"
-        with parsing(f"{where} is no sample of lm-evaluation-harness", "was it written with --log_samples?"):
+        with parsing(f"{where} is no sample of lm-evaluation-harness", "was it written with the option log_samples?"):
             sample = decoder.decode(line)
         if sample.doc_id in values or not 0 <= sample.doc_id < 2**53:
             raise InputError(

@@ -91,7 +91,7 @@ def _checks(part: RunContent, hint: str) -> list[RenderableType]:
         return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
     aside = [check for check in failed if check.affects]
     counts = [f"{len(passed)} check{'' if len(passed) == 1 else 's'} passed"] if passed else []
-    counts += [f"{len(aside)} failed, of a number that decides nothing"] if aside else []
+    counts += [f"{len(aside)} failed on what decides nothing"] if aside else []
     counted = f"{', '.join(counts)}. " if counts else ""
     return [*lines, _line(f"{counted}{hint}", "dim")]
 

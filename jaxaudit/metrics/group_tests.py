@@ -9,6 +9,10 @@ standardises the means is computed from both sets alike. So the p-values of seve
 keep the rate of Benjamini and Hochberg (Bates et al. 2023; Marandon et al. 2024). Groups whose records are dependent
 change nothing, as a group is one number.
 
+A rank is exact only if the sizes of groups were dealt with the groups. Otherwise the standard deviation of a small
+group's mean rests on the model of random effects, and a group whose size is outside those of the holdout has nobody to
+be compared with (`unlike_in_size`).
+
 *Records were dealt, and a group has some in both sets.* Its own records are then exchangeable if none of it was used,
 whatever was used of other groups, and p-values of several groups are independent (`within_group`). Records of a group
 and of other groups are not exchangeable, even then: whose records they are is known.
@@ -19,7 +23,7 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import special
 
 from jaxaudit.metrics.permutation import PERMUTATIONS, shuffled
@@ -31,6 +35,9 @@ ENUMERATED = 5_000
 ENOUGH = 30
 """Random deals end when so many were as extreme as the one that was made (Besag & Clifford 1991)."""
 BLOCK = 2_000
+MEDIAN_SQUARE = float(special.ndtri(0.75)) ** 2
+"""The median of the square of a standard normal number."""
+SMALLEST, HALVINGS = 1e-18, 60
 MIDDLE = (0.025, 0.975)
 
 
@@ -52,36 +59,61 @@ class GroupTest(NamedTuple):
 
 
 class StandardMeans(NamedTuple):
-    """The mean score of each group, in the order of `np.unique`, and the standard deviation of such a mean."""
+    """The mean score of each group, in the order of `np.unique`; what is in the middle; and a mean's deviation from it.
+
+    Attributes:
+        means: the mean score of each group.
+        centre: the median of the means.
+        deviations: the standard deviation of each mean, in a model of random effects.
+        in_query: whether the group is in the query set.
+    """
 
     means: Float[np.ndarray, " groups"]
+    centre: float
     deviations: Float[np.ndarray, " groups"]
     in_query: np.ndarray
 
     @property
     def standard(self) -> Float[np.ndarray, " groups"]:
-        """The means in standard deviations: a small group is not extreme for being small."""
-        return self.means / self.deviations
+        """How far the means are above the middle, in standard deviations.
+
+        Small groups are then no more extreme than large ones, as far as the model of random effects holds.
+        """
+        return (self.means - self.centre) / self.deviations
 
 
 def standard_means(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> StandardMeans:
     """The mean score of each group, and its standard deviation in a model of random effects.
 
-    Groups differ by one variance, records within a group by another; both are estimated by analysis of variance, from
-    all groups alike. The first `size` records are of the query set.
+    Groups differ by one variance, records within a group by another; both are estimated from all groups alike. That
+    between groups makes the median of the squared standard means what it is for normal ones. By medians, groups that
+    were used move neither the middle nor the variance much, unless they are half of all. The first `size` records are
+    of the query set.
     """
     names, unit_of_record = np.unique(groups, return_inverse=True)
-    n, sizes = len(scores), np.bincount(unit_of_record).astype(np.float64)
+    sizes = np.bincount(unit_of_record).astype(np.float64)
     means = np.bincount(unit_of_record, scores) / sizes
-    free = n - len(names)
+    free = len(scores) - len(names)
     within = float(((scores - means[unit_of_record]) ** 2).sum()) / free if free else 0.0
-    between = 1.0
-    if len(names) > 1:
-        mean_square = float((sizes * (means - scores.mean()) ** 2).sum()) / (len(names) - 1)
-        typical_size = (n - (sizes**2).sum() / n) / (len(names) - 1)
-        between = max((mean_square - within) / typical_size, 0.0)
-    deviations = np.sqrt(np.maximum(between + within / sizes, 1e-18))
-    return StandardMeans(means, deviations, np.isin(np.arange(len(names)), unit_of_record[:size]))
+    centre = float(np.median(means))
+    squares = (means - centre) ** 2
+    # The median falls as the variance grows, and is small enough at the upper end.
+    low, high = 0.0, float(squares.max()) / MEDIAN_SQUARE
+    for _ in range(HALVINGS):
+        between = (low + high) / 2
+        is_low = np.median(squares / np.maximum(between + within / sizes, SMALLEST)) > MEDIAN_SQUARE
+        low, high = (between, high) if is_low else (low, between)
+    deviations = np.sqrt(np.maximum(high + within / sizes, SMALLEST))
+    return StandardMeans(means, centre, deviations, np.isin(np.arange(len(names)), unit_of_record[:size]))
+
+
+def unlike_in_size(groups: Int[np.ndarray, " n"], size: int) -> Bool[np.ndarray, " groups"]:
+    """Whether each group of the query set has fewer records than all groups of the holdout, or more, by `np.unique`.
+
+    The first `size` records are of the query set. At least one is of the holdout.
+    """
+    sizes, of_holdout = (np.unique(part, return_counts=True)[1] for part in (groups[:size], groups[size:]))
+    return (sizes < of_holdout.min()) | (sizes > of_holdout.max())
 
 
 def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> list[GroupTest]:
@@ -106,9 +138,10 @@ def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"],
     slack = 1e-9 * (1 + np.abs(sample.standard).max())
     low, high = np.quantile(holdout, MIDDLE).tolist()
     centre, tests = float(sample.means[in_holdout].mean()), []
+    from_centre = sample.centre - centre
     for mean, deviation in zip(sample.means[sample.in_query], sample.deviations[sample.in_query], strict=True):
-        above = len(holdout) - int(np.searchsorted(holdout, mean / deviation - slack))
-        chance = low * deviation - centre, high * deviation - centre
+        above = len(holdout) - int(np.searchsorted(holdout, (mean - sample.centre) / deviation - slack))
+        chance = low * deviation + from_centre, high * deviation + from_centre
         tests.append(
             GroupTest(
                 (1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre), *map(float, chance)

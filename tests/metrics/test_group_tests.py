@@ -2,31 +2,40 @@
 
 from fractions import Fraction
 from itertools import combinations
+from statistics import median
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from jaxaudit.metrics import group_tests as module
-from jaxaudit.metrics.group_tests import among_groups, beyond_groups, standard_means, within_group
+from jaxaudit.metrics.group_tests import among_groups, beyond_groups, standard_means, unlike_in_size, within_group
 from jaxaudit.metrics.usage import benjamini_hochberg, holm
 
 DEALS = 400
 KEY = jax.random.key(51)
 
 
-def _slow_deviation(values: dict[int, list[float]], group: int) -> float:
-    """The standard deviation of a group's mean, by the formulas of the analysis of variance, number by number."""
-    every = [value for of_group in values.values() for value in of_group]
-    n, count = len(every), len(values)
-    grand = sum(every) / n
+def _slow_standard(values: dict[int, list[float]]) -> tuple[dict[int, float], dict[int, float]]:
+    """Each group's mean in standard deviations from the median, and these deviations, number by number."""
+    n, count = sum(map(len, values.values())), len(values)
     means = {name: sum(of_group) / len(of_group) for name, of_group in values.items()}
+    centre = median(means.values())
     within = sum((value - means[name]) ** 2 for name, of_group in values.items() for value in of_group)
     within = within / (n - count) if n > count else 0.0
-    between = sum(len(of_group) * (means[name] - grand) ** 2 for name, of_group in values.items()) / (count - 1)
-    typical = (n - sum(len(of_group) ** 2 for of_group in values.values()) / n) / (count - 1)
-    return (max((between - within) / typical, 0.0) + within / len(values[group])) ** 0.5
+
+    def too_large(between: float) -> float:
+        squares = [
+            (mean - centre) ** 2 / (between + within / len(values[name]) + 1e-300) for name, mean in means.items()
+        ]
+        return median(squares) - stats.chi2.median(1)
+
+    root: Any = optimize.brentq(too_large, 0, 1e6, xtol=1e-14) if too_large(0) > 0 else 0.0
+    between = float(root)
+    deviations = {name: (between + within / len(of_group)) ** 0.5 for name, of_group in values.items()}
+    return {name: (mean - centre) / deviations[name] for name, mean in means.items()}, deviations
 
 
 def _sample(random: np.random.Generator, sizes: list[int], spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +48,7 @@ def _sample(random: np.random.Generator, sizes: list[int], spread: float = 1.0) 
 def test_a_groups_rank_is_that_of_a_slow_twin(sizes: list[int]) -> None:
     scores, groups = _sample(np.random.default_rng(1), sizes)
     values = {name: scores[groups == name].tolist() for name in range(8)}
-    z = {name: np.mean(of_group) / _slow_deviation(values, name) for name, of_group in values.items()}
+    z, deviations = _slow_standard(values)
     size = int(sum(sizes[:3]))
     tests = among_groups(scores, groups, size)
     centre = np.mean([np.mean(values[name]) for name in range(3, 8)])
@@ -48,7 +57,9 @@ def test_a_groups_rank_is_that_of_a_slow_twin(sizes: list[int]) -> None:
         assert Fraction(test.p_never).limit_denominator(100) == Fraction(1 + above, 6)
         assert test.least == 1 / 6
         assert test.effect == pytest.approx(np.mean(values[name]) - centre)
-        assert test.low <= test.high
+        low, high = np.quantile([z[other] for other in range(3, 8)], [0.025, 0.975]) * deviations[name]
+        middle = median([float(np.mean(of_group)) for of_group in values.values()])
+        assert [test.low, test.high] == pytest.approx([low + middle - centre, high + middle - centre])
     t = [
         (z[name] - np.mean([z[other] for other in range(3, 8)]))
         / (np.std([z[other] for other in range(3, 8)], ddof=1) * (1 + 1 / 5) ** 0.5)
@@ -167,6 +178,29 @@ def test_small_groups_are_not_accused_for_being_small() -> None:
             top[group_size].append(test.p_never <= 1.5 / 21)
     for share in map(np.mean, top.values()):
         assert abs(share - 1 / 21) < 0.02
+
+
+@pytest.mark.parametrize(("used", "holdout"), [([2_000], [20] * 39), ([200], [20] * 39), ([200] * 4, [50] * 99)])
+def test_a_small_group_is_not_accused_for_large_ones_that_were_used(used: list[int], holdout: list[int]) -> None:
+    """Sizes that were not dealt: the rank of an unused group of 3 is at most 5% in little more than 5% of deals.
+
+    With the mean of all records in place of the median, and a variance between groups by analysis of variance, that was
+    so in 20% to 30% of them.
+    """
+    random, accused = np.random.default_rng(9), 0
+    sizes = [*used, 3, *holdout]
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    size = int((groups <= len(used)).sum())
+    for _ in range(DEALS):
+        scores = 0.2 * random.normal(size=len(sizes))[groups] + random.normal(size=len(groups))
+        accused += among_groups(scores + (groups < len(used)), groups, size)[-1].p_never <= 0.05
+    assert accused / DEALS <= 0.1
+    assert unlike_in_size(groups, size).all()
+
+
+def test_groups_outside_the_sizes_of_the_holdout_are_told() -> None:
+    groups = np.repeat(np.arange(6), [1, 2, 4, 5, 4, 2])
+    assert unlike_in_size(groups, 12).tolist() == [True, False, False, True]
 
 
 def test_a_single_group_has_a_deviation() -> None:

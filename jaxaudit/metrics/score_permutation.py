@@ -176,7 +176,7 @@ class ShareLeft(NamedTuple):
     Attributes:
         limits: the share and its limits; unknown if the models of both kinds hardly differ.
         p_unused: p-value of "the target is a model like those that never used the query set", by a t-test over their
-            seeds; None with fewer than two of them.
+            seeds, with their degrees of freedom or those of the records, the fewer; None with fewer than two of them.
         p_used: p-value of "the target is a model like those that used all of it"; None if the limits are unknown.
         effect: the difference between both kinds of models, in its standard errors; below 0, models that used the query
             set look less used than models that did not.
@@ -231,7 +231,9 @@ def share_left(
     p_unused = None
     if len(unused) > 1:
         v_none = of_a + v_unused * (1 + more_unused)
-        freedom = _freedom(of_a, freedom_records, v_none - of_a, len(unused) - 1)
+        # Estimated degrees of freedom (`_freedom`) would be those of the records where two models agree by chance: the
+        # smaller ones err on the safe side.
+        freedom = min(freedom_records, len(unused) - 1)
         p_unused = float(special.stdtr(freedom, -difference / np.sqrt(max(v_none, 1e-300))))
     if not len(used):
         return ShareLeft(UNKNOWN, p_unused, None, 0.0)

@@ -52,6 +52,18 @@ def test_p_values_by_seeds_keep_their_level() -> None:
     assert np.mean([(1 if each.p_used is None else each.p_used) <= 0.05 for each in used]) <= 0.2
 
 
+@pytest.mark.parametrize(("models", "seeds"), [(2, 0.1), (2, 0.2), (3, 0.1), (4, 0.2)])
+def test_models_that_agree_by_chance_accuse_nobody(models: int, seeds: float) -> None:
+    """By few models, p is at most 5% in at most 5% of worlds, and at most 0.2% in 0.2%, as for 20 targets.
+
+    By Satterthwaite's degrees of freedom, two models gave 7.4% to 7.7%, and 2.2% to 3.1%. The bounds are of 99.9%.
+    """
+    random, worlds = np.random.default_rng(17), 1_500
+    found = np.array([share_left(*_worlds(random, 60, 60, models, 0.0, seeds), 60).p_unused for _ in range(worlds)])
+    for level in (0.05, 0.002):
+        assert (found <= level).sum() <= stats.binom.ppf(0.999, worlds, level)
+
+
 def test_models_that_hardly_differ_show_nothing() -> None:
     random = np.random.default_rng(13)
     same = random.normal(size=(4, 50))

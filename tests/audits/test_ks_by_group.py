@@ -1,5 +1,7 @@
 """A verdict for each group, from worlds of known truth: who is accused, how often wrongly, and what numbers allow."""
 
+import json
+from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -7,11 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxaudit.audits.ks.by_group import dealt_groups_of, group_evidence
+from jaxaudit.audits.ks.by_group import (
+    MOST_PERMUTATIONS,
+    DealtGroups,
+    GroupEvidence,
+    dealt_groups_of,
+    group_evidence,
+)
+from jaxaudit.audits.ks.group_finding import needs_text
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.scores import judge_scores
+from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.group_tests import GroupTest
 from jaxaudit.metrics.usage import holm
 
 KEY = jax.random.key(7)
@@ -61,6 +73,16 @@ def _verdicts(target: TargetResult) -> dict[int, str]:
     return {group.name: group.verdict for group in target.groups}
 
 
+def _dealt(random: np.random.Generator, query: list[int], holdout: list[int], used: int) -> dict[str, Any]:
+    """Losses of whole groups of these numbers of records, of which the target used the first ones of the query set."""
+    sizes = [*query, *holdout]
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    hard = random.normal(3, 1, len(groups)) + 0.5 * random.normal(size=len(sizes))[groups]
+    columns: dict[str, Any] = {"set": np.where(groups < len(query), "query", "holdout"), "group": groups}
+    columns["target.loss"] = hard - 1.0 * (groups < used) + 0.3 * random.normal(size=len(groups))
+    return columns | {"baseline.loss": hard + 0.3 * random.normal(size=len(groups))}
+
+
 @pytest.mark.parametrize(
     ("basis", "world"),
     [
@@ -72,9 +94,11 @@ def _verdicts(target: TargetResult) -> dict[int, str]:
 def test_remembered_groups_are_found_by_what_there_is(basis: str, world: dict[str, Any]) -> None:
     found = _judged(_columns(np.random.default_rng(1), used=1, **world))
     assert {group.basis for group in found.groups} == {basis}
-    assert _verdicts(found) == {name: "not found" if name else "remembered" for name in range(len(found.groups))}
+    # By models, nobody is accused: what a t-test says of 20 groups at once is not proven.
+    verdict = "suspected" if basis == "models" else "remembered"
+    assert _verdicts(found) == {name: verdict if name == 1 else "not found" for name in range(1, len(found.groups) + 1)}
     first = found.groups[0]
-    assert first.name == 0
+    assert first.name == 1
     assert first.p_never is not None
     assert first.p_adjusted is not None
     assert first.p_never <= first.p_adjusted <= 0.05
@@ -84,8 +108,9 @@ def test_remembered_groups_are_found_by_what_there_is(basis: str, world: dict[st
     assert first.records == world.get("records", 10)
     assert first.holdout_records == (first.records if basis == "own records" else 0)
     assert found.grouping is not None
-    assert found.grouping.finding.verdict == "1 remembered"
-    assert found.grouping.finding.tone == "bad"
+    assert found.grouping.finding.verdict == f"1 {verdict}"
+    assert found.grouping.finding.tone == ("open" if basis == "models" else "bad")
+    assert ("suspected at most" in " ".join(found.grouping.finding.caveats)) == (basis == "models")
     assert found.grouping.finding.confidence.word == ("fair" if basis == "models" else "strong")
     assert "Holm" in found.grouping.adjustment
 
@@ -96,8 +121,8 @@ def test_models_of_known_truth_give_each_group_a_share() -> None:
         assert group.share is not None
         assert group.share_low is not None
         assert group.share_high is not None
-        assert group.share_low <= (1 if group.name < 2 else 0) + 0.15
-        assert group.share_high >= (1 if group.name < 2 else 0)
+        assert group.share_low <= (1 if group.name <= 2 else 0) + 0.15
+        assert group.share_high >= (1 if group.name <= 2 else 0)
 
 
 def test_too_few_holdout_groups_are_said_with_the_number_that_is_needed() -> None:
@@ -108,11 +133,14 @@ def test_too_few_holdout_groups_are_said_with_the_number_that_is_needed() -> Non
     assert "at least 159 groups, and has 20" in found.grouping.finding.sentence
     # Below 19 groups no p-value reaches 5% alone, so none is counted.
     found = _judged(_columns(np.random.default_rng(3), used=1, query=8, holdout=18))
+    assert set(_verdicts(found).values()) == {"cannot be found"}
     assert {group.p_adjusted for group in found.groups} == {None}
     assert found.groups[0].p_never == 1 / 19
     assert found.grouping is not None
     assert found.grouping.tests == 0
-    assert "8 that can never reach 5% are not counted" in found.grouping.adjustment
+    assert "8 that can never reach 5%" in found.grouping.adjustment
+    assert found.grouping.finding.verdict == "inconclusive"
+    assert "at least 159 groups, and has 18" in found.grouping.finding.sentence
 
 
 @pytest.mark.parametrize(("holdout", "verdict"), [(39, "remembered"), (38, "cannot be found")])
@@ -124,7 +152,7 @@ def test_the_number_that_is_needed_is_enough_and_one_less_is_not(holdout: int, v
     two["group"] = np.r_[columns["group"], np.full(20, holdout + 1)]
     two["baseline.loss"] = np.r_[columns["baseline.loss"], random.normal(3, 1, 20)]
     two["target.t0.loss"] = np.r_[columns["target.t0.loss"], two["baseline.loss"][-20:] + 0.4 * random.normal(size=20)]
-    assert _verdicts(_judged(two))[0] == verdict
+    assert _verdicts(_judged(two))[1] == verdict
 
 
 def test_many_groups_that_all_stand_out_are_suspected_where_none_could_be_accused() -> None:
@@ -151,8 +179,8 @@ def test_groups_of_few_records_are_not_counted() -> None:
             kept |= (columns["group"] == name) & (columns["set"] == role) & (counts[2 * name + place] <= 2)
     found = _judged({name: column[kept] for name, column in columns.items()})
     verdicts = _verdicts(found)
-    assert {verdicts[name] for name in range(5, 10)} == {"cannot be found"}
-    assert [verdicts[name] for name in range(5)] == ["remembered"] * 2 + ["not found"] * 3
+    assert {verdicts[name] for name in range(6, 11)} == {"cannot be found"}
+    assert [verdicts[name] for name in range(1, 6)] == ["remembered"] * 2 + ["not found"] * 3
     assert found.grouping is not None
     assert found.grouping.tests == 5
 
@@ -200,12 +228,164 @@ def test_a_direction_that_models_contradict_gives_no_verdict_by_group() -> None:
 
 
 def test_without_a_holdout_models_tell_and_with_too_few_of_them_nothing_does() -> None:
-    for models, basis, verdict in ((4, "models", "remembered"), (1, "holdout groups", "cannot be found")):
+    for models, basis, verdict in ((6, "models", "suspected"), (1, "holdout groups", "cannot be found")):
         columns = _columns(np.random.default_rng(13), used=1, holdout=0, models=models)
         found = _judged(columns)
         assert {group.basis for group in found.groups} == {basis}
-        assert _verdicts(found)[0] == verdict
+        assert _verdicts(found)[1] == verdict
         assert (found.groups[0].p_never is None) == (models == 1)
+
+
+def _with_members(random: np.random.Generator, moved: float) -> dict[str, Any]:
+    """Losses of 10 groups with 12 records in each set, of which those of the query set moved, and 200 members' ones."""
+    columns = _columns(random, records=12, query=10, split=True)
+    columns["target.t0.loss"] = columns["target.t0.loss"] + moved * (columns["set"] == "query")
+    hard = random.normal(3, 1, 200)
+    members = {
+        "set": np.full(200, "members"),
+        "group": 1_000 + np.arange(200) // 10,
+        "target.t0.loss": hard - 0.8 + 0.3 * random.normal(size=200),
+        "baseline.loss": hard + 0.3 * random.normal(size=200),
+    }
+    return {name: np.concatenate([column, members[name]]) for name, column in columns.items()}
+
+
+def test_what_forbids_a_verdict_on_the_set_forbids_those_on_its_groups() -> None:
+    """Records that are over-forgotten look remembered where a score is read the wrong way round; members tell."""
+    columns = _with_members(np.random.default_rng(20), 0.8)
+    found = _judged({name.replace("loss", "log_odds"): column for name, column in columns.items()})
+    assert found.verdict == "inconclusive"
+    assert max(cast(float, group.p_adjusted) for group in found.groups) <= 0.05
+    assert set(_verdicts(found).values()) == {"inconclusive"}
+    assert found.grouping is not None
+    assert "the holdout looks more used than the members" in found.grouping.finding.reasons[0]
+
+
+def test_scores_that_contradict_each_other_give_no_verdict_by_group() -> None:
+    random = np.random.default_rng(21)
+    columns = _columns(random, records=40, query=10, used=10, split=True)
+    against = 0.4 * (columns["set"] == "query")
+    columns["target.t0.min_k"] = random.normal(size=len(against)) + against
+    found = _judged(columns)
+    assert found.grouping is not None
+    assert "is the direction of one wrong" in found.grouping.finding.reasons[0]
+    assert min(cast(float, group.p_adjusted) for group in found.groups) <= 0.05
+    assert set(_verdicts(found).values()) == {"inconclusive"}
+
+
+def test_over_forgetting_of_the_set_is_said_by_group() -> None:
+    found = _judged(_with_members(np.random.default_rng(22), 0.8))
+    assert found.grouping is not None
+    assert set(_verdicts(found).values()) == {"not found"}
+    assert "Of the whole set: the query set looks less used than the holdout" in " ".join(
+        found.grouping.finding.caveats
+    )
+
+
+def test_groups_of_other_sizes_than_the_holdouts_get_no_verdict() -> None:
+    """A small unused group beside a huge used one: neither is accused, and those in between are."""
+    random = np.random.default_rng(23)
+    found = _judged(_dealt(random, [2_000, 20, 3], [*[20] * 30, *[30] * 30], used=2))
+    verdicts = _verdicts(found)
+    assert verdicts == {1: "inconclusive", 2: "remembered", 3: "inconclusive"}
+    assert {group.p_adjusted is None for group in found.groups if group.name != 2} == {True}
+    assert found.grouping is not None
+    assert found.grouping.tests == 1
+    assert found.grouping.finding.confidence.word == "fair"
+    assert "2 groups have more records than every group of the holdout" in " ".join(found.grouping.finding.caveats)
+    found = _judged(_dealt(random, [2_000, 3], [20] * 60, used=1))
+    assert found.grouping is not None
+    assert found.grouping.finding.verdict == "inconclusive"
+    assert "2 groups have more records" in found.grouping.finding.sentence
+
+
+def test_what_cannot_be_found_could_not_have_been_by_any_scores() -> None:
+    """By Holm's method, a group of 4 records in each set (p at least 1/70) is accused where three others are."""
+    columns = _columns(np.random.default_rng(24), records=12, query=4, used=3, split=True)
+    small = columns["group"] == 3
+    kept = ~small
+    for role in ("query", "holdout"):
+        kept[np.flatnonzero(small & (columns["set"] == role))[:4]] = True
+    few = {name: column[kept] for name, column in columns.items()}
+    assert _verdicts(_judged(few)) == {1: "remembered", 2: "remembered", 3: "remembered", 4: "not found"}
+    few["target.t0.loss"] = few["target.t0.loss"] - 9.0 * ((few["group"] == 3) & (few["set"] == "query"))
+    assert set(_verdicts(_judged(few)).values()) == {"remembered"}
+
+
+def test_too_many_groups_for_own_records_are_told_to_be_too_many() -> None:
+    most = round(ALPHA * (MOST_PERMUTATIONS + 1))
+    least = GroupEvidence(GroupTest(0.5, 1 / (MOST_PERMUTATIONS + 1), 0.0, 0.0, 0.0), "own records")
+    assert least.can_reach(most)
+    assert not least.can_reach(most + 1)
+    deal = DealtGroups(np.arange(most + 1), most + 1, within=True)
+    assert "11 in each" in needs_text(deal, most)
+    assert "10,001 groups and targets are too many at once" in needs_text(deal, most + 1)
+    assert "Ask about fewer" in needs_text(deal, most + 1)
+
+
+def test_members_of_a_group_of_another_set_are_refused_by_their_name() -> None:
+    columns = _dealt(np.random.default_rng(25), [5] * 6, [5] * 6, used=0)
+    for shared in (0, -1):
+        members = np.arange(10)
+        more = {name: np.concatenate([column, column[members]]) for name, column in columns.items()}
+        more["set"] = np.concatenate([columns["set"], np.full(10, "members")])
+        more["group"][-10:] = more["group"][: len(columns["set"])][shared]
+        more["target.loss"][-10:] += 0.1
+        more["baseline.loss"][-10:] += 0.2
+        for by in (None, "group"):
+            with pytest.raises(InputError, match="1 groups have records among the known members"):
+                judge_scores(KEY, score_table(more), by=by)
+
+
+def test_a_group_is_found_in_the_file_by_its_line(tmp_path: Path) -> None:
+    """Records of the reference have no group, cells may have line breaks, and other formats have no lines."""
+    columns = _columns(np.random.default_rng(26), query=2, holdout=20)
+    order = np.random.default_rng(27).permutation(len(columns["set"]))
+    columns = {name: column[order] for name, column in columns.items()}
+    columns["set"] = np.where(columns["group"] == 21, "reference", columns["set"])
+    named = dict.fromkeys(columns["group"][columns["set"] != "reference"].tolist())
+    firsts = {
+        number: int(np.flatnonzero(columns["group"] == name)[0]) for number, name in enumerate(named, 1) if name < 2
+    }
+    rows = [dict(zip(columns, map(str, cells), strict=True)) for cells in zip(*columns.values(), strict=True)]
+    header = ",".join(columns)
+    lines = [",".join(row.values()) for row in rows]
+    (tmp_path / "s.csv").write_text("\n".join([header, *lines, ""]))
+    (tmp_path / "open.csv").write_text("\n".join([header, *lines]))
+    (tmp_path / "blank.csv").write_text("\n".join([header, "", *lines, ""]))
+    broken = [f'{line},"a\nb"' for line in lines]
+    (tmp_path / "broken.csv").write_text("\n".join([f"{header},note", *broken, ""]))
+    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    np.savez(tmp_path / "s.npz", **columns)
+    files = {"s.csv": 2, "open.csv": 2, "blank.csv": None, "broken.csv": None, "s.jsonl": 1, "s.npz": None}
+    for name, first_line in files.items():
+        table = load_scores(tmp_path / name)
+        found = judge_scores(KEY, table, by="group").targets[0]
+        assert found.grouping is not None
+        assert found.grouping.first_is == ("record" if first_line is None else "line")
+        assert {group.name: group.first - (first_line or 1) for group in found.groups} == firsts, name
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize(("models", "query"), [(2, 20), (4, 20), (2, 1)])
+def test_groups_that_drift_from_model_to_model_are_seldom_suspected(models: int, query: int) -> None:
+    """Without a holdout and with normal drift of 0.3, at most 5% of tables suspect any; the bound is that of 99.9%.
+
+    By the degrees of freedom of Satterthwaite, it were 35% of them, 11% and 9%.
+    """
+    random, suspected = np.random.default_rng(28), 0
+    groups = np.repeat(np.arange(query), 10)
+    for _ in range(2 * TABLES):
+        hard = random.normal(3, 1, len(groups)) + 0.5 * random.normal(size=query)[groups]
+        columns: dict[str, Any] = {"set": np.full(len(groups), "query"), "group": groups}
+        for model in ("target", *(f"unused.{index}" for index in range(models))):
+            drift = 0.3 * random.normal(size=query)[groups]
+            columns[f"{model}.loss"] = hard + drift + 0.3 * random.normal(size=len(groups))
+        table = score_table(columns)
+        evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table), 0.95)
+        p_values = holm([part.test.p_never for part in evidence if part.test is not None])
+        suspected += min(p_values) <= 0.05
+    assert suspected <= stats.binom.ppf(0.999, 2 * TABLES, 0.05)
 
 
 def test_what_cannot_be_told_by_group_is_refused() -> None:
@@ -238,11 +418,12 @@ def test_records_that_were_dealt_one_by_one_are_seldom_taken_for_a_mixture() -> 
     "world",
     [
         {"models": 2, "query": 8, "holdout": 8},
-        {"models": 3, "query": 8, "holdout": 0},
+        {"models": 2, "query": 8, "holdout": 0},
+        {"models": 4, "query": 8, "holdout": 0},
         {"split": True, "query": 8},
         {"query": 2, "holdout": 45},
     ],
-    ids=["models", "models alone", "own records", "holdout groups"],
+    ids=["models", "two models alone", "models alone", "own records", "holdout groups"],
 )
 @pytest.mark.parametrize("used", [0, 1])
 def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used: int) -> None:
@@ -255,4 +436,5 @@ def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used
         wrong += min(p_values[used:]) <= 0.05
         right += used and p_values[0] <= 0.05
     assert wrong <= SELDOM
-    assert right >= 0.3 * TABLES * used
+    # With one degree of freedom, two models cannot tell one of eight groups.
+    assert right >= 0.3 * TABLES * used * (world.get("models") != 2)

@@ -77,11 +77,16 @@ def test_groups_are_numbers_with_a_verdict_each() -> None:
     done = jaxaudit("ks", "--scores", "authors.csv", "--by", "group", "--json", "--out", "run", "--report", "page.html")
     assert done.code == 0, done.err
     target = done.result["targets"][0]
-    assert sorted(group["name"] for group in target["groups"]) == list(range(10))
-    assert {group["verdict"] for group in target["groups"]} >= {"remembered"}
+    assert sorted(group["name"] for group in target["groups"]) == list(range(1, 11))
+    # By so few models nobody is suspected, and by models nobody accused.
+    assert {(group["verdict"], group["basis"]) for group in target["groups"]} == {("not found", "models")}
     for group in target["groups"]:
         assert 0 <= group["p_never"] <= group["p_adjusted_bh"] <= group["p_adjusted"] <= 1
         assert group["records"] == 12
+    assert target["grouping"]["first_is"] == "line"
+    lines = Path("authors.csv").read_text().splitlines()
+    for group in target["groups"]:
+        assert f"Author of {group['name'] - 1}" in lines[group["first"] - 1]
     assert "Holm" in target["grouping"]["adjustment"]
     papers = {paper["key"] for paper in done.result["papers"]}
     assert {"benjamini1995controlling", "bates2023testing"} <= papers

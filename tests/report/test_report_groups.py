@@ -35,15 +35,16 @@ def test_a_terminal_has_the_strongest_groups_and_counts_the_rest() -> None:
     text = _shown(groups_run(), hint="--details has more.")
     rows = _rows(text)
     assert len(rows) == SHOWN
-    assert {row[0] for row in rows if row[-1] == "remembered"} == {str(number) for number in range(USED)}
+    assert {row[0] for row in rows if row[-1] == "remembered"} == {str(number) for number in range(1, USED + 1)}
     assert f"{USED} of {GROUPS} groups are still remembered" in " ".join(text.split())
     assert f"--details has {GROUPS - SHOWN} more" in " ".join(text.split())
+    assert "numbers (no.) are not your ids" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_details_have_every_group_once() -> None:
     rows = _rows(_shown(groups_run()))
-    assert sorted(int(row[0]) for row in rows) == list(range(GROUPS))
+    assert sorted(int(row[0]) for row in rows) == list(range(1, GROUPS + 1))
 
 
 def test_few_groups_are_all_shown() -> None:
@@ -57,7 +58,9 @@ def test_a_page_has_a_chart_with_every_number_and_says_what_they_mean() -> None:
     text = " ".join(Parsed(html).text.split())
     for words in ("Holm", "Benjamini and Hochberg", "is not shown to be forgotten", f"the {DRAWN} with the smallest"):
         assert words in text
-    assert html.count(" (row ") == GROUPS
+    for words in ("numbers (no.) are not your ids", "counted from 1 without a header", "that of one group alone"):
+        assert words in text
+    assert html.count(" (record ") == GROUPS
     assert "scores.csv 1" not in html
 
 

@@ -3,7 +3,8 @@
 A group is tested by what is exact for it (`metrics/group_tests.py`), if the numbers of records or groups let it reach
 5% alone, after the adjustment; else by at least two models without the query set, if there are any: Student's t over
 their seeds, and over the groups of the holdout, of which the larger p-value counts. Counts decide this, and no score
-does. A group that could never reach 5% is told so, and is not counted in the adjustment.
+does. A group that could never reach 5%, or that has no rank for its size, is told so, and is not counted in the
+adjustment.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from jaxaudit.audits.ks.score_evidence import SAY, target_residuals
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
-from jaxaudit.metrics.group_tests import GroupTest, among_groups, beyond_groups, within_group
+from jaxaudit.metrics.group_tests import GroupTest, among_groups, beyond_groups, unlike_in_size, within_group
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import share_left
 from jaxaudit.randomness import stream
@@ -70,6 +71,24 @@ def dealt_groups_of(table: ScoreTable) -> DealtGroups:
     return DealtGroups(names, whole, within=True)
 
 
+def refuse_groups_of_members(table: ScoreTable) -> None:
+    """Refuses groups with records among the known members and in another set, where groups were dealt whole.
+
+    Raises:
+        InputError: there are such groups.
+    """
+    if table.groups is None:
+        return
+    others = table.groups[table.rows("query", "holdout")]
+    common = len(np.intersect1d(table.groups[table.rows("members")], others))
+    if common:
+        raise InputError(
+            f"{table.name}: {common} groups have records among the known members, and in the query set or the holdout: "
+            "a member's group tells of others. Give all records of a group to one set, or leave out the column `group` "
+            "if records were dealt one by one."
+        )
+
+
 def group_counts(table: ScoreTable, role: str) -> Int[np.ndarray, " groups"]:
     """How many records of a set each group has, by its number."""
     groups = numbered_groups(table)
@@ -82,15 +101,23 @@ def reaches(p_value: float) -> bool:
 
 
 class GroupEvidence(NamedTuple):
-    """What a target's scores show of one group: its test, None if nothing tells; by what; and the share left."""
+    """What a target's scores show of one group.
+
+    Attributes:
+        test: None if nothing tells.
+        basis: what the group is compared with.
+        share: the share of the effect of use that is left.
+        unlike: whether the group has fewer or more records than any that it would be ranked among: no rank is exact.
+    """
 
     test: GroupTest | None
     basis: Basis
     share: Limits = UNKNOWN
+    unlike: bool = False
 
     def can_reach(self, tests: int = 1) -> bool:
         """Whether some scores would lead to a p-value of at most 5% after it is multiplied by the number of tests."""
-        return self.test is not None and reaches(self.test.least * tests)
+        return self.test is not None and not self.unlike and reaches(self.test.least * tests)
 
 
 def group_evidence(
@@ -111,7 +138,7 @@ def group_evidence(
     return tuple(
         by_models
         if by_models.test is not None and not by_deal.can_reach(tests)
-        else by_models._replace(test=by_deal.test, basis=by_deal.basis)
+        else by_deal._replace(share=by_models.share)
         for by_deal, by_models in zip(exact, modelled, strict=True)
     )
 
@@ -127,7 +154,8 @@ def _exact(
         return [GroupEvidence(None, basis)] * len(dealt_groups.names)
     groups, scores = numbered_groups(table)[rows], (left * directions)[:, directions != 0].mean(axis=1)
     if not dealt_groups.within:
-        return [GroupEvidence(test, basis) for test in among_groups(scores, groups, size)]
+        sized = zip(among_groups(scores, groups, size), unlike_in_size(groups, size).tolist(), strict=True)
+        return [GroupEvidence(test, basis, unlike=is_unlike) for test, is_unlike in sized]
     permutations = min(permutations, MOST_PERMUTATIONS)
     return [
         GroupEvidence(

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from jaxaudit.audits.finding import Confidence, Finding, sentence, undecided
 from jaxaudit.audits.ks.by_group import (
+    MOST_PERMUTATIONS,
     DealtGroups,
     GroupEvidence,
     group_counts,
@@ -18,21 +19,19 @@ from jaxaudit.audits.ks.by_group import (
     reaches,
 )
 from jaxaudit.audits.ks.group_result import Basis, Grouping, GroupResult, GroupVerdict
-from jaxaudit.audits.ks.known_models import contrary_scores
-from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.score_evidence import CONTRARY
+from jaxaudit.audits.ks.result import Details, TargetResult
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.usage import benjamini_hochberg, holm
+from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
 
 ADJUSTMENT = (
     "p_adjusted: by Holm's method, over {tests}; that any group is called remembered that was never used has a "
     "probability of at most 5%. p_adjusted_bh: by that of Benjamini and Hochberg; of the groups that are called "
     "remembered or suspected, at most 5% on average were never used."
 )
-NOT_COUNTED = " {count} that can never reach 5% are not counted."
+NOT_COUNTED = " {count} that can never reach 5%, or that no group of the holdout is like in size, are not counted."
 RESTS: dict[Basis, Confidence] = {
     "own records": Confidence(
         "strong", "A group's own records of both sets are compared: exact if the records were dealt at random."
@@ -42,15 +41,23 @@ RESTS: dict[Basis, Confidence] = {
         "A group's p-value is its rank among the groups of the holdout: exact if whole groups were dealt at random.",
     ),
     "models": Confidence(
-        "fair", "Groups are compared with models without the query set: the t-test takes a group's mean as normal."
+        "fair",
+        "Groups are compared with models without the query set: the t-test takes a group's mean as normal from model "
+        "to model.",
     ),
 }
 """How far to trust a test of a group, by what it is compared with."""
+SIZES_NOT_DEALT = Confidence(
+    "fair",
+    "A group's p-value is its rank among the groups of the holdout, and sizes of groups differ between both sets: how "
+    "much more the means of small groups vary is estimated, so the rank is not exact.",
+)
+UNLIKE = "{count} more records than every group of the holdout, or fewer than every one: no verdict on {them}."
 BY_MODELS = (
-    "By models, the rate of false suspects (Benjamini-Hochberg) is not proven; that of false accusations (Holm) is."
+    "By models, a group is suspected at most: the adjusted p-values hold as far as those of the t-tests do, and the "
+    "rate of false suspects (Benjamini-Hochberg) is not proven even then."
 )
 UNRELATED = "Whether a group was used, or made to be forgotten, must not have depended on what is in its records."
-UNUSED_OR_HOLDOUT = "what nobody used"
 AdjustedValues = tuple[float | None, float | None]
 """A p-value adjusted by Holm's method, and by that of Benjamini and Hochberg; None if it is not counted."""
 NONE_RULED_OUT = "A group that is not found is not shown to be forgotten."
@@ -60,13 +67,15 @@ def with_groups(
     key: Key[Array, ""],
     table: ScoreTable,
     targets: Sequence[TargetResult],
+    of_set: Sequence[Details],
     dealt_groups: DealtGroups,
     level: float,
 ) -> tuple[TargetResult, ...]:
     """The results for the targets of a table, each with a verdict on every group of the query set.
 
     Holm's method counts every group of every target. That of Benjamini and Hochberg counts the groups of one target,
-    times the number of targets.
+    times the number of targets. `of_set` has the numbers behind the verdict on the whole query set, by target: what
+    makes these invalid, such as a score that is read the wrong way round, holds for its groups, too.
 
     Raises:
         InputError: as `group_evidence`.
@@ -74,39 +83,48 @@ def with_groups(
     evidence = [group_evidence(key, table, model, dealt_groups, level) for model in table.of("target")]
     p_values = [[part.test.p_never for part in parts if part.test and part.can_reach()] for parts in evidence]
     tests, every = sum(map(len, p_values)), iter(holm([p_value for of_target in p_values for p_value in of_target]))
+    # Adjusted p-values rise with each p-value, so these are the smallest that any scores could lead to.
+    smallest = iter(holm([part.test.least for parts in evidence for part in parts if part.test and part.can_reach()]))
     counted = f"{tests} tests" if len(targets) == 1 else f"{tests} tests of {len(targets)} targets"
     results = []
-    for target, model, parts, p_of_target in zip(targets, table.of("target"), evidence, p_values, strict=True):
-        reasons = _withheld(target, contrary_scores(table, model))
+    for target, numbers, parts, p_of_target in zip(targets, of_set, evidence, p_values, strict=True):
+        reasons = _withheld(target, numbers)
         suspects = iter(np.minimum(np.array(benjamini_hochberg(p_of_target)) * len(targets), 1.0).tolist())
         groups = []
         for name, part in zip(dealt_groups.names.tolist(), parts, strict=True):
-            p_values_of_part = (next(every), next(suspects)) if part.can_reach() else (None, None)
-            verdict = "inconclusive" if reasons else _verdict(part, p_values_of_part, tests)
+            p_values_of_part, least = (None, None), 1.0
+            if part.can_reach():
+                p_values_of_part, least = (next(every), next(suspects)), next(smallest)
+            verdict = "inconclusive" if reasons else _verdict(part, p_values_of_part, least)
             groups.append(_group_result(table, name, part, verdict, p_values_of_part))
         left_out = len(parts) - len(p_of_target)
         adjustment = ADJUSTMENT.format(tests=counted) + (NOT_COUNTED.format(count=left_out) if left_out else "")
-        finding = _finding(groups, dealt_groups, tests or len(parts) * len(targets), reasons)
+        doubts = numbers.doubts if isinstance(numbers, Usage) else ()
+        finding = _finding(groups, dealt_groups, len(parts) * len(targets), reasons, doubts)
         groups.sort(key=lambda group: (np.inf if group.p_never is None else group.p_never, group.name))
-        grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests)
+        first_is = "record" if table.above is None else "line"
+        grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests, first_is=first_is)
         results.append(structs.replace(target, groups=tuple(groups), grouping=grouping))
     return tuple(results)
 
 
-def _withheld(target: TargetResult, contrary: Sequence[str]) -> tuple[str, ...]:
-    """Why no verdict on a group can be given, whatever the p-values are."""
+def _withheld(target: TargetResult, numbers: Details) -> tuple[str, ...]:
+    """Why no verdict on a group can be given, whatever the p-values are: what forbids one on the set."""
     failed = [check for check in target.finding.checks if check.name == HOLDOUT_LIKE_QUERY and check.state == "failed"]
     reasons = tuple(f"{check.name}: {check.message}" for check in failed)
-    return (*reasons, *((CONTRARY.format(names=", ".join(contrary), low=UNUSED_OR_HOLDOUT),) if contrary else ()))
+    return (*reasons, *(numbers.invalid if isinstance(numbers, Usage) else ()))
 
 
-def _verdict(part: GroupEvidence, p_values: AdjustedValues, tests: int) -> GroupVerdict:
+def _verdict(part: GroupEvidence, p_values: AdjustedValues, least: float) -> GroupVerdict:
+    """The verdict on a group; `least` is the smallest p-value, adjusted by Holm's method, that it could have had."""
+    if part.unlike:
+        return "inconclusive"
     p_adjusted, suspected = p_values
     if p_adjusted is not None and reaches(p_adjusted):
-        return "remembered"
+        return "suspected" if part.basis == "models" else "remembered"
     if suspected is not None and reaches(suspected):
         return "suspected"
-    return "not found" if part.can_reach(tests) else "cannot be found"
+    return "not found" if reaches(least) else "cannot be found"
 
 
 def _group_result(
@@ -121,8 +139,8 @@ def _group_result(
     numbers = (None,) * 4 if part.test is None else (part.test.p_never, part.test.effect, part.test.low, part.test.high)
     p_never, effect, low, high = (None if value is None else number(value) for value in numbers)
     return GroupResult(
-        name=name,
-        first=int(rows[numbered_groups(table)[rows] == name][0]),
+        name=name + 1,
+        first=int(rows[numbered_groups(table)[rows] == name][0]) + (table.above or 0) + 1,
         records=int(group_counts(table, "query")[name]),
         holdout_records=int(group_counts(table, "holdout")[name]),
         verdict=verdict,
@@ -139,20 +157,26 @@ def _group_result(
     )
 
 
-def _finding(groups: Sequence[GroupResult], dealt_groups: DealtGroups, tests: int, withheld: Sequence[str]) -> Finding:
-    """The answer about all groups of one target in words."""
+def _finding(
+    groups: Sequence[GroupResult],
+    dealt_groups: DealtGroups,
+    tests: int,
+    withheld: Sequence[str],
+    doubts: Sequence[str],
+) -> Finding:
+    """The answer about all groups of one target in words; `tests` is the number of all groups, of all targets."""
     counts = Counter(group.verdict for group in groups)
     remembered, suspected, count = counts["remembered"], counts["suspected"], _groups_text(len(groups))
     if withheld:
         reason = "; ".join(withheld)
         return undecided("No verdict by group can be given.", (reason,), sentence(reason))
     bases = dict.fromkeys(group.basis for group in groups)
-    helps = (_needs(dealt_groups, tests),) if counts["cannot be found"] else ()
-    caveats = (NONE_RULED_OUT, *((BY_MODELS,) if "models" in bases else ()), UNRELATED)
-    trust = min(
-        (confidence for basis, confidence in RESTS.items() if basis in bases),
-        key=lambda confidence: confidence.word == "strong",
-    )
+    helps = (needs_text(dealt_groups, tests),) if counts["cannot be found"] else ()
+    unlike = () if not counts["inconclusive"] else (_unlike(counts["inconclusive"]),)
+    of_set = tuple(f"Of the whole set: {doubt}." for doubt in doubts)
+    caveats = (NONE_RULED_OUT, *unlike, *of_set, *((BY_MODELS,) if "models" in bases else ()), UNRELATED)
+    trusts = [confidence for basis, confidence in RESTS.items() if basis in bases]
+    trust = min((*trusts, *((SIZES_NOT_DEALT,) if unlike else ())), key=lambda confidence: confidence.word == "strong")
     if remembered or suspected:
         words = [f"{remembered} of {count} {'is' if remembered == 1 else 'are'} still remembered"] if remembered else []
         words += [f"{suspected} more {'is' if suspected == 1 else 'are'} suspected"] if suspected and remembered else []
@@ -162,38 +186,51 @@ def _finding(groups: Sequence[GroupResult], dealt_groups: DealtGroups, tests: in
         return Finding(
             verdict, "bad" if remembered else "open", f"{' and '.join(words)}.", reasons, trust, (), caveats, helps
         )
+    some = [f"{counts['cannot be found']} cannot be found."] if counts["cannot be found"] else []
     if counts["not found"]:
-        some = f" {counts['cannot be found']} cannot be found." if counts["cannot be found"] else ""
         return Finding(
             "none found",
             "open",
-            f"None of {count} is found to be remembered, which rules none out.{some}",
+            " ".join([f"None of {count} is found to be remembered, which rules none out.", *some, *unlike]),
             ("no adjusted p-value is at most 5%",),
             trust,
             (),
             caveats,
             helps,
         )
+    why = " ".join([*([f"With these numbers: {helps[0]}"] if helps else ()), *unlike])
     return undecided(
-        f"None of {count} can be found with these numbers: {_needs(dealt_groups, tests)}",
-        ("no p-value could reach 5%, whatever the scores are",),
+        f"None of {count} can be found. {why}",
+        ("no p-value could reach 5%, whatever the scores are",) if helps else unlike,
         "The numbers of records and groups allow no verdict.",
         caveats,
         helps,
     )
 
 
-def _needs(dealt_groups: DealtGroups, tests: int) -> str:
+def _unlike(count: int) -> str:
+    return UNLIKE.format(
+        count=f"{_groups_text(count)} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
+    )
+
+
+def needs_text(dealt_groups: DealtGroups, tests: int) -> str:
     """What a verdict on a single group needs."""
+    models = "or give scores of several models without the query set (five rather than two), which can raise suspicion"
+    most = round(ALPHA * (MOST_PERMUTATIONS + 1))
+    if dealt_groups.within and tests > most:
+        return (
+            f"{tests:,} groups and targets are too many at once: p-values can be adjusted for at most {most:,}, "
+            f"however many records a group has. Ask about fewer, chosen without a look at their scores; {models}."
+        )
     if dealt_groups.within:
         return (
-            f"a group needs more records in both sets: {_records_needed(tests)} in each, for {tests} tests of groups "
-            "and targets; or at least two models without the query set."
+            f"a group needs more records in both sets: {_records_needed(tests)} in each, for {tests:,} tests of groups "
+            f"and targets; {models}."
         )
     return (
-        f"to accuse one of {tests} groups and targets, the holdout needs at least {round(tests / ALPHA) - 1:,} groups, "
-        f"and has {dealt_groups.holdout:,}; or give scores of at least two models without the query set, or deal the "
-        "records of each group over both sets."
+        f"to accuse one of {tests:,} groups and targets, the holdout needs at least {round(tests / ALPHA) - 1:,} "
+        f"groups, and has {dealt_groups.holdout:,}; deal the records of each group over both sets; {models}."
     )
 
 

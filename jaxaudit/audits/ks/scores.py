@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import no_confidence, undecided
-from jaxaudit.audits.ks.by_group import dealt_groups_of
+from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members
 from jaxaudit.audits.ks.group_finding import with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
@@ -33,6 +33,7 @@ from jaxaudit.metrics.usage import (
     WORDING,
     Question,
     Usage,
+    decided,
     refuse_stated,
     without_fraction,
 )
@@ -93,8 +94,8 @@ def judge_scores(
     were dealt one by one.
 
     Raises:
-        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set;
-            with `by`, as `dealt_groups_of` and `group_evidence`.
+        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set; as
+            `refuse_groups_of_members`, and with `by`, as `dealt_groups_of` and `group_evidence`.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
@@ -122,6 +123,7 @@ def judge_scores(
     dealt_groups, by_groups = None if by is None else dealt_groups_of(table), table
     if dealt_groups is not None and dealt_groups.within:
         table = replace(table, groups=None)
+    refuse_groups_of_members(table)
     checks: tuple[Check, ...] = ()
     if len(holdout):
         dealt_rows = table.rows("query", "holdout")
@@ -145,7 +147,8 @@ def judge_scores(
         for model, judgements in zip(models, judged, strict=True)
     )
     if dealt_groups is not None:
-        targets = with_groups(stream(key, "groups"), by_groups, targets, dealt_groups, level)
+        of_set = [judgement.details for judgement, *_ in judged]
+        targets = with_groups(stream(key, "groups"), by_groups, targets, of_set, dealt_groups, level)
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
     has_tofu = any(target.tofu for target in targets)
@@ -201,9 +204,9 @@ def _judgement(
         stated=test.stated,
         question=test.question,
     )
-    usage = (
-        without_fraction(msgspec.structs.replace(usage, doubts=()), (*less, evidence.why)) if evidence.why else usage
-    )
+    if evidence.why:
+        usage = without_fraction(msgspec.structs.replace(usage, doubts=()), (evidence.why,))
+        usage = decided(msgspec.structs.replace(usage, doubts=less))
     unlike = [check for check in checks if check.name == MEMBERS_LIKE_QUERY and check.decisive and not check.passed]
     return judgement_of_use(
         test,

@@ -63,7 +63,23 @@ def load_scores(
     if twice:
         raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
     renamed_columns = dict(zip(renamed, columns.values(), strict=True))
-    return replace(score_table(renamed_columns, name=path.name, lower=lower, higher=higher), notes=notes)
+    table = score_table(renamed_columns, name=path.name, lower=lower, higher=higher)
+    return replace(table, notes=notes, above=_lines_above(path, len(table.sets)))
+
+
+def _lines_above(path: Path, records: int) -> int | None:
+    """How many lines of a file are above the first of so many records, if each of them is one line; else None.
+
+    A cell may have line breaks, and a file blank lines: then the number of lines is another.
+    """
+    suffix, lines, last = path.suffix.lower(), 0, b"\n"
+    with open_data(path) as stream:
+        if suffix == ".npz" or stream.peek(4).startswith(b"PAR1"):
+            return None
+        for block in iter(lambda: stream.read(LONGEST_LINE), b""):
+            lines, last = lines + block.count(b"\n"), block[-1:]
+    above = lines + (last != b"\n") - records
+    return above if above == (suffix not in JSON_LINES) else None
 
 
 def is_score_table(path: Path) -> bool:

@@ -69,6 +69,7 @@ class ScoreTable:
         texts: the records as texts; None if they are not at hand.
         ignored: names of columns that were not understood.
         notes: how the file was read where that is not plain.
+        above: how many lines of the file are above the first record, if each line from there is one; else None.
     """
 
     name: str
@@ -82,6 +83,7 @@ class ScoreTable:
     ignored: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    above: int | None = None
 
     def of(self, role: ModelRole) -> tuple[ScoredModel, ...]:
         """The models of a role, in the order of their columns."""

@@ -19,8 +19,17 @@ SHOWN, DRAWN = 10, 25
 TONES: dict[str, Tone] = {"remembered": "bad", "suspected": "open", "inconclusive": "open"}
 READ = (
     "Effect of a group: how much higher its scores are than those that it is compared with, in standard deviations of "
-    "a record. Groups are numbered from 0, in the order in which they first occur in the table."
+    "a record. The interval of a share is that of one group alone, and is not adjusted for their number."
 )
+NUMBERED = (
+    "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
+    "numbers (no.) are not your ids: whose records a group has, look up at {place}."
+)
+PLACES = {
+    "line": "the line of its first query record in the file, counted from 1 with a header",
+    "record": "its first query record, counted from 1 without a header",
+}
+"""What the place of a group's first query record counts, by `Grouping.first_is`."""
 P_VALUES = ("p (not used)", "adjusted (Holm)", "adjusted (Benjamini-Hochberg)")
 
 
@@ -33,16 +42,19 @@ def group_tables(targets: Sequence[TargetResult]) -> tuple[PageTable, ...]:
             about = f"{visible(target.name)}, by group: {visible(target.grouping.finding.sentence)}"
             rest = f" The {SHOWN} smallest p-values; --details has {left:,} more." if left > 0 else ""
             tables += [
-                _short_table(about + rest, target.groups[:SHOWN], "terminal"),
-                _short_table(f"{visible(target.name)}: the other groups", target.groups[SHOWN:], "details"),
+                _short_table(about + rest, target.groups[:SHOWN], target.grouping, "terminal"),
+                _short_table(
+                    f"{visible(target.name)}: the other groups", target.groups[SHOWN:], target.grouping, "details"
+                ),
             ]
     return tuple(tables)
 
 
-def _short_table(title: str, groups: Sequence[GroupResult], on: Where) -> PageTable:
+def _short_table(title: str, groups: Sequence[GroupResult], grouping: Grouping, on: Where) -> PageTable:
     """Groups in 80 characters."""
     has_share = any(group.share is not None for group in groups)
-    numbers = ("group", "first\nrow", "p (not\nused)", "adjusted", "effect", *(("share\nleft",) if has_share else ()))
+    first = f"first\n{grouping.first_is}"
+    numbers = ("no.", first, "p (not\nused)", "adjusted", "effect", *(("share\nleft",) if has_share else ()))
     rows = (
         (
             *(str(group.name), str(group.first), p_column(group.p_never), p_column(group.p_adjusted)),
@@ -62,7 +74,11 @@ def group_legend(targets: Sequence[TargetResult]) -> tuple[str, ...]:
 
 
 def _first_lines(grouping: Grouping) -> tuple[str, ...]:
-    return (grouping.adjustment, *grouping.finding.caveats[:1])
+    return (_numbered(grouping), grouping.adjustment, *grouping.finding.caveats[:1])
+
+
+def _numbered(grouping: Grouping) -> str:
+    return NUMBERED.format(place=PLACES[grouping.first_is])
 
 
 def group_details(targets: Sequence[TargetResult]) -> tuple[str, ...]:
@@ -85,11 +101,11 @@ def _picture(place: int, target: TargetResult, level: float) -> Picture:
     marks = []
     for group in drawn:
         effect, low, high = np.array((group.effect, group.low, group.high), float).tolist()
-        marks.append(plot.GroupMark(f"group {group.name}", effect, low, high, group.verdict))
+        marks.append(plot.GroupMark(f"no. {group.name}", effect, low, high, group.verdict))
     columns = ("records", "in the holdout", *P_VALUES, "effect", "without use", f"share left ({level_text(level)})")
     cells = tuple(
         (
-            *(f"{group.name} (row {group.first})", group.verdict, group.basis),
+            *(f"{group.name} ({target.grouping.first_is} {group.first})", group.verdict, group.basis),
             *(f"{group.records:,}", f"{group.holdout_records:,}"),
             *map(precise, (group.p_never, group.p_adjusted, group.p_adjusted_bh)),
             *(_shown(group.effect, 3), _between(group.low, group.high, 3)),
@@ -100,7 +116,7 @@ def _picture(place: int, target: TargetResult, level: float) -> Picture:
         for group in target.groups
     )
     seen = "; ".join(
-        f"group {group.name}: {_shown(group.effect, 2)}, without use {_between(group.low, group.high, 2)}, "
+        f"no. {group.name}: {_shown(group.effect, 2)}, without use {_between(group.low, group.high, 2)}, "
         f"{group.verdict}"
         for group in drawn
     )
@@ -111,12 +127,12 @@ def _picture(place: int, target: TargetResult, level: float) -> Picture:
         f"groups-{place}",
         f"By group: {visible(target.name)}",
         f"{seen}.",
-        f"{visible(finding.sentence)} {READ} The bar is where 95% of groups lie that were not used.{more} "
-        f"{' '.join(map(visible, (target.grouping.adjustment, *finding.caveats)))}",
+        f"{visible(finding.sentence)} {_numbered(target.grouping)} {READ} The bar is where 95% of groups lie that were "
+        f"not used.{more} {' '.join(map(visible, (target.grouping.adjustment, *finding.caveats)))}",
         chart(lambda axes: plot.draw_groups(axes, marks), row_height(len(marks)) + 0.3),
         PageTable(
             f"Groups of the query set, {visible(target.name)}",
-            ("group", "verdict", "compared with", *columns),
+            ("no.", "verdict", "compared with", *columns),
             cells,
             columns,
             folded=True,

@@ -79,8 +79,8 @@ def refuse_groups_of_members(table: ScoreTable) -> None:
     """
     if table.groups is None:
         return
-    others = table.groups[table.rows("query", "holdout")]
-    common = len(np.intersect1d(table.groups[table.rows("members")], others))
+    dealt_units = table.groups[table.rows("query", "holdout")]
+    common = len(np.intersect1d(table.groups[table.rows("members")], dealt_units))
     if common:
         raise InputError(
             f"{table.name}: {common} groups have records among the known members, and in the query set or the holdout: "

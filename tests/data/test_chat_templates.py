@@ -115,5 +115,5 @@ def test_memory_time_and_output_of_a_template_are_bounded(name: str, monkeypatch
 
 def test_a_message_names_the_folder_and_what_to_do():
     request = render_request("{{ messages[0].nothing.more }}", [chat("a", "b")], {})
-    with pytest.raises(InputError, match=r"folder: its chat template cannot be used.*--template"):
+    with pytest.raises(InputError, match=r"folder: its chat template cannot be used.*`template`"):
         split_chats(request, rendered_chats(request), "folder")

@@ -40,7 +40,7 @@ def group_tables(targets: Sequence[TargetResult]) -> tuple[PageTable, ...]:
         if target.grouping is not None:
             left = len(target.groups) - SHOWN
             about = f"{visible(target.name)}, by group: {visible(target.grouping.finding.sentence)}"
-            rest = f" The {SHOWN} smallest p-values; --details has {left:,} more." if left > 0 else ""
+            rest = f" The {SHOWN} smallest p-values; {left:,} more are among the details." if left > 0 else ""
             tables += [
                 _short_table(about + rest, target.groups[:SHOWN], target.grouping, "terminal"),
                 _short_table(

@@ -61,6 +61,7 @@ def test_one_table_of_several_models(saves: Path):
     assert rows[47]["target.NPO.truth_ratio"] == ""
     assert rows[47]["group"] == "holdout-0"
     assert SECRET not in (saves / "s.csv").read_text() + done.out + done.err
+    assert "--records-per-group" not in done.err
     if sys.platform != "win32":
         assert stat.S_IMODE((saves / "s.csv").stat().st_mode) == 0o600
 
@@ -91,6 +92,7 @@ def test_as_parquet_and_with_baselines(saves: Path):
     names = parquet.read_table(saves / "s.parquet").column_names
     assert {f"baseline.base.{name}" for name in ATTACKS} < set(names)
     assert "group" not in names
+    assert "--records-per-group" in done.err
 
 
 def test_muse(saves: Path):

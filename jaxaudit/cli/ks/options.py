@@ -210,7 +210,6 @@ class KSFlags(Level):
         check=lambda text: parse_tests(text),
         names="codes",
         of=~ModelSource.SCORES,
-        usual="The tests to make. [default: those that can be]",
     )
     test_option: tuple[str, ...] = option(
         "Set an option of a test, also of your own: its name, a field, and a value, such as rho.controls=3. "
@@ -249,7 +248,6 @@ class KSFlags(Level):
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
         default=0.25,
         check=share_check("stated_share"),
-        usual="The most use that counts as forgotten.",
     )
     replicates: int | None = training_option(
         "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "

@@ -18,8 +18,8 @@ SHOWN, DRAWN = 10, 25
 """How many groups a terminal shows without `--details`, and a chart draws."""
 TONES: dict[str, Tone] = {"remembered": "bad", "suspected": "open", "inconclusive": "open"}
 READ = (
-    "Effect of a group: how much higher its scores are than those that it is compared with, in standard deviations of "
-    "a record. The interval of a share is that of one group alone, and is not adjusted for their number."
+    "Effect of a group: how much more used its scores look than those that it is compared with, in standard deviations "
+    "of a record. The interval of a share is that of one group alone, and is not adjusted for their number."
 )
 NUMBERED = (
     "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
@@ -74,7 +74,7 @@ def group_legend(targets: Sequence[TargetResult]) -> tuple[str, ...]:
 
 
 def _first_lines(grouping: Grouping) -> tuple[str, ...]:
-    return (_numbered(grouping), grouping.adjustment, *grouping.finding.caveats[:1])
+    return (_numbered(grouping), grouping.adjustment, *grouping.finding.caveats[:-1])
 
 
 def _numbered(grouping: Grouping) -> str:
@@ -86,7 +86,7 @@ def group_details(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     groupings = [target.grouping for target in targets if target.grouping is not None]
     lines = [READ] if groupings else []
     for grouping in groupings:
-        lines += [f"By group: {line}" for line in (grouping.finding.confidence.why, *grouping.finding.caveats[1:])]
+        lines += [f"By group: {line}" for line in (grouping.finding.confidence.why, *grouping.finding.caveats[-1:])]
     return tuple(dict.fromkeys(lines))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import msgspec
     from rich.console import RenderableType
 
-    from jaxaudit.cli.harness import Summary
+    from jaxaudit.cli.job import Summary
 
 WIDTH = 80
 """Columns of a plain terminal, the width of tables."""

@@ -4,7 +4,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.harness import Job, Summary
+from jaxaudit.cli.job import Job, Summary
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
 from jaxaudit.cli.workers import Crew, crew
 

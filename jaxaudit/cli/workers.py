@@ -164,7 +164,7 @@ def check_workers(
         parse_cluster(cluster)
     machines = Machines(workers, cluster)
     before_jax(machines)
-    from jaxaudit.cli.harness import Summary
+    from jaxaudit.cli.job import Summary
     from jaxaudit.cli.show import show_summary
     from jaxaudit.ensemble.try_out import try_out
 

@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
-from jaxaudit.data.outputs.files import RECORD as RECORD
+from jaxaudit.data.outputs.expected import RECORD as RECORD
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import open_data, read_small

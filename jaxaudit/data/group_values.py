@@ -12,6 +12,8 @@ from jaxtyping import Int, Shaped
 from jaxaudit.data.labels import longer_than
 from jaxaudit.errors import InputError
 
+COLUMN = "group"
+"""The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 LONGEST = 200
 MISSING = ("", "?", "na", "n/a", "nan", "nat", "none", "null", "<na>")
 """Texts, in small letters, that tables have in place of a value."""

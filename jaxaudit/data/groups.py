@@ -15,15 +15,13 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.group_values import LONGEST, checked_groups, number_groups
+from jaxaudit.data.group_values import COLUMN, LONGEST, checked_groups, number_groups
 from jaxaudit.data.labels import flat
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
-COLUMN = "group"
-"""The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 SUFFIXES = (".npy", ".csv")
 
 

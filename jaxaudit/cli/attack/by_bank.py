@@ -18,7 +18,7 @@ from jaxaudit.audits.attack.target_file import prefixes, read_members, target_lo
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.progress import say

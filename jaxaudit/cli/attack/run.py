@@ -26,7 +26,7 @@ from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
 from jaxaudit.cli.groups import RecipeFlags
-from jaxaudit.cli.harness import Job, Outcome, Summary
+from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.own_options import with_fields

@@ -27,13 +27,13 @@ from jaxaudit.cli.deal.private import (
 )
 from jaxaudit.cli.deal.show import RECORD, BlindChallenge, DealSide, before_sharing, summary
 from jaxaudit.cli.deal.source import INPUTS, has_all_classes, read_source
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import Examples, is_image, prepare_images
 from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key, record_order
 from jaxaudit.data.challenge import RECORD as NAMES
-from jaxaudit.data.group_values import number_groups
-from jaxaudit.data.groups import COLUMN, groups_file, load_groups
+from jaxaudit.data.group_values import COLUMN, number_groups
+from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.data.tables.rows import refuse_read_otherwise
 from jaxaudit.errors import InputError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit.data.challenge import KEY
-from jaxaudit.data.groups import COLUMN
+from jaxaudit.data.group_values import COLUMN
 from jaxaudit.metrics.members import LEAST_MEMBERS
 
 RECORD = "deal.json"

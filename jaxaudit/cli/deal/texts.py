@@ -14,12 +14,12 @@ from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.deal.private import keys_with_values
 from jaxaudit.cli.deal.run import NUMBERS, draw_deal, key_of, record_of, seed_of
 from jaxaudit.cli.deal.show import RECORD, DealSide, summary
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.texts import read_told
 from jaxaudit.data.challenge import file_hash
-from jaxaudit.data.group_values import number_groups
-from jaxaudit.data.groups import COLUMN, groups_file, load_groups
+from jaxaudit.data.group_values import COLUMN, number_groups
+from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError

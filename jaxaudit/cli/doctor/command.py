@@ -49,7 +49,7 @@ def doctor(
     `jaxaudit doctor --json`
     """
     from jaxaudit.cli.doctor.installed import extras, list_folders, packages
-    from jaxaudit.cli.harness import Summary
+    from jaxaudit.cli.job import Summary
     from jaxaudit.cli.show import show_summary
 
     needed, added, folders, devices, sets = packages(), extras(), list_folders(), _devices(), _data_sets()

@@ -15,7 +15,7 @@ from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.efficacy.texts import read_text_inputs
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference
 from jaxaudit.cli.progress import progress_on_stderr, say

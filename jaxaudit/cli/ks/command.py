@@ -2,7 +2,8 @@
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, reference_flag, tests_named
+from jaxaudit.cli.ks.chosen_tests import reference_flag, tests_named
+from jaxaudit.cli.ks.named_tests import OF_RHO, is_own
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import ModelSource, fields_of, with_values
 from jaxaudit.cli.parsers import check_pair
@@ -21,7 +22,7 @@ def opened(options: KSOptions) -> KSOptions:
     if path is None:
         return options
     from jaxaudit.data.challenge import read_key
-    from jaxaudit.data.groups import COLUMN
+    from jaxaudit.data.group_values import COLUMN
 
     fields_by_name = {field.name: field for field in fields_of(options)}
     twice = ", ".join(fields_by_name[name].flag for name in (*SETS, *ANSWERS) if fields_by_name[name].value)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, memory_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import mean_cost, number_of_programs

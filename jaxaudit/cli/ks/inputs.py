@@ -29,7 +29,8 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
-from jaxaudit.data.groups import COLUMN, Groups, dealt_whole, has_groups
+from jaxaudit.data.group_values import COLUMN
+from jaxaudit.data.groups import Groups, dealt_whole, has_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.data.roles import Role, Sets

@@ -6,7 +6,8 @@ from typing import Any
 from jaxaudit.audits.ks.available import offered
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
-from jaxaudit.cli.ks.named_tests import parse_tests, tests_named
+from jaxaudit.cli.ks.chosen_tests import tests_named
+from jaxaudit.cli.ks.named_tests import parse_tests
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSFlags, KSOptions
 from jaxaudit.cli.own_code import load_named
 from jaxaudit.cli.own_options import with_fields

@@ -16,14 +16,14 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
-from jaxaudit.cli.harness import Job, Outcome, Summary
+from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
+from jaxaudit.cli.ks.chosen_tests import tests_named
 from jaxaudit.cli.ks.command import as_given, opened
 from jaxaudit.cli.ks.demonstration import tests_of_dealt
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, read_given, with_dealt_groups
 from jaxaudit.cli.ks.made_tests import load_own_tests, tests_of
-from jaxaudit.cli.ks.named_tests import tests_named
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values

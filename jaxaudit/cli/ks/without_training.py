@@ -15,7 +15,7 @@ from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.made_tests import built_in_tests, fields_of_tests, load_own_tests
 from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, parse_tests, with_all

@@ -11,7 +11,7 @@ from jaxaudit.audits.pdtp.audit import check_steps, measure_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import make_classifier, network_of_texts
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
 from jaxaudit.cli.read_sets import read_groups
 from jaxaudit.cli.tables import DEFAULT_DATA, drawn, in_file, read_training_set, summarise_table, table_data

@@ -10,7 +10,7 @@ from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
 from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.audits.power.scores import power_of_scores
-from jaxaudit.cli.harness import Job, Outcome, Summary
+from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.ks.demonstration import THIRD, with_calibration_set
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMEvalOptions, LMOptions, OpenUnlearningOptions, RegressionOptions

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 
 from jaxaudit.audits.bank_odds import as_model_outputs
 from jaxaudit.audits.ks.bank.row_check import COMPARED, RowMatch, first_models, match_row
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.options import AddOptions
 from jaxaudit.data.bank.bank import Bank, load_bank

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.open_bank import kinds_of
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.options import ImportOptions
 from jaxaudit.data.bank import lira, privacy_meter

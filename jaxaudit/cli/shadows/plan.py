@@ -16,7 +16,7 @@ from msgspec import structs
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.ks.made_tests import built_in_tests, load_own_tests
 from jaxaudit.cli.ks.named_tests import parse_tests
 from jaxaudit.cli.options import command_line, with_values

@@ -15,7 +15,8 @@ from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.groups import COLUMN, Groups
+from jaxaudit.data.group_values import COLUMN
+from jaxaudit.data.groups import Groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts

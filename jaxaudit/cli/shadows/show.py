@@ -12,7 +12,7 @@ import numpy as np
 from jaxaudit.audits.ks.available import Available, available_tests
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.open_bank import Usable, kinds_of, pool_of, usable_models
-from jaxaudit.cli.harness import Summary
+from jaxaudit.cli.job import Summary
 from jaxaudit.cli.shadows.options import ShowOptions
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED

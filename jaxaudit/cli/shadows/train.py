@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank.train import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
-from jaxaudit.cli.harness import Job, Summary
+from jaxaudit.cli.job import Job, Summary
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner, number_of_programs
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import source_hashes

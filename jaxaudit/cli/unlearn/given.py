@@ -18,7 +18,7 @@ from jaxaudit.audits.unlearn.outputs_finding import models_compared, shortfalls_
 from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit
 from jaxaudit.audits.unlearn.result import ORIGINAL
 from jaxaudit.audits.unlearn.score_outputs import score_given
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.parsers import parse_outputs
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.unlearn.command import UnlearnOptions

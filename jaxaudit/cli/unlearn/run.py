@@ -14,7 +14,7 @@ import numpy as np
 from jaxaudit.audits.unlearn.against_retrained import threshold_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names

@@ -11,7 +11,8 @@ from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.outputs.files import Expected, read_outputs
+from jaxaudit.data.outputs.expected import Expected
+from jaxaudit.data.outputs.files import read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit.data.formats.row_numbers import INDEX_NAMES, counting
-from jaxaudit.data.outputs.files import HARD_LABELS, Expected
+from jaxaudit.data.outputs.expected import HARD_LABELS, Expected
 from jaxaudit.data.outputs.titles import class_within, classes_named
 from jaxaudit.errors import InputError
 

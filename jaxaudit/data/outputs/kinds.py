@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxaudit.data.outputs.files import HARD_LABELS
+from jaxaudit.data.outputs.expected import HARD_LABELS
 from jaxaudit.errors import InputError
 
 Found = Literal["probabilities", "logits"]

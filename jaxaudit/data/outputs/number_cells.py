@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jaxaudit.data.formats.text_table import NUMBER, TextTable, trimmed
-from jaxaudit.data.outputs.files import Expected
+from jaxaudit.data.outputs.expected import Expected
 from jaxaudit.errors import InputError
 
 _WITH_COMMA = re.compile(r'"?([+-]?\d+)(?:,(\d+))?(?:[eE][+-]?\d+)?"?')

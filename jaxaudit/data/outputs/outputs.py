@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.files import HARD_LABELS, Expected, OutputColumns, read_outputs
+from jaxaudit.data.outputs.expected import HARD_LABELS, Expected, OutputColumns
+from jaxaudit.data.outputs.files import read_outputs
 from jaxaudit.data.outputs.kinds import (
     Kind,
     are_log_probabilities,

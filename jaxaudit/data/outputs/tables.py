@@ -20,7 +20,7 @@ from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable, trimmed
 from jaxaudit.data.memory import refuse_larger
 from jaxaudit.data.outputs.columns import PANDAS_INDEX, Chosen, are_numbers, choose_columns, is_header, titled
-from jaxaudit.data.outputs.files import HARD_LABELS, LONGEST_NAME, SPARE, Expected, OutputColumns, order_of_rows
+from jaxaudit.data.outputs.expected import HARD_LABELS, LONGEST_NAME, SPARE, Expected, OutputColumns, order_of_rows
 from jaxaudit.data.outputs.number_cells import plain_numbers, separated_by_blanks, with_points
 from jaxaudit.data.outputs.titles import classes_named
 from jaxaudit.data.paths import open_data

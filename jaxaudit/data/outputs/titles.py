@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from jaxaudit.data.outputs.files import LONGEST_NAME, Expected
+from jaxaudit.data.outputs.expected import LONGEST_NAME, Expected
 
 _KIND = r"(?:p|pred|prob|proba|probability|logit|score|class)s?"
 _BEFORE = re.compile(rf"\.?{_KIND}(?:[\s_.:(\[-]+(?:of[\s_]+)?(.+?)[)\]]?|(\d+))")

@@ -9,7 +9,7 @@ from jaxaudit.data.formats import text_table
 from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
 from jaxaudit.data.formats.parquet_file import read_parquet
 from jaxaudit.data.formats.parquet_footer import MAGIC
-from jaxaudit.data.groups import COLUMN
+from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 

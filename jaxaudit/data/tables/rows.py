@@ -24,7 +24,7 @@ from pyarrow import parquet
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.csv_file import DETECTED, FIRST_LINE, CsvFormat, find_format
 from jaxaudit.data.formats.parquet_file import parquet_names, typed_columns
-from jaxaudit.data.groups import COLUMN
+from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.paths import open_data
 from jaxaudit.data.tables.people import load_columns, roles_of_columns
 from jaxaudit.data.tables.reading import is_parquet

@@ -1,13 +1,13 @@
 """Does what else is known of a text's difficulty find more of the use of `score_rates`?
 
-An n-gram model, and small language models, learn from the texts of a world's groups but for a fold of them, and say how
-difficult those of the fold are. No set enters the lesson, and all three sets teach: it serves any deal. What they say
-is a covariate of the test of scores. Beside them, several retrained models: as baselines, whose scores are a covariate
-each, and as models that never used the query set, whose mean is one.
+N-grams, those that `jaxaudit scores lm` adds (`jaxaudit.metrics.token_difficulty`), learn from the texts of a table but
+for a fold of its groups, and small language models from those of a world: they say how difficult the texts of the fold
+are. No set enters the lesson, and all sets teach: it serves any deal. What they say is a covariate of the test of
+scores. Beside them, several retrained models: as baselines, whose scores are a covariate each, and as models that never
+used the query set, whose mean is one.
 """
 
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,53 +31,26 @@ from experiments.score_rates_models import SIDE_BY_SIDE, learner_of, token_numbe
 from experiments.score_rates_worlds import DEALS, GROUPS, PER_GROUP, USUAL, Corpus, World
 from jaxaudit import fit_many
 from jaxaudit.ensemble import Execution
+from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
 
-FOLDS, ORDERS = 10, (1, 2, 3)
-TEACHERS = 3
-"""Language models of a fold."""
+FOLDS, TEACHERS = 10, 3
+"""Of the groups of a world, and language models of a fold."""
 ROLES = {"apart": "baseline", "mean": "unused"}
 """How retrained models are given."""
-ADDED = 0.5
-"""Added to the count of a context, as so many observations of the shorter context's distribution."""
 
 
 def folds_of_records() -> np.ndarray:
     return np.repeat(np.random.default_rng(9).permutation(GROUPS) % FOLDS, PER_GROUP)
 
 
-def word_numbers(corpus: Corpus) -> Mapping[str, np.ndarray]:
-    """By the longest context's length, minus the mean log-probability of each record's judged tokens.
-
-    Counts are of all tokens of all records of the other folds; whole groups are in one fold.
-    """
-    folds = folds_of_records()
-    tokens = [np.where(row < 0, ~row, row)[: int(np.flatnonzero(row >= 0)[-1]) + 1] for row in corpus.inputs]
-    numbers = {f"words_{order}": np.zeros(len(tokens)) for order in ORDERS}
-    for fold in range(FOLDS):
-        counts: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(max(ORDERS) + 1)]
-        for row in np.flatnonzero(folds != fold):
-            words = tokens[row].tolist()
-            for length, counter in enumerate(counts):
-                counter.update(tuple(words[end - length : end]) for end in range(max(length, 1), len(words) + 1))
-        for row in np.flatnonzero(folds == fold):
-            words, judged = tokens[row].tolist(), np.flatnonzero(corpus.inputs[row] >= 0)
-            logs = np.log([_probabilities(counts, words[:place], words[place], corpus.vocabulary) for place in judged])
-            for order in ORDERS:
-                numbers[f"words_{order}"][row] = -logs[:, order - 1].mean()
-    return numbers
-
-
-def _probabilities(
-    counts: list[Counter[tuple[int, ...]]], before: list[int], word: int, vocabulary: int
-) -> list[float]:
-    """The probability of a word by contexts of 0, 1 and 2 words, each smoothed by the shorter one."""
-    probability, found = 1 / vocabulary, []
-    for order in ORDERS:
-        context = tuple(before[len(before) - order + 1 :])
-        seen = counts[order - 1][context] if len(context) == order - 1 else 0
-        probability = (counts[order][(*context, word)] + ADDED * order * probability) / (seen + ADDED * order)
-        found.append(probability)
-    return found
+def word_numbers(corpus: Corpus, rows: np.ndarray) -> Mapping[str, np.ndarray]:
+    """By the longest context's length, how difficult the words of these records are by the others; groups are whole."""
+    records = []
+    for inputs in corpus.inputs[rows]:
+        judged = np.flatnonzero(inputs >= 0)
+        records.append((np.where(inputs < 0, ~inputs, inputs)[: judged[-1] + 1].tolist(), int(judged[0])))
+    numbers = token_difficulty(records, (rows // PER_GROUP).tolist())
+    return {f"words_{order}": column for order, column in zip(ORDERS, numbers.T, strict=True)}
 
 
 def taught_numbers(world: World, corpus: Corpus) -> Mapping[str, np.ndarray]:
@@ -105,7 +78,7 @@ def taught_numbers(world: World, corpus: Corpus) -> Mapping[str, np.ndarray]:
 
 def judged_texts(name: str, world: World, corpus: Corpus, trained: Trained) -> Iterator[Answer]:
     """The answers about the targets of a world without a lesson, and with each."""
-    lessons = {"none": {}, "words": word_numbers(corpus), "taught": taught_numbers(world, corpus)}
+    taught = taught_numbers(world, corpus)
     for place, deal in enumerate(DEALS):
         generator = np.random.default_rng([zlib.crc32(name.encode()), place, 2])
         for target in (target for target in targets_of(trained, place) if not target.method):
@@ -119,8 +92,13 @@ def judged_texts(name: str, world: World, corpus: Corpus, trained: Trained) -> I
                 for way, sets in (("holdout", ["query", "holdout"]), ("members", ["query", "holdout", "members"])):
                     columns, rows = columns_of(trained, parts[: len(sets)], sets)
                     table = with_scores(columns, "target", target.scores[rows])
+                    lessons = {
+                        "none": {},
+                        "words": word_numbers(corpus, rows),
+                        "taught": {number: column[rows] for number, column in taught.items()},
+                    }
                     tables = {
-                        lesson: table | {f"covariate.{number}": column[rows] for number, column in numbers.items()}
+                        lesson: table | {f"covariate.{number}": column for number, column in numbers.items()}
                         for lesson, numbers in lessons.items()
                     }
                     for lesson, role in ROLES.items() if way == "holdout" else ():

@@ -12,7 +12,7 @@ from experiments import score_rates_judge as judge
 from experiments.score_rates_models import token_numbers
 from experiments.score_rates_page import lines
 from experiments.score_rates_summary import LESSONS, WAYS, rates, summarise, worst
-from experiments.score_rates_texts import folds_of_records, word_numbers
+from experiments.score_rates_texts import word_numbers
 from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, WORLDS, draw_corpus, planned
 from jaxaudit import models
 from jaxaudit.learners.language_model import language_model
@@ -89,17 +89,16 @@ def test_token_numbers_are_those_of_a_loop(corpus):
         np.testing.assert_allclose(numbers[row, 1:], slow, rtol=1e-3, atol=1e-3)
 
 
-def test_a_text_tells_nothing_of_its_own_difficulty(corpus):
-    """The words of a record are counted in other groups alone."""
-    before = word_numbers(corpus)
-    folds = folds_of_records()
-    others = np.flatnonzero(folds == folds[0])
-    changed = corpus.inputs.copy()
-    changed[1] = changed[0]
-    after = word_numbers(corpus._replace(inputs=changed))
-    unmoved = [row for row in others if row != 1]
-    for name, numbers in before.items():
-        np.testing.assert_array_equal(after[name][unmoved], numbers[unmoved])
+def test_the_words_of_a_table_tell_difficulty_by_its_other_groups(corpus):
+    """What a record of the first group becomes, the other records of that group do not notice, and other groups do."""
+    rows = np.arange(3 * PER_GROUP)
+    before, changed = word_numbers(corpus, rows), corpus.inputs.copy()
+    judged = np.flatnonzero(changed[1] >= 0)[:-1]
+    changed[1, judged] = changed[1, judged[::-1]]
+    after = word_numbers(corpus._replace(inputs=changed), rows)
+    for order, (name, numbers) in enumerate(before.items(), 1):
+        np.testing.assert_array_equal(after[name][2:PER_GROUP], numbers[2:PER_GROUP])
+        assert (after[name][PER_GROUP:] != numbers[PER_GROUP:]).any() == (order > 1)
         assert (numbers > 0).all()
         assert numbers.std() > 0
 

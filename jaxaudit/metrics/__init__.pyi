@@ -80,6 +80,7 @@ from .tofu import forget_quality as forget_quality
 from .tofu import mia_auc as mia_auc
 from .tofu import privleak as privleak
 from .tofu import truth_ratio as truth_ratio
+from .token_difficulty import token_difficulty as token_difficulty
 from .u_lira import ULira as ULira
 from .u_lira import u_lira as u_lira
 from .u_lira import u_lira_rate as u_lira_rate

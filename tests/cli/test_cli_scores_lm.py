@@ -10,6 +10,7 @@ from pyarrow import csv, parquet
 from support.cli_runs import jaxaudit, refused
 from support.language_models import POSITIONS, save_model, write_lines
 
+from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.token_scores import SCORES, token_scores
 
@@ -58,7 +59,13 @@ def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
     assert SECRET not in done.out + done.err + Path("s.csv").read_text()
     found = csv.read_csv("s.csv").to_pydict()
     numbers = [f"{role}.{name}" for role in ("target", "baseline", "before") for name in SCORES]
-    assert list(found) == ["set", "group", "covariate.tokens", *numbers]
+    assert list(found) == [
+        "set",
+        "group",
+        "covariate.tokens",
+        *(f"covariate.words_{order}" for order in ORDERS),
+        *numbers,
+    ]
     assert found["set"] == [of for of in SETS for _ in range(6)]
     model = LanguageModel(Path("base"))
     questions = [f"Question: {each['question']}\nAnswer: " for of in SETS for each in records(of)]
@@ -67,6 +74,28 @@ def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
         np.testing.assert_array_equal(found[f"baseline.{name}"], each)
     assert found["group"] == [0, 0, 1, 1, 2, 2] * 3
     assert found["covariate.tokens"] == [len(each.tokens) - each.start for each in encoded]
+
+
+def test_the_words_tell_difficulty_by_other_groups_and_may_be_left_out(here: Path):
+    lines = [{**each, "set": of} for of in SETS for each in records(of, count=12)]
+    for row, line in enumerate(lines):
+        line["answer"] += f" and {'never ' * (row % 5)}{row % 7}"
+    questions = [f"Question: {line['question']}\nAnswer: " for line in lines]
+    encoded = LanguageModel(Path("target")).encode(questions, [line["answer"] for line in lines])
+    names = [f"covariate.words_{order}" for order in ORDERS]
+    groups, pairs = [row // 3 for row in range(36)], [*range(12)] * 3
+    for unit, units in {"group": groups, "pair": pairs, "index": None}.items():
+        told = [{**line, unit: row if units is None else units[row]} for row, line in enumerate(lines)]
+        write_lines(f"by_{unit}.jsonl", told)
+        done = jaxaudit("scores", "lm", "target", f"by_{unit}.jsonl", "--out", f"by_{unit}.csv")
+        assert done.code == 0, done.err
+        found = csv.read_csv(f"by_{unit}.csv")
+        np.testing.assert_array_equal(
+            np.stack([found[name].to_numpy() for name in names], axis=1), token_difficulty(encoded, units)
+        )
+    done = jaxaudit("scores", "lm", "target", "by_index.jsonl", "--no-words", "--out", "without.csv")
+    assert done.code == 0, done.err
+    assert csv.read_csv("without.csv").equals(csv.read_csv("by_index.csv").drop_columns(names))
 
 
 def test_one_file_gives_the_same_with_what_its_lines_tell(here: Path):

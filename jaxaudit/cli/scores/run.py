@@ -40,6 +40,7 @@ def score_texts(options: LMOptions) -> Summary:
     refuse_repeated(folders)
     sets, columns = _records(options)
     template = options.template and parse_template(options.template)
+    from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
     from jaxaudit.models.language_model import LanguageModel
     from jaxaudit.models.pretrained import ADAPTER
     from jaxaudit.models.token_scores import SCORES, token_scores
@@ -74,6 +75,9 @@ def score_texts(options: LMOptions) -> Summary:
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
+    if options.words:
+        difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
+        columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
 
         def report_progress(more: int) -> None:

@@ -1,0 +1,190 @@
+"""Difficulty of tokens: against a slow twin, by whole units, in any order, and the level of a test with it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.data.sequences import BYTES
+from jaxaudit.metrics import token_difficulty as module
+from jaxaudit.metrics.score_permutation import normal_scores, residuals, score_test
+from jaxaudit.metrics.token_difficulty import ADDED, FOLDS, ORDERS, ranks_of_units, token_difficulty
+
+DEALS = 300
+Records = list[tuple[tuple[int, ...], int]]
+
+
+def dialogue(random: np.random.Generator, units: int, size: int) -> tuple[Records, list[int]]:
+    """Records of tokens of Zipf's frequencies, two of them a prompt; a unit has its own topic and a name of its own."""
+    records: Records = []
+    for unit in range(units):
+        topic = int(random.integers(5, 40))
+        for _ in range(size):
+            tokens = np.minimum(random.zipf(1.5, random.integers(4, 15)), topic).tolist()
+            records.append(((*tokens[:2], 1_000 + unit, *tokens, 99), 2))
+    return records, np.repeat(np.arange(units), size).tolist()
+
+
+def slow_difficulty(records: Records, folds: np.ndarray) -> list[list[float]]:
+    """The formula, by dictionaries of tuples of tokens."""
+    before, numbers = (None,) * (max(ORDERS) - 1), list[list[float]]()
+    vocabulary = len({token for tokens, _ in records for token in tokens})
+    for (tokens, start), fold in zip(records, folds, strict=True):
+        after, together = Counter[tuple[int, Sequence[int | None]]](), Counter[Sequence[int | None]]()
+        for text, _ in [record for record, other in zip(records, folds, strict=True) if other != fold]:
+            whole = before + text
+            for end in range(len(before) + 1, len(whole) + 1):
+                for order in ORDERS:
+                    after[order, whole[end - order : end - 1]] += 1
+                    together[whole[end - order : end]] += 1
+        whole, logs = before + tokens, []
+        for end in range(len(before) + start + 1, len(whole) + 1):
+            probability, of_orders = 1 / vocabulary, []
+            for order in ORDERS:
+                count, of = together[whole[end - order : end]], after[order, whole[end - order : end - 1]]
+                probability = (count + ADDED * order * probability) / (of + ADDED * order)
+                of_orders.append(-np.log(probability))
+            logs.append(of_orders)
+        numbers.append(np.mean(logs, axis=0).tolist())
+    return numbers
+
+
+def test_difficulty_is_that_of_a_slow_twin():
+    records, units = dialogue(np.random.default_rng(1), 13, 3)
+    for dealt in (units, None):
+        folds = ranks_of_units(records, dealt) % FOLDS
+        np.testing.assert_allclose(token_difficulty(records, dealt), slow_difficulty(records, folds), rtol=1e-12)
+
+
+def test_one_token_by_hand():
+    """Each of three records of one token is judged by the other two."""
+    numbers = token_difficulty([((5,), 0), ((6,), 0), ((6, 6), 1)])
+    unseen = (0 + 0.5 / 2) / (3 + 0.5)
+    np.testing.assert_allclose(numbers[0, 0], -np.log(unseen))
+    np.testing.assert_allclose(numbers[1, 0], -np.log((2 + 0.5 / 2) / (3 + 0.5)))
+    # Of the third, the second 6 alone: after a 6, which nothing follows in the others.
+    alone = (1 + 0.5 / 2) / (2 + 0.5)
+    np.testing.assert_allclose(numbers[2], -np.log([alone] * 3))
+
+
+def test_many_tokens_are_judged_in_parts_of_whole_units(monkeypatch: pytest.MonkeyPatch):
+    records, units = dialogue(np.random.default_rng(7), 12, 3)
+    monkeypatch.setattr(module, "MOST_TOKENS", 1 + sum(len(tokens) for tokens, _ in records) // 2)
+    numbers, rank = token_difficulty(records, units), ranks_of_units(records, units)
+    for part in (0, 1):
+        rows = np.flatnonzero(rank % 2 == part)
+        expected = slow_difficulty([records[row] for row in rows], rank[rows] // 2)
+        np.testing.assert_allclose(numbers[rows], expected, rtol=1e-12)
+
+
+def test_units_are_whole_and_have_folds_of_equal_numbers():
+    records, units = dialogue(np.random.default_rng(2), 35, 4)
+    rank = ranks_of_units(records, units).reshape(35, 4)
+    assert (rank == rank[:, :1]).all()
+    assert np.bincount(rank[:, 0] % FOLDS).tolist() == [4] * 5 + [3] * 5
+    # A unit without a name is a record; copies of a unit have its place.
+    units = [unit if unit < 30 else None for unit in units]
+    rank = ranks_of_units(records + records[:4] + records[-1:], [*units, *["again"] * 4, None])
+    assert (rank[:120].reshape(30, 4) == rank[:120:4, None]).all()
+    assert len(np.unique(rank)) == 30 + 20
+    assert (rank[140:144] == rank[0]).all()
+    assert rank[144] == rank[139]
+
+
+def test_order_and_names_of_units_change_no_bit():
+    """No number can tell the sets of a table, whose rows stand set after set."""
+    random = np.random.default_rng(3)
+    records, units = dialogue(random, 23, 3)
+    # Copies of whole units, too.
+    records, units = records + records[:6], [*units, 50, 50, 50, 51, 51, 51]
+    numbers, order = token_difficulty(records, units), random.permutation(len(units)).tolist()
+    again = token_difficulty([records[row] for row in order], [f"author {-units[row]}" for row in order])
+    np.testing.assert_array_equal(again, numbers[order])
+    np.testing.assert_array_equal(numbers[-6:], numbers[:6])
+
+
+def test_a_unit_tells_nothing_of_its_own_difficulty():
+    records, units = dialogue(np.random.default_rng(4), 8, 4)
+    before = token_difficulty(records, units)
+    records[1:4] = [((*records[0][0], more), 2) for more in (1, 2, 3)]
+    after = token_difficulty(records, units)
+    np.testing.assert_array_equal(after[0], before[0])
+    assert (after[4:, 0] != before[4:, 0]).all()
+
+
+def test_what_others_have_is_easier():
+    records = [((1, name, 3, 4, age), 1) for name in range(10, 18) for age in (5, 6, 7)]
+    usual, unordered, unseen = token_difficulty(
+        [*records, ((1, 12, 3, 4, 6), 1), ((1, 4, 3, 6, 12), 1), ((1, 20, 21), 1)]
+    )[-3:]
+    assert (usual < unseen).all()
+    assert (unordered < unseen).all()
+    assert (usual[1:] < unordered[1:]).all()
+
+
+TEXTS = {
+    "one": [""],
+    "blank": ["", " \n", "word"],
+    "repeated": ["one " * 500, "one", "one one"],
+    "copies": ["same"] * 30,
+    "no blanks": ["猫在睡觉。", "狗在睡觉。", "ไทย"],
+    "odd": ["\ud800 lone", "\x00", "é́́́", "हिन्दी", "👍🏽"],
+    "long": ["x" * 100_000, "y"],
+}
+
+
+@pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
+def test_any_text_has_finite_numbers(texts: list[str]):
+    records = [(tokens.numbers, 0) for tokens in BYTES.encode(texts)]
+    numbers = token_difficulty(records)
+    assert numbers.shape == (len(texts), len(ORDERS))
+    assert np.isfinite(numbers).all()
+    assert ((numbers > 0) == np.array([bool(text) for text in texts])[:, None]).all() or len(set(texts)) == 1
+    of_text = dict(zip(texts, numbers.tolist(), strict=True))
+    assert [of_text[text] for text in texts] == numbers.tolist()
+    assert not token_difficulty([(tokens, len(tokens)) for tokens, _ in records]).any()
+
+
+def test_no_records_have_no_numbers():
+    assert token_difficulty([]).shape == (0, len(ORDERS))
+
+
+def test_tokens_may_have_any_numbers():
+    records, units = dialogue(np.random.default_rng(6), 5, 3)
+    other = [(tuple(2**40 - token for token in tokens), start) for tokens, start in records]
+    # Folds go by contents: here every unit has a fold of its own.
+    np.testing.assert_allclose(token_difficulty(other, units), token_difficulty(records, units), rtol=1e-12)
+
+
+@pytest.mark.outer
+def test_a_test_with_the_covariates_keeps_its_level_and_finds_more():
+    """At most 5% of deals of what was never used give p of at most 5%; the bound is that of 99.9% for a true 5%.
+
+    Whole units are dealt, the rows of a table stand set after set, and the score of a model that never saw them is
+    their difficulty, with noise.
+    """
+    random = np.random.default_rng(5)
+    records, units = dialogue(random, 24, 4)
+    truth = token_difficulty(records, units)[:, 1]
+    noise = 0.3 * truth.std()
+    scores, use = truth + noise * random.normal(size=len(units)), noise * (np.arange(len(units)) < 48)
+    never, used, without = [], [], []
+    for deal in range(DEALS):
+        rows = (random.permutation(24)[:, None] * 4 + np.arange(4)).ravel()
+        groups, key = np.array(units)[rows], jax.random.fold_in(jax.random.key(51), deal)
+        numbers = token_difficulty([records[row] for row in rows], groups.tolist())
+        columns = np.stack([normal_scores(column) for column in numbers.T], axis=1)
+        for p_values, values, predictors in (
+            (never, scores[rows], columns),
+            (used, scores[rows] - use, columns),
+            (without, scores[rows] - use, columns[:, :0]),
+        ):
+            left = residuals(normal_scores(values)[:, None], predictors)
+            p_values.append(score_test(key, left, np.array([-1]), 48, groups=groups, permutations=199).p_never)
+    level, found, found_without = (np.mean(np.array(p_values) <= 0.05) for p_values in (never, used, without))
+    assert level <= stats.binom.ppf(0.999, DEALS, 0.05) / DEALS
+    assert stats.kstest(never, "uniform").pvalue > 1e-3
+    assert found > found_without + 0.3

@@ -70,7 +70,7 @@ def counted(found: Rates) -> str:
 def sentences(found: Rates) -> list[str]:
     """What the tables say, in bullet points."""
     cells, usual, field = found["all worlds"], found["usual recipe"], found["field"]
-    half, quarter = (found["lessons"]["all"]["p at most 5%"][used] for used in ("0.5", "0.25"))
+    never, quarter, half = (found["lessons"]["all"]["p at most 5%"][used] for used in ("0.0", "0.25", "0.5"))
     missed = {way: 1 - (cells[way]["covered"]["share"] or 0.0) for way in WAYS}
     return [
         "- **State the groups.** Where authors were dealt whole and the table does not say so, "
@@ -87,9 +87,10 @@ def sentences(found: Rates) -> list[str]:
         f"- **Retrained models count by their mean**: of half used, {share(half['mean'])} are found with 8 of them, "
         f"{share(half['none'])} without any, and of a quarter {share(quarter['mean'])} and {share(quarter['none'])}; "
         f"as a covariate each, {share(half['apart'])} and {share(quarter['apart'])}.",
-        "- **The words of a text**, by n-grams counted in other groups, as covariates: of half used, "
-        f"{share(half['words'])} are found with them, of a quarter {share(quarter['words'])}. What they bring is with "
-        "TOFU's answers; with notes, which resemble one another, it is nothing.",
+        "- **The words of a text**, by n-grams of the table's other groups, as `scores lm` adds them: of half used, "
+        f"{share(half['words'])} are found with them, {share(half['none'])} without, of a quarter "
+        f"{share(quarter['words'])} and {share(quarter['none'])}, and of none {share(never['words'])} and "
+        f"{share(never['none'])}. What they bring is with TOFU's answers, and nothing with notes, which are all alike.",
         f"- **Others' numbers**: forget quality finds {share(field['1.0']['forget_quality'])} of what used all. "
         f"privleak and LLM dataset inference find nearly all, and accuse {share(field['0.0']['privleak'])} and "
         f"{share(field['0.0']['dataset_inference'])} of the models that never used the query set.",
@@ -165,13 +166,11 @@ def lines(found: Rates) -> list[str]:
         "",
         "## What tells how difficult a text is, and what that finds",
         "",
-        "N-grams of one to three words, or small language models, learned from a world's other groups, of all sets, "
-        "how difficult a text is (no set enters); or retrained models (8; of the weak recipe 3) say it. Of the same "
-        "tables:",
+        "N-grams of one to three words learned from a table's other groups, or small language models from a world's, "
+        "of all sets, how difficult a text is (no set enters); or retrained models (8; of the weak recipe 3) say it. "
+        "Of the same tables:",
         "",
-        f"| world | | {' | '.join(LESSONS.values())} |",
-        "|---" * (2 + len(LESSONS)) + "|",
-        *(line for name, cells in found["lessons"].items() for line in _lesson_lines(name, cells)),
+        *lesson_table(found["lessons"]),
     ]
 
 
@@ -179,12 +178,17 @@ def _group(title: str, cells: Rates, how: Any = shown) -> list[str]:
     return [f"## {title}", "", *table(cells, how), ""]
 
 
-def _lesson_lines(name: str, cells: Rates) -> list[str]:
-    rows = {f"{words}: p at most 5%": cells["p at most 5%"][str(used)] for used, words in SHOWN.items()}
-    rows["never used, with known members: `forgotten`"] = cells["forgotten"]
-    return [
-        f"| {name} | {words} | {' | '.join(shown(row[lesson]) for lesson in LESSONS)} |" for words, row in rows.items()
-    ]
+def lesson_table(lessons: Rates, how: Any = shown) -> list[str]:
+    """By world, a line a measure, a column a lesson."""
+    lines = [f"| world | | {' | '.join(LESSONS.values())} |", "|---" * (2 + len(LESSONS)) + "|"]
+    for name, cells in lessons.items():
+        rows = {f"{words}: p at most 5%": cells["p at most 5%"][str(used)] for used, words in SHOWN.items()}
+        rows |= {f"with known members: {MEASURES[measure][0]}": row for measure, row in cells["members"].items()}
+        lines += [
+            f"| {name} | {words} | {' | '.join(how(row[lesson]) for lesson in LESSONS)} |"
+            for words, row in rows.items()
+        ]
+    return lines
 
 
 def worst_table(by_cell: Rates) -> list[str]:

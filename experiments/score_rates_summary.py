@@ -78,12 +78,14 @@ FIELD: dict[str, tuple[str, Callable[[Answer], bool]]] = {
 """How the field's numbers are read as "not forgotten"; MUSE takes a privleak within 5% for none."""
 LESSONS = {
     "none": "nothing",
-    "words": "n-grams of words",
+    "words": "n-grams of words, as `scores lm` adds them",
     "taught": "small language models of these texts",
     "apart": "8 retrained models, a covariate each",
     "mean": "their mean",
 }
 """What tells how difficult a text is."""
+OF_LESSONS = ("false alarms", "wrong forgotten", "forgotten")
+"""Measures of each lesson, with known members."""
 
 
 def rate(answers: Sequence[Answer], holds: Callable[[Answer], bool]) -> Rates:
@@ -182,7 +184,7 @@ def _unlearned(answers: Sequence[Answer]) -> Rates:
 
 
 def _lessons(answers: Sequence[Answer]) -> Rates:
-    """What each lesson changes, of the same tables: p at most 5% by what was used, and `forgotten` of none used."""
+    """What each lesson changes, of the same tables: p at most 5% by what was used, and verdicts with known members."""
     by_lesson = {lesson: of(answers, lesson=lesson) for lesson in LESSONS}
     found = {
         str(used): {
@@ -191,11 +193,15 @@ def _lessons(answers: Sequence[Answer]) -> Rates:
         }
         for used in SHOWN
     }
-    cleared = {
-        lesson: rate(of(cell, way="members", used=0.0), lambda answer: answer["verdict"] == "forgotten")
-        for lesson, cell in by_lesson.items()
+    with_members = {
+        name: {
+            lesson: rate([answer for answer in of(cell, way="members") if asked(answer)], holds)
+            for lesson, cell in by_lesson.items()
+        }
+        for name, (_, asked, holds) in MEASURES.items()
+        if name in OF_LESSONS
     }
-    return {"p at most 5%": found, "forgotten": cleared}
+    return {"p at most 5%": found, "members": with_members}
 
 
 def worst(cells: Rates, way: str, name: str) -> tuple[str, Rates] | None:

@@ -545,6 +545,10 @@ def language_rates_section() -> str:
             "",
             *score_rates_page.sentences(rates),
             "",
+            "What tells how difficult a text is, as covariates or baselines of the same tables, and what that finds:",
+            "",
+            *score_rates_page.lesson_table({"all": rates["lessons"]["all"]}, _rate),
+            "",
             f"By size, world and recipe, after unlearning, and by the words of a text: [the page]({page}).",
         ]
     return "\n".join(lines)

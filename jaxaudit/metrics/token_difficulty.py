@@ -1,7 +1,9 @@
 """How difficult the tokens of a text are, by n-grams that other texts of the same table teach: no model enters.
 
 A language model's loss on a text it never saw is mostly how difficult the text is. What tells that from the texts alone
-is a covariate of the test of scores (`score_permutation`), and leaves more of what use changed.
+is a covariate of the test of scores (`score_permutation`), and leaves more of what use changed: with TOFU's answers,
+where half or a quarter was used, it found 77 of 120 deals in place of 65; with notes that are all alike, 60 as without
+(`experiments/score_rates_texts.py`).
 
 The numbers are a function of tokens and units (authors, pairs, or single records) alone, and the same in whatever order
 the records come. Sets do not enter, so whatever deal was made, each record has the number that it has: query set and

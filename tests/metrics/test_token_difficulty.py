@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 
 import jax
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from scipy import stats
 
 from jaxaudit.data.sequences import BYTES
-from jaxaudit.metrics import token_difficulty as module
 from jaxaudit.metrics.score_permutation import normal_scores, residuals, score_test
 from jaxaudit.metrics.token_difficulty import ADDED, FOLDS, ORDERS, ranks_of_units, token_difficulty
 
@@ -72,6 +72,7 @@ def test_one_token_by_hand():
 
 def test_many_tokens_are_judged_in_parts_of_whole_units(monkeypatch: pytest.MonkeyPatch):
     records, units = dialogue(np.random.default_rng(7), 12, 3)
+    module = import_module("jaxaudit.metrics.token_difficulty")
     monkeypatch.setattr(module, "MOST_TOKENS", 1 + sum(len(tokens) for tokens, _ in records) // 2)
     numbers, rank = token_difficulty(records, units), ranks_of_units(records, units)
     for part in (0, 1):

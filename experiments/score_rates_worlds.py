@@ -134,12 +134,7 @@ def planned(world: World) -> list[Planned]:
 
 def draw_corpus(world: World, data: Path | None) -> Corpus:
     """The records of a world; those of `tofu` are read from `data`."""
-    generator = np.random.default_rng([world.draw, 5])
-    if world.corpus == "notes":
-        return _tokens("text", [note for group in range(GROUPS) for note in _notes(generator, group)])
-    if data is None:
-        raise SystemExit("a world of TOFU needs --data FOLDER, with forget10.jsonl.gz and retain90.jsonl.gz")
-    return _tokens("question", _questions(data, world.draw))
+    return tokens_of(world, drawn_records(world, data))
 
 
 class Record(NamedTuple):
@@ -149,6 +144,16 @@ class Record(NamedTuple):
     text: str
     paraphrase: str
     wrong: Sequence[str]
+
+
+def drawn_records(world: World, data: Path | None) -> list[Record]:
+    """The records of a world, group after group."""
+    if world.corpus == "notes":
+        generator = np.random.default_rng([world.draw, 5])
+        return [note for group in range(GROUPS) for note in _notes(generator, group)]
+    if data is None:
+        raise SystemExit("a world of TOFU needs --data FOLDER, with forget10.jsonl.gz and retain90.jsonl.gz")
+    return _questions(data, world.draw)
 
 
 def _questions(folder: Path, draw: int) -> list[Record]:
@@ -222,7 +227,10 @@ def _notes(generator: np.random.Generator, group: int) -> Iterator[Record]:
         yield Record("", note(("again", "seen", "still"), *facts), note(other, *facts), wrong)
 
 
-def _tokens(form: Any, records: Sequence[Record]) -> Corpus:
+def tokens_of(world: World, records: Sequence[Record]) -> Corpus:
+    """Such records of a world as tokens of a vocabulary of their own."""
+    form: Any = "question" if world.corpus == "tofu" else "text"
+
     def texts(answers: Sequence[str]) -> Texts:
         cut = tuple(" ".join(answer.split()[:MOST_WORDS]) for answer in answers)
         cut = tuple(f" {answer}" for answer in cut) if form == "question" else cut

@@ -21,8 +21,6 @@ from pathlib import Path
 
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
-from experiments.score_rates_adapters import ADAPTED, train_adapters
-from experiments.score_rates_adapters_judge import judged_adapters, read_tuned
 from experiments.score_rates_judge import Answer, judged_deal, read_trained
 from experiments.score_rates_models import train
 from experiments.score_rates_page import drawing, lines
@@ -55,20 +53,6 @@ def judge_lessons(name: str, folder: Path, data: Path | None) -> None:
         print(f"{name}, lessons: {time.time() - started:.0f} s", flush=True)
 
 
-def judge_adapters(name: str, folder: Path, data: Path | None) -> None:
-    """Trains a world's fine-tunes by adapters, and adds the answers about them."""
-    world, paths = ADAPTED[name], [folder / f"adapters-{name}-{place}.json" for place in range(len(DEALS))]
-    if all(path.exists() for path in paths):
-        return
-    train_adapters(name, world, data, folder)
-    fine_tunes = read_tuned(name, world, data, folder)
-    for place, path in enumerate(paths):
-        if not path.exists():
-            started = time.time()
-            path.write_text(json.dumps(list(judged_adapters(name, world, fine_tunes, place))))
-            print(f"{name}, adapters, deal {place}: {time.time() - started:.0f} s", flush=True)
-
-
 def answers_of(folder: Path, files: str, names: Sequence[str]) -> list[Answer]:
     """The answers in files called so, with the names of their worlds."""
     return [
@@ -86,12 +70,6 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="train, rather than draw up the tables")
     parser.add_argument("--judge", action="store_true", help="answer, rather than draw up the tables")
     parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS))
-    parser.add_argument(
-        "--adapters",
-        nargs="*",
-        choices=list(ADAPTED),
-        help="train adapters and answer, in these worlds or all",
-    )
     parser.add_argument("--lessons", action="store_true", help="answer with what texts teach of their difficulty")
     parser.add_argument("--deals", nargs="*", type=int, default=list(range(len(DEALS))), help="that are judged")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -105,9 +83,7 @@ def main() -> None:
         judge(name, arguments.deals, arguments.cache, arguments.data)
     for name in arguments.worlds if arguments.lessons else ():
         judge_lessons(name, arguments.cache, arguments.data)
-    for name in () if arguments.adapters is None else arguments.adapters or ADAPTED:
-        judge_adapters(name, arguments.cache, arguments.data)
-    if arguments.train or arguments.judge or arguments.lessons or arguments.adapters is not None:
+    if arguments.train or arguments.judge or arguments.lessons:
         return
     answers, lessons = (
         answers_of(arguments.cache, files, arguments.worlds) for files in ("answers-{}-[0-9].json", "lessons-{}.json")

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.score_rates_adapters import KNOWN, TARGETS, Recipe, corpora_of, file_name, known_plan, target_plan
+from experiments.score_rates_adapters_models import (
+    KNOWN,
+    TARGETS,
+    Recipe,
+    corpora_of,
+    file_name,
+    known_plan,
+    target_plan,
+)
 from experiments.score_rates_judge import (
     AGAIN,
     AGAIN_GROUPS,

@@ -1,108 +1,148 @@
-"""The rates of adapters of other rank and length than models of known truth, and the part of the page about them."""
+"""The page and the picture of `score_rates_adapters`."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.score_rates_adapters import ADAPTED, KNOWN, TARGETS, Recipe
-from experiments.score_rates_adapters_judge import ALONE
-from experiments.score_rates_judge import COUNTS
-from experiments.score_rates_summary import (
-    MEASURES,
-    OF_LIMITS,
-    WITHOUT_LIMIT,
-    Answer,
-    Rates,
-    of,
-    rate,
-    worst,
-)
+from experiments.score_rates_adapters_summary import GIVEN
+from experiments.score_rates_page import brief, limits_drawn, share, shown
+from experiments.score_rates_summary import MEASURES, OF_LIMITS, WITHOUT_LIMIT, Answer, Rates, of, worst
 
-GIVEN = {
-    "holdout": "a holdout",
-    "members": "a holdout and known members",
-    **{
-        f"{kind}, {way} {count}": f"{words}{count} of each kind: {kind}"
-        for kind in KNOWN
-        for way, words, counts in (("known", "a holdout, ", COUNTS), ("alone", "no holdout, ", ALONE))
-        for count in counts
-    },
-}
-"""What the table has beside the query set; models of known truth with their recipe."""
 TABLED = ("false alarms", "wrong forgotten", "at stated", "covered", "forgotten", "found", "half found")
-BY_RECIPE = ("false alarms", "wrong forgotten", "covered", "found")
+BY_RECIPE = ("false alarms", "wrong forgotten", "at stated", "covered", "found", "half found")
+DRAWN = ("members", "all weights, known 3", "all weights, alone 3", "rank 4, known 3", "rank 4, alone 3")
+PROTOCOL = (
+    "A world is 60 authors of TOFU, or 60 invented patients of 10 notes each, in three parts of 20; its base model, of "
+    "two layers, was trained on 60 others and is then frozen.",
+    "Targets are adapters (LoRA) of rank 1, 4 and 16 beside all linear layers of the blocks, trained half as long, as "
+    "long and twice as long as usual. A deal takes a part as known members, one as the query set, one as the holdout; "
+    "a target used its members, and none, a quarter, half or all of the query set.",
+    "Models of known truth are fine-tunes of the same base model by all weights, or by adapters of rank 4 of the usual "
+    "length. So the latter have the recipe of one kind of target, and the former of none.",
+    "A target is asked by 8 and by 20 groups of 10 records. Without a holdout the query set alone is in the table, and "
+    "p (not used) rests on the models that never used it.",
+)
+WITH_MEMBERS, OF_ALL, OF_ADAPTERS = "members", "all weights, known 8", "rank 4, known 8"
+OWN = "rank 4, 1 x as long"
+"""The recipe of targets that some models of known truth have, too."""
 
 
-def rates_given(answers: Sequence[Answer]) -> Rates:
-    """Every measure of every way of giving data."""
-    cells: Rates = {}
-    for given in GIVEN:
-        kind, _, way = given.rpartition(", ")
-        some = [answer for answer in of(answers, kind=kind, way=way) if "again" not in answer]
-        cells[given] = {
-            name: rate([answer for answer in some if asked(answer)], holds)
-            for name, (_, asked, holds) in MEASURES.items()
-        }
-    return cells
+def counted_adapters(found: Rates) -> str:
+    return (
+        f"{found['targets']:,} targets (deals of {found['models']:,} adapters), asked by {found['tables']:,} sets of "
+        f"records, in {len(found['worlds'])} worlds"
+    )
 
 
-def summarise_adapters(answers: Sequence[Answer]) -> Rates:
-    """Every rate that is reported. An answer has its world's name."""
-    judged = [answer for answer in answers if "again" not in answer]
-    again = [answer for answer in answers if "again" in answer]
-    worlds = [name for name in ADAPTED if of(answers, world=name)]
-    final = [name for name in worlds if ADAPTED[name].final]
+def adapter_sentences(found: Rates) -> list[str]:
+    """What the tables say, in bullet points, the worst first."""
+    cells, by_recipe, again = found["all worlds"], found["by recipe"], found["again"]
 
-    def of_recipe(recipe: Recipe) -> list[Answer]:
-        return of(judged, rank=recipe.rank, length=recipe.length)
+    def worst_of(given: str, name: str) -> str:
+        cell = worst(by_recipe, given, name)
+        return "-" if cell is None else share(cell[1])
 
-    def models(*more: str) -> int:
-        return len({tuple(answer[name] for name in ("world", "rank", "length", "model", *more)) for answer in judged})
+    def of_all(given: str, name: str) -> str:
+        return share(cells[given][name])
 
-    return {
-        "worlds": worlds,
-        "final": final,
-        "models": models(),
-        "targets": models("deal"),
-        "tables": len(of(judged, way="holdout")),
-        "all worlds": rates_given(judged),
-        "looked at once": rates_given([answer for answer in judged if answer["world"] in final]),
-        "by world": {name: rates_given(of(judged, world=name)) for name in worlds},
-        "by recipe": {str(recipe): rates_given(of_recipe(recipe)) for recipe in TARGETS},
-        "again": {
-            kind or "a holdout": {
-                name: rate(of(again, kind=kind, **place), lambda answer: answer["again"] <= 0.05)
-                for name, place in {
-                    "all": {},
-                    **{str(recipe): {"rank": recipe.rank, "length": recipe.length} for recipe in TARGETS},
-                }.items()
-            }
-            for kind in ("", *KNOWN)
-        },
-    }
+    return [
+        "- **Limits by models of another recipe are too low where the target remembers less than they**: beside 8 "
+        f"fine-tunes of all weights of each kind {of_all(OF_ALL, 'covered')} are at or above what an adapter used, "
+        f"beside 8 adapters of rank 4 {of_all(OF_ADAPTERS, 'covered')}, and of targets of those adapters' own recipe "
+        f"{share(by_recipe[OWN][OF_ADAPTERS]['covered'])}. By known members it is {of_all(WITH_MEMBERS, 'covered')}: "
+        "they show what the target itself remembers.",
+        f"- **So `forgotten` is wrong there**: of adapters that used a quarter {of_all(OF_ALL, 'at stated')} are called "
+        f"so beside fine-tunes of all weights, of the worst recipe {worst_of(OF_ALL, 'at stated')}, and of those that "
+        f"used half or all {of_all(OF_ALL, 'wrong forgotten')} and {worst_of(OF_ALL, 'wrong forgotten')}; beside "
+        f"adapters of rank 4 {of_all(OF_ADAPTERS, 'at stated')} and {of_all(OF_ADAPTERS, 'wrong forgotten')}; with "
+        f"known members {of_all(WITH_MEMBERS, 'at stated')} and {of_all(WITH_MEMBERS, 'wrong forgotten')}.",
+        "- **Without a holdout the innocent are accused**: beside 8 fine-tunes of all weights "
+        f"{of_all('all weights, alone 8', 'false alarms')} of adapters that never used the query set are called `not "
+        f"forgotten`, of the worst recipe {worst_of('all weights, alone 8', 'false alarms')}; beside 8 adapters of rank "
+        f"4 {of_all('rank 4, alone 8', 'false alarms')} and {worst_of('rank 4, alone 8', 'false alarms')}, of their own "
+        f"recipe {share(by_recipe[OWN]['rank 4, alone 8']['false alarms'])}.",
+        "- **With a holdout the level holds, whatever the models of known truth are**: when query set and holdout of "
+        f"targets that used neither were dealt anew, p was at most 5% in {shown(again['a holdout']['all'])}; beside 8 "
+        f"retrained models of all weights in {shown(again['all weights']['all'])}, beside 8 adapters of rank 4 in "
+        f"{shown(again['rank 4']['all'])}.",
+        "- **Retrained models of another recipe still help to find use**: of half used, "
+        f"{of_all('holdout', 'half found')} are found with a holdout alone, {of_all(OF_ALL, 'half found')} beside 8 "
+        f"fine-tunes of all weights, {of_all(OF_ADAPTERS, 'half found')} beside 8 adapters of rank 4.",
+    ]
+
+
+def adapter_lines(found: Rates) -> list[str]:
+    """The page, the worst cells first."""
+    once = f"{len(found['final'])} worlds were looked at only once, at the end: {'; '.join(found['final'])}."
+    return [
+        "# Adapters of other rank and length than the models of known truth",
+        "",
+        f"{counted_adapters(found)}; with exact 95% intervals. {once if found['final'] else ''}".rstrip(),
+        "",
+        *(f"- {words}" for words in PROTOCOL),
+        "",
+        "## What it says",
+        "",
+        *adapter_sentences(found),
+        "",
+        "## The worst recipes of targets",
+        "",
+        *worst_given(found["by recipe"]),
+        *(
+            ["", "## The worlds that were looked at only once", "", *table_given(found["looked at once"])]
+            if found["final"]
+            else []
+        ),
+        "",
+        "## All worlds",
+        "",
+        *table_given(found["all worlds"]),
+        "",
+        "## By recipe of the target",
+        "",
+        *recipe_tables(found["by recipe"]),
+        *(line for name, cells in found["by world"].items() for line in [f"## {name}", "", *table_given(cells), ""]),
+    ]
 
 
 def has_rate(given: str, name: str) -> bool:
     return given not in WITHOUT_LIMIT or name not in OF_LIMITS
 
 
-def table_given(cells: Rates, how: Any) -> list[str]:
+def table_given(cells: Rates, how: Any = shown) -> list[str]:
     """A line a way of giving data, a column a measure."""
-    return [
-        f"| | {' | '.join(MEASURES[name][0] for name in TABLED)} |",
-        "|---" * (1 + len(TABLED)) + "|",
-        *(
-            f"| {words} | "
-            + " | ".join(how(cells[given][name]) if has_rate(given, name) else "-" for name in TABLED)
-            + " |"
-            for given, words in GIVEN.items()
-        ),
-    ]
+    rows = (
+        [words, *(how(cells[given][name]) if has_rate(given, name) else "-" for name in TABLED)]
+        for given, words in GIVEN.items()
+    )
+    return _table(["", *(MEASURES[name][0] for name in TABLED)], rows)
 
 
-def worst_given(by_recipe: Rates, how: Any) -> list[str]:
+def worst_given(by_recipe: Rates) -> list[str]:
     """A line a way of giving data, with the worst recipe by each measure."""
-    lines = [f"| | {' | '.join(MEASURES[name][0] for name in TABLED)} |", "|---" * (1 + len(TABLED)) + "|"]
-    for given, words in GIVEN.items():
-        cells = [worst(by_recipe, given, name) for name in TABLED]
-        lines.append(f"| {words} | {' | '.join('-' if one is None else f'{one[0]}: {how(one[1])}' for one in cells)} |")
+    rows = (
+        [words, *("-" if one is None else f"{one[0]}: {brief(one[1])}" for one in cells)]
+        for given, words in GIVEN.items()
+        for cells in [[worst(by_recipe, given, name) for name in TABLED]]
+    )
+    return _table(["", *(MEASURES[name][0] for name in TABLED)], rows)
+
+
+def recipe_tables(by_recipe: Rates) -> list[str]:
+    """A table a measure: a line a recipe of targets, a column a way of giving data."""
+    lines: list[str] = []
+    for name in BY_RECIPE:
+        given = [each for each in GIVEN if has_rate(each, name)]
+        rows = ([recipe, *(brief(cells[each][name]) for each in given)] for recipe, cells in by_recipe.items())
+        lines += [f"{MEASURES[name][0]}:", "", *_table(["", *(GIVEN[each] for each in given)], rows), ""]
     return lines
+
+
+def _table(head: Sequence[str], rows: Any) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def adapter_drawing(answers: Sequence[Answer]) -> Any:
+    """Each target's limit beside what it used, by way of giving data."""
+    parts = {given: given.rpartition(", ") for given in DRAWN}
+    judged = [answer for answer in answers if "again" not in answer]
+    return limits_drawn({GIVEN[given]: of(judged, kind=kind, way=way) for given, (kind, _, way) in parts.items()})

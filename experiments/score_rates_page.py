@@ -1,6 +1,6 @@
 """The page and the picture of `score_rates`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -235,16 +235,20 @@ def _unlearning_table(unlearning: Rates) -> list[str]:
 def drawing(answers: Sequence[Answer]) -> Any:
     """Each target's limit beside what it used, by way."""
     ways = [way for way in WAYS if way not in WITHOUT_LIMIT]
-    figure, axes = panels(1, len(ways), width=10, height=3, sharey=True)
-    for axis, way in zip(axes, ways, strict=True):
-        of_way = of(answers, way=way, method="")
+    return limits_drawn({WAYS[way]: of(answers, way=way, method="") for way in ways})
+
+
+def limits_drawn(answers: Mapping[str, Sequence[Answer]]) -> Any:
+    """A panel for each title: the limits of targets beside what these used; those below the truth stand out."""
+    figure, axes = panels(1, len(answers), width=10, height=3, sharey=True)
+    for axis, (title, some) in zip(axes, answers.items(), strict=True):
         generator = np.random.default_rng(1)
-        used, upper = (np.array([answer[name] for answer in of_way], float) for name in ("used", "upper"))
+        used, upper = (np.array([answer[name] for answer in some], float) for name in ("used", "upper"))
         below = upper < used - 1e-5
         spread = used + generator.uniform(-0.08, 0.08, len(used))
         axis.scatter(spread[~below], upper[~below], s=3, color=COLORS[0], alpha=0.25, linewidths=0)
         axis.scatter(spread[below], upper[below], s=6, color=COLORS[1], linewidths=0)
         axis.axhline(STATED_FRACTION, color="#888888", linewidth=0.8)
-        axis.set(title=WAYS[way].replace(", ", ",\n"), xlabel="truly used", xlim=(-0.1, 1.1), ylim=(-0.03, 1.03))
+        axis.set(title=title.replace(", ", ",\n"), xlabel="truly used", xlim=(-0.1, 1.1), ylim=(-0.03, 1.03))
     axes[0].set_ylabel("95% upper limit")
     return figure

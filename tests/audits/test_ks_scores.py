@@ -201,6 +201,17 @@ def test_one_model_of_a_kind_is_said_first() -> None:
     assert found.tests[0].confidences["fraction"].word == "weak"
 
 
+@pytest.mark.parametrize(("holdout", "question"), [(0, "used"), (200, "used"), (200, "left")])
+def test_what_rests_on_the_word_that_models_are_of_the_recipe_says_so(holdout: int, question: Any) -> None:
+    table = score_table(_with_models(np.random.default_rng(10), 0.5, 4, holdout=holdout))
+    found = judge_scores(KEY, table, test=ScoresTest(question=question)).targets[0]
+    confidences, caveats = found.tests[0].confidences, " ".join(found.finding.caveats)
+    is_word = question == "used"
+    assert (confidences["fraction"].word, "of another recipe" in caveats) == ("weak" if is_word else "fair", is_word)
+    assert ("There is no holdout" in caveats) is (holdout == 0)
+    assert (found.finding.confidence.word == "weak") is (holdout == 0)
+
+
 def test_one_unused_model_and_no_holdout_is_inconclusive() -> None:
     found = judge_scores(KEY, score_table(_with_models(np.random.default_rng(12), 1.0, 1))).targets[0]
     assert found.verdict == "inconclusive"

@@ -55,6 +55,17 @@ ONE_MODEL = (
     "does not know by how much."
 )
 
+WORD = "It rests on the word alone that the target was trained like the models of known truth."
+OTHER_RECIPE = (
+    "Models of known truth must be trained like the target. Beside models of another recipe most limits were too low, "
+    "and `forgotten` was said of models that used half; records that the target did use (set `members`) need no word."
+)
+"""Measured on fine-tunes by adapters of other rank and length (`experiments/score_rates_adapters.py`)."""
+INNOCENT = (
+    "There is no holdout: a target that was trained in another way than the {unused} models without the query set, and "
+    "never used it, may be called not forgotten, too."
+)
+
 
 class ScoreEvidence(NamedTuple):
     """What a target's scores show.
@@ -106,9 +117,14 @@ def score_evidence(
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
     if exact is None:
         unused = len(table.of("unused"))
-        normal = f"It rests on {unused} models without the query set: the t-test takes their mean scores as normal."
+        normal = f"{WORD} The t-test takes the mean scores of {unused} models without the query set as normal."
         p_never = None if share is None else share.p_unused
-        evidence = ScoreEvidence(p_never, Confidence("fair", normal), 1.0 if p_never is None else 1 - p_never)
+        evidence = ScoreEvidence(
+            p_never,
+            Confidence("weak", normal),
+            1.0 if p_never is None else 1 - p_never,
+            caveats=(INNOCENT.format(unused=unused),),
+        )
         evidence = evidence if directed else evidence._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
     else:
         unknown = [name for name in _asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
@@ -273,9 +289,16 @@ def _of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int
     low = f"{_counted(unused)} without the query set" if unused else "the holdout"
     is_known = share.p_used is not None
     trust = Confidence(
-        "weak" if single else "fair",
-        f"It is measured between {low} and {_counted(used)} that used the query set, which are "
+        "weak" if single or question == "used" else "fair",
+        f"{WORD} " * (question == "used")
+        + f"It is measured between {low} and {_counted(used)} that used the query set, which are "
         f"{share.effect:.1f} standard errors apart.",
+    )
+    # What is left after unlearning is a share of the effect on these models, whatever the target's recipe was.
+    caveats = (
+        *((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()),
+        *((OTHER_RECIPE,) if is_known and question == "used" else ()),
+        *evidence.caveats,
     )
     return evidence._replace(
         p_fully=share.p_used,
@@ -283,5 +306,5 @@ def _of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int
         why="" if is_known else NO_EFFECT,
         trust=trust if is_known else no_confidence(NO_EFFECT),
         words=LEFT_OF_USE if question == "left" else USED,
-        caveats=(*((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()), *evidence.caveats),
+        caveats=caveats,
     )

@@ -70,7 +70,8 @@ class ScoresTest:
     source: ClassVar[str] = "Hemerik & Goeman 2018; Das, Zhang & Tramer 2024; Fieller 1954"
     errors: ClassVar[str] = (
         "A target that used none of the query set is called not forgotten in at most 5% of random deals of the records "
-        "into query set and holdout, whatever the model is."
+        "into query set and holdout, whatever the model is; without a holdout, if it was trained like the models that "
+        "never used the query set."
     )
     assumes: ClassVar[str] = (
         "Test of scores: p (not used) is exact if query set and holdout were dealt at random from one source, and "

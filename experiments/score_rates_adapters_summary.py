@@ -72,6 +72,7 @@ def summarise_adapters(answers: Sequence[Answer]) -> Rates:
                 name: rate(of(again, kind=kind, **place), lambda answer: answer["again"] <= 0.05)
                 for name, place in {
                     "all": {},
+                    **{world: {"world": world} for world in worlds},
                     **{str(recipe): {"rank": recipe.rank, "length": recipe.length} for recipe in TARGETS},
                 }.items()
             }

@@ -18,7 +18,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
 
-from experiments import memory_page, score_rates_page, score_rates_summary  # noqa: E402
+from experiments import (  # noqa: E402
+    memory_page,
+    score_rates_adapters_page,
+    score_rates_page,
+    score_rates_summary,
+)
 from experiments.memory_summary import VERDICTS  # noqa: E402
 
 README = ROOT / "README.md"
@@ -554,6 +559,33 @@ def language_rates_section() -> str:
     return "\n".join(lines)
 
 
+def adapter_rates_section() -> str:
+    """How often verdicts on adapters were wrong beside models of another recipe, from the committed results."""
+    lines = []
+    for path in sorted((ROOT / "experiments" / "results").glob("score_rates_adapters-*.json")):
+        rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
+        lines += [
+            f"{score_rates_adapters_page.counted_adapters(rates)}; with 95% intervals. First the worst of "
+            f"{len(rates['by recipe'])} recipes of targets:",
+            "",
+            *score_rates_adapters_page.worst_given(rates["by recipe"]),
+            "",
+            f"The worlds that were looked at only once ({'; '.join(rates['final'])}):",
+            "",
+            *score_rates_adapters_page.table_given(rates["looked at once"], _rate),
+            "",
+            "All worlds:",
+            "",
+            *score_rates_adapters_page.table_given(rates["all worlds"], _rate),
+            "",
+            *score_rates_adapters_page.adapter_sentences(rates),
+            "",
+            f"By recipe and world: [the page]({page}).",
+        ]
+    return "\n".join(lines)
+
+
 def _of_method(cells: dict[str, Any], method: str, name: str) -> str:
     return _rate(cells[method][name])
 
@@ -679,6 +711,7 @@ def main(names: list[str]) -> None:
         (SHARED, "deletion rates"): deletion_rates_section,
         (ERROR_RATES, "score rates"): scores_section,
         (ERROR_RATES, "language rates"): language_rates_section,
+        (ERROR_RATES, "adapter rates"): adapter_rates_section,
         (README, "error rates in short"): short_error_rates_section,
     }
     for (page, name), write in sections.items():

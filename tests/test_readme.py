@@ -53,6 +53,7 @@ SECTIONS = [
     (sections.SHARED, "deletion rates", sections.deletion_rates_section),
     (sections.ERROR_RATES, "score rates", sections.scores_section),
     (sections.ERROR_RATES, "language rates", sections.language_rates_section),
+    (sections.ERROR_RATES, "adapter rates", sections.adapter_rates_section),
     (sections.ERROR_RATES, "table 1", sections.table_1_section),
     (sections.README, "error rates in short", sections.short_error_rates_section),
 ]

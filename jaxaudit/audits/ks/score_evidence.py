@@ -288,16 +288,16 @@ def _of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int
     single = [kind for kind, count in counted.items() if count == 1]
     low = f"{_counted(unused)} without the query set" if unused else "the holdout"
     is_known = share.p_used is not None
+    of_recipe = question == "used"
     trust = Confidence(
-        "weak" if single or question == "used" else "fair",
-        f"{WORD} " * (question == "used")
-        + f"It is measured between {low} and {_counted(used)} that used the query set, which are "
-        f"{share.effect:.1f} standard errors apart.",
+        "weak" if single or of_recipe else "fair",
+        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {_counted(used)} that used the query set, "
+        f"which are {share.effect:.1f} standard errors apart.",
     )
     # What is left after unlearning is a share of the effect on these models, whatever the target's recipe was.
     caveats = (
         *((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()),
-        *((OTHER_RECIPE,) if is_known and question == "used" else ()),
+        *((OTHER_RECIPE,) if is_known and of_recipe else ()),
         *evidence.caveats,
     )
     return evidence._replace(

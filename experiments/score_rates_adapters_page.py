@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.score_rates_adapters_summary import GIVEN, KINDS
+from experiments.score_rates_adapters_summary import GIVEN, KINDS, NOTHING
 from experiments.score_rates_page import brief, limits_drawn, share, shown
 from experiments.score_rates_summary import MEASURES, OF_LIMITS, WITHOUT_LIMIT, Answer, Rates, of, worst
 
@@ -24,7 +24,6 @@ PROTOCOL = (
     "narrow. What the level is, the further deals show.",
 )
 WITH_MEMBERS, OF_ALL, OF_ADAPTERS = "members", "all weights, known 8", "rank 4, known 8"
-ALONE = "a holdout"
 OWN = "rank 4, 1 x as long"
 """The recipe of targets that some models of known truth have, too."""
 
@@ -65,9 +64,9 @@ def adapter_sentences(found: Rates) -> list[str]:
         f"rank 4 {of_all('rank 4, alone 8', 'false alarms')} ({worst_of('rank 4, alone 8', 'false alarms')}; of their "
         f"own recipe {share(by_recipe[OWN]['rank 4, alone 8']['false alarms'])}).",
         "- **With a holdout the level holds, whatever the models of known truth are**: when query set and holdout of "
-        f"targets that used neither were dealt anew, p was at most 5% in {shown(again[ALONE]['all'])}; beside 8 "
-        f"retrained models of all weights in {shown(again['all weights']['all'])}, beside 8 adapters of rank 4 in "
-        f"{shown(again['rank 4']['all'])}.",
+        f"targets that used neither were dealt anew, p was at most 5% in {shown(again[NOTHING]['all'])}; beside 8 "
+        f"retrained models of all weights in {shown(again[KINDS['all weights']]['all'])}, beside 8 adapters of rank 4 "
+        f"in {shown(again[KINDS['rank 4']]['all'])}.",
         "- **Retrained models of another recipe still help to find use**: of half used, "
         f"{of_all('holdout', 'half found')} are found with a holdout alone, {of_all(OF_ALL, 'half found')} beside 8 "
         f"fine-tunes of all weights, {of_all(OF_ADAPTERS, 'half found')} beside 8 adapters of rank 4.",
@@ -107,8 +106,8 @@ def adapter_lines(found: Rates) -> list[str]:
         "against 8; p was at most 5%, beside nothing else, and beside 8 retrained models of a kind:",
         "",
         *_table(
-            ["", *(KINDS.get(kind, kind) for kind in found["again"])],
-            ([name, *(shown(rates[name]) for rates in found["again"].values())] for name in found["again"][ALONE]),
+            ["", *found["again"]],
+            ([name, *(shown(rates[name]) for rates in found["again"].values())] for name in found["again"][NOTHING]),
         ),
         "",
         "## By recipe of the target",

@@ -18,8 +18,9 @@ from experiments.score_rates_summary import (
 from experiments.summary import Row
 
 KINDS = {"all weights": "fine-tunes of all weights", "rank 4": "adapters of rank 4"}
+NOTHING = "a holdout"
 GIVEN = {
-    "holdout": "a holdout",
+    "holdout": NOTHING,
     "members": "a holdout and known members",
     **{
         f"{kind}, {way} {count}": f"{words}, {count} of each kind: {KINDS[kind]}"
@@ -68,7 +69,7 @@ def summarise_adapters(answers: Sequence[Answer]) -> Rates:
         "by world": {name: rates_given(of(judged, world=name)) for name in worlds},
         "by recipe": {str(recipe): rates_given(of_recipe(recipe)) for recipe in TARGETS},
         "again": {
-            kind or "a holdout": {
+            KINDS.get(kind, NOTHING): {
                 name: rate(of(again, kind=kind, **place), lambda answer: answer["again"] <= 0.05)
                 for name, place in {
                     "all": {},

@@ -105,7 +105,7 @@ def test_every_way_is_asked_about_every_target(corpora):
     assert ways == set(GIVEN)
     found = summarise_adapters(answers)
     assert (found["targets"], found["models"]) == (3, 3)
-    assert found["again"]["rank 4"]["all"]["of"] == 8
+    assert found["again"]["adapters of rank 4"]["all"]["of"] == 8
 
 
 def answer(given: str, used: float, verdict: str, **more: Any) -> dict[str, Any]:

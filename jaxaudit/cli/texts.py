@@ -1,15 +1,20 @@
 """Reads the texts that a command line names, for every command that takes texts, and says what was guessed."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxaudit.cli.progress import say
+from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.texts import Texts, read_texts
+from jaxaudit.data.texts import LONGEST_NAME, Texts, read_texts
 
 if TYPE_CHECKING:
     from jaxaudit.models.language_model import LanguageModel
+
+_NAMES = (*(b"%d" % digit for digit in range(10)), b"-", b'"')
+"""Beginnings of a JSON value that is a number or a text."""
 
 
 def read_told(name: str | Path) -> Texts:
@@ -19,6 +24,28 @@ def read_told(name: str | Path) -> Texts:
     if reading is not None:
         say(f"{texts.source}: {reading}")
     return texts
+
+
+def tell_of_groups(sets: Collection[Texts]) -> None:
+    """Where no record has a key `group`, says on stderr which keys could tell groups, by their names alone."""
+    objects = [line_object for texts in sets for line_object in texts.objects()]
+    if any(COLUMN in line_object for line_object in objects):
+        return
+    known = {"set", "index", "pair", *(key for texts in sets for key in texts.keys)}
+    columns: dict[str, Counter[bytes]] = {}
+    for line_object in objects:
+        for key in line_object.keys() - known:
+            value = bytes(line_object[key])
+            if value[:1] in _NAMES and len(value) <= LONGEST_NAME:
+                columns.setdefault(key, Counter())[value] += 1
+    alike = [key for key, values in columns.items() if 2 <= len(values) <= values.total() / 2]
+    if alike:
+        listed = ", ".join(sorted(alike))
+        say(
+            f"no record has a key {COLUMN!r}, so records are taken one by one. These keys have one value for several "
+            f"records: {listed}. If one of them says whose a record is, deal by it (`jaxaudit deal --groups KEY`, or "
+            f"--by KEY for a verdict on each), or give its values as the key {COLUMN!r}"
+        )
 
 
 def tell_of_chats(sets: Iterable[Texts], template: str | None, models: Iterable["LanguageModel"] = ()) -> None:

@@ -20,6 +20,10 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of, stream
 
 SHARE = 0.5
+MOST_SIZE = 10_000
+"""Records of a group; shares so small that a larger one would be too few are refused for all groups."""
+SLACK = 1e-9
+"""Shares of whole numbers of records may be below them by rounding."""
 NEAR, DEVIATIONS = 0.05, 3.0
 """Tolerance for the size of a training set, around that of the query set: this share of it, or this many standard
 deviations of the size that independent draws of each record would give, whichever is more."""
@@ -83,6 +87,73 @@ def deal_members(
     for side in (count - len(left), chosen):
         _refuse_few(count, groups is not None, len(left) - chosen, side)
     return np.isin(group_numbers, generator_of(stream(key, "members")).choice(left, chosen, replace=False))
+
+
+def deal_within(
+    key: Key[Array, ""], groups: Shaped[np.ndarray, " records"], held: float, stay: float = 0.0
+) -> tuple[Bool[np.ndarray, " records"], Bool[np.ndarray, " records"]]:
+    """Deals the records of every group over query set, holdout and known members, at random within the group.
+
+    Given how many records of a group each side has, every split of these records is equally likely, whatever becomes
+    of other groups. A side has the share of each group, rounded down or up at random, so that each record is as likely
+    to be on a side as any other one, also in groups of other sizes.
+
+    Args:
+        key: of the draw.
+        groups: the group of each record.
+        held: the share of the holdout.
+        stay: the share of the known members; 0 for none.
+
+    Returns:
+        True for the holdout, and True for the known members. All other records are the query set.
+
+    Raises:
+        InputError: the shares leave no query set; or a group has so few records that no test of those in the query set
+            against those in the holdout could reach a p-value of 0.05.
+
+    >>> import jax
+    >>> held, members = deal_within(jax.random.key(1), np.repeat([7, 8], 20), 0.3, 0.4)
+    >>> [int(side[rows].sum()) for side in (held, members) for rows in (slice(20), slice(20, 40))]
+    [6, 6, 8, 8]
+    """
+    if not (0 < held < 1 and 0 <= stay < 1 and held + stay < 1):
+        raise InputError(
+            f"the shares of holdout and members must leave a query set, got {held:g} and {stay:g}; their sum must be "
+            "below 1."
+        )
+    group_numbers, count = _numbered(len(groups), groups)
+    sizes = np.bincount(group_numbers, minlength=count)
+    least = next((size for size in range(2, MOST_SIZE) if _can_differ(size, held, stay)), MOST_SIZE)
+    few = int((sizes < least).sum())
+    if few:
+        raise InputError(
+            f"{few:,} of {count:,} groups have fewer than {least:,} records: with these shares, no test of a group's "
+            f"records in the query set against those in the holdout could reach a p-value of {ALPHA:g}. Leave these "
+            "groups out, raise the smaller one of both shares, or deal whole groups."
+        )
+    generator = generator_of(stream(key, "within"))
+    # What rounding down leaves is given to sides with the probabilities of their fractions, at most one to each. These
+    # places are spread evenly over groups in a random order, so that the sets have about their shares, too.
+    exact = sizes[:, None] * np.array([held, stay, 1 - held - stay])
+    counts = np.floor(exact + SLACK)
+    reached = np.cumsum(np.maximum(exact - counts, 0), axis=1)
+    reached[:, -1] = np.rint(reached[:, -1])
+    places = ((generator.permutation(count) + generator.random()) / count)[:, None]
+    counts += np.diff(np.ceil(reached - places), axis=1, prepend=0)
+    order = generator.permutation(len(groups))
+    order = order[np.argsort(group_numbers[order], kind="stable")]
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    up_to_held, up_to_members = np.repeat(np.cumsum(counts, axis=1)[:, :2], sizes, axis=0).T
+    on_holdout, on_members = np.zeros((2, len(groups)), bool)
+    on_holdout[order] = rank < up_to_held
+    on_members[order] = (rank >= up_to_held) & (rank < up_to_members)
+    return on_holdout, on_members
+
+
+def _can_differ(size: int, held: float, stay: float) -> bool:
+    """Whether a test of a group of this size could reach a p-value of 0.05, however its shares are rounded."""
+    query, holdout = (int(share * size + SLACK) for share in (1 - held - stay, held))
+    return ways(query + holdout, holdout) * ALPHA >= 1
 
 
 def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:

@@ -93,7 +93,11 @@ def test_a_challenge_has_every_record_once_and_no_mark(folder: Path, out: str) -
         assert own["x"].dtype == found["x"].dtype
     assert len(set(found["record"])) == COUNT
     assert told["groups"] is (out == "whole")
-    assert {path.name for path in Path(out).iterdir()} == {*told["files"], "key.json"}
+    assert {path.name for path in Path(out).iterdir()} == {
+        *told["files"],
+        "key.json",
+        *["groups.csv"] * (out == "whole"),
+    }
     assert {path.stat().st_mode & 0o777 for path in Path(out).iterdir()} == {0o600}
 
 

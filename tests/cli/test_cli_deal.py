@@ -43,7 +43,8 @@ def dealt(*words: str, data: str = "all.npz", out: str = "deal") -> tuple[dict[s
     assert done.code == 0, done.err
     names = sorted(path.name for path in Path(out).iterdir())
     members, holdout = "--members-share" in words or "--withdraw" in words, "--withdraw" not in words
-    assert names == ["deal.json", *["holdout.npz"] * holdout, *["members.npz"] * members, "query.npz"]
+    home = ["groups.csv"] * ("--groups" in words)
+    assert names == ["deal.json", *home, *["holdout.npz"] * holdout, *["members.npz"] * members, "query.npz"]
     other = "holdout" if holdout else "members"
     sides = arrays(f"{out}/query.npz"), arrays(f"{out}/{other}.npz")
     return json.loads(Path(out, "deal.json").read_text()), *sides, done.out

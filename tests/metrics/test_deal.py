@@ -12,7 +12,8 @@ from scipy import stats
 
 import jaxaudit as ja
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal_members, merge_groups
+from jaxaudit.metrics.deal import deal_members, deal_within, merge_groups
+from jaxaudit.metrics.group_tests import within_group
 
 SURE = 1e-4
 
@@ -103,3 +104,63 @@ def test_groups_with_a_common_copy_are_one(pairs: list[tuple[int, int]]) -> None
             break
     found = merge_groups(groups, copies)
     np.testing.assert_array_equal(found[:, None] == found, slow[:, None] == slow)
+
+
+def test_within_a_group_every_split_is_equally_likely_whatever_becomes_of_others() -> None:
+    """The 20 * 20 pairs of splits of two groups, by a chi-squared test that errs in 1 of 10,000 keys."""
+    groups = np.tile([5, 3], 6)
+    drawn = Counter(deal_within(jax.random.key(seed), groups, 0.5)[0].tobytes() for seed in range(8000))
+    assert len(drawn) == 400
+    assert stats.chisquare(list(drawn.values())).pvalue > SURE
+
+
+def test_every_record_is_as_likely_on_a_side_as_any_other_one() -> None:
+    """Also in groups of other sizes, whose shares are rounded; each share within 4 standard deviations."""
+    sizes, draws, shares = [10, 11, 13, 30], 4000, (0.3, 0.4)
+    groups = np.repeat(np.arange(4), sizes)
+    found = np.mean([deal_within(jax.random.key(seed), groups, *shares) for seed in range(draws)], axis=0)
+    for side, share in zip(found, shares, strict=True):
+        assert np.abs(side - share).max() < 4.5 * np.sqrt(share * (1 - share) / draws)
+
+
+@given(st.lists(st.integers(10, 40), min_size=1, max_size=8), st.integers(0, 5))
+def test_a_group_has_its_share_on_each_side_up_to_a_record(sizes: list[int], seed: int) -> None:
+    groups = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    held, members = deal_within(jax.random.key(seed), groups, 0.3, 0.4)
+    assert not (held & members).any()
+    for rows, share in ((held, 0.3), (members, 0.4), (~(held | members), 0.3)):
+        assert (np.abs(np.bincount(groups[rows], minlength=len(sizes)) - share * np.array(sizes)) < 1).all()
+
+
+def test_the_test_of_a_group_is_exact_by_such_a_deal() -> None:
+    """At most 5% of deals accuse a group that was not used, up to 4 standard deviations; nearly 5% do."""
+    random, groups, accused, deals = np.random.default_rng(1), np.repeat(np.arange(2), 12), 0, 1000
+    scores = random.exponential(size=24) ** 2
+    for seed in range(deals):
+        held = deal_within(jax.random.key(seed), groups, 0.5)[0]
+        query = scores[(groups == 0) & ~held]
+        accused += within_group(jax.random.key(0), np.r_[query, scores[(groups == 0) & held]], 6).p_never <= 0.05
+    assert abs(accused / deals - 46 / 924) < 4 * np.sqrt(0.05 * 0.95 / deals)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_the_test_of_the_set_does_not_accuse_more_often_than_it_says(apart: float) -> None:
+    """It permutes all records, as if they were dealt without groups: where groups differ, it is careful."""
+    random, groups, deals, accused = np.random.default_rng(2), np.repeat(np.arange(20), 20), 400, 0
+    for seed in range(deals):
+        scores = random.normal(size=400) + apart * random.normal(size=20)[groups]
+        held, members = deal_within(jax.random.key(seed), groups, 0.3, 0.4)
+        query, rest = ~(held | members), ~members
+        mine, dealt = scores[query].sum(), np.tile(scores[rest], (199, 1))
+        others = random.permuted(dealt, axis=1)[:, : query.sum()].sum(axis=1)
+        accused += (1 + (others >= mine).sum()) / 200 <= 0.05
+    assert accused <= stats.binom.ppf(0.9999, deals, 0.05)
+    assert apart == 0 or accused < 0.03 * deals
+
+
+def test_shares_and_groups_that_allow_no_test_are_refused() -> None:
+    groups = np.repeat(np.arange(3), [10, 10, 4])
+    with pytest.raises(InputError, match="1 of 3 groups have fewer than 10 records"):
+        deal_within(jax.random.key(0), groups, 0.3, 0.4)
+    with pytest.raises(InputError, match="their sum must be below 1"):
+        deal_within(jax.random.key(0), groups, 0.5, 0.5)

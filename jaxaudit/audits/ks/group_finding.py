@@ -225,16 +225,21 @@ def needs_text(dealt_groups: DealtGroups, tests: int) -> str:
         )
     if dealt_groups.within:
         return (
-            f"a group needs more records in both sets: {_records_needed(tests)} in each, for {tests:,} tests of groups "
+            f"a group needs more records in both sets: {records_needed(tests)} in each, for {tests:,} tests of groups "
             f"and targets; {models}."
         )
     return (
-        f"to accuse one of {tests:,} groups and targets, the holdout needs at least {round(tests / ALPHA) - 1:,} "
+        f"to accuse one of {tests:,} groups and targets, the holdout needs at least {holdout_groups_needed(tests):,} "
         f"groups, and has {dealt_groups.holdout:,}; deal the records of each group over both sets; {models}."
     )
 
 
-def _records_needed(tests: int) -> int:
+def holdout_groups_needed(tests: int) -> int:
+    """The fewest groups of the holdout, with which a group's rank among them can reach 5% adjusted."""
+    return round(tests / ALPHA) - 1
+
+
+def records_needed(tests: int) -> int:
     """The fewest records in each set, with which a p-value of a group's own records can reach 5% adjusted."""
     return next(size for size in range(2, 100) if reaches(tests / comb(2 * size, size)))
 

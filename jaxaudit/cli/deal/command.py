@@ -19,8 +19,9 @@ class DealData(Columns):
     """The records."""
 
     data: str = option(
-        "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON Lines "
-        "with prompt and answer, question and answer, or text.",
+        "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON "
+        "Lines, a JSON array or Parquet of messages, conversations, prompt and completion, instruction and output, "
+        "question and answer, or text.",
         default=...,
         argument=True,
         names="data",
@@ -31,11 +32,26 @@ class DealData(Columns):
         ".npz, of a column in the .csv or of a key in the lines that DATA names.",
         usual="Group of each record, such as its patient.",
     )
+    by: str | None = dealt_groups(
+        "As --groups, but the records of each group are dealt over all sets, at random within the group: for a verdict "
+        "on each group (`jaxaudit ks --scores --by group`).",
+        usual="Deal each group's records over all sets.",
+    )
     pairs: Path | None = option(
         "Texts: another version of each record of DATA, line by line. Which of the two is shared is drawn for each.",
         names="file",
         usual="Texts: another version of each record.",
     )
+
+    @property
+    def names_of_groups(self) -> str | None:
+        """What has the group of each record, however groups are dealt."""
+        return self.by if self.groups is None else self.groups
+
+    @property
+    def flag_of_groups(self) -> str:
+        """The option that says so."""
+        return "--groups" if self.by is None else "--by"
 
 
 def _check_views(views: int) -> None:
@@ -120,12 +136,27 @@ class DealOptions:
     deal: Deal = group("Deal", Deal())
     out: Path = option(
         "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
-        "deal.json, and what --blind adds, into this new directory.",
+        "deal.json, groups.csv (if there are groups), and what --blind adds, into this new directory.",
         default=...,
         metavar="DIR",
         decides=False,
         usual="Write the sets into this new directory.",
     )
+    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
+
+
+def _check_by(options: DealOptions) -> None:
+    if options.data.by is None:
+        return
+    reasons = {
+        "--groups": (options.data.groups, "deals groups whole, and --by the records of each over all sets"),
+        "--pairs": (options.data.pairs, "deals the versions of each record, whoever's it is"),
+        "--withdraw": (options.deal.withdraw, "deals no holdout, and a group is found by its records in both sets"),
+        "--blind": (options.deal.blind or None, "asks for outputs without groups, and groups are found by scores"),
+    }
+    for flag, (value, why) in reasons.items():
+        if value is not None:
+            raise InputError(f"{flag} {why}: leave out {flag}, or --by.")
 
 
 def _check_pairs(options: DealOptions) -> None:
@@ -196,9 +227,11 @@ DEAL = Command(
 
     `jaxaudit deal texts.jsonl --groups author --members-share 0.4 --holdout-share 0.3 --out deal`
 
+    `jaxaudit deal chat.jsonl --by author --members-share 0.4 --holdout-share 0.3 --out deal`
+
     `jaxaudit deal texts.jsonl --pairs rephrased.jsonl --out deal`
     """,
-    (_check_pairs,),
-    first=("out", "groups", "holdout_share", "members_share", "withdraw", "blind"),
+    (_check_by, _check_pairs),
+    first=("out", "groups", "by", "holdout_share", "members_share", "withdraw", "blind"),
     compiles=False,
 )

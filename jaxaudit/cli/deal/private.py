@@ -105,8 +105,7 @@ def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples, colu
         column_name = repr(examples.titles[place][:40]) if examples.titles else f"{place + 1} of the inputs"
         raise InputError(
             f"{examples.name}: column {column_name} has the values of the groups row by row, or one "
-            "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups "
-            "(--groups)."
+            "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups."
         )
     if (
         _columns_with(groups, examples.labels)
@@ -114,8 +113,8 @@ def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples, colu
         or (shared and _other_names(groups, examples.labels))
     ):
         raise InputError(
-            f"{examples.name}: its labels are the values of the groups, or other names of them, {ADVICE}. Is --groups "
-            "the right array or file?"
+            f"{examples.name}: its labels are the values of the groups, or other names of them, {ADVICE}. Are these "
+            "the right groups?"
         )
     if _names_in(groups, np.array(columns, str)):
         raise InputError(
@@ -218,6 +217,23 @@ def challenge_arrays(
     class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
     challenge_file = {RECORD: np.array(record_names(salt, len(order))), inputs: records[order], **class_names}
     return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()}, views)
+
+
+def home_writer(numbers: Sequence[int]) -> Writer:
+    """A function that writes the way from a group's random number, one a record, back to its records in the source.
+
+    Records are counted from 1, in the order of the source. Two people who share a copy are one group: all of its
+    records are there, so that nobody is taken for another one.
+    """
+    records = dict[int, list[int]]()
+    for record, number in enumerate(numbers, 1):
+        records.setdefault(number, []).append(record)
+
+    def save(file: IO[bytes]) -> None:
+        rows = (f"{number},{' '.join(map(str, places))}\n" for number, places in records.items())
+        file.write("".join(("group,records\n", *rows)).encode())
+
+    return save
 
 
 def new_salt() -> str:

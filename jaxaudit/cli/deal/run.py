@@ -15,36 +15,36 @@ from typing import IO, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Key
 
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
 from jaxaudit.cli.deal.private import (
     arrays_with_values,
     challenge_arrays,
+    home_writer,
     key_writer,
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import RECORD, BlindChallenge, DealSide, before_sharing, summary
+from jaxaudit.cli.deal.show import BlindChallenge, DealShown, DealSide, before_sharing, summary
 from jaxaudit.cli.deal.source import INPUTS, has_all_classes, read_source
+from jaxaudit.cli.deal.units import NUMBERS, DealtUnits, dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import Examples, is_image, prepare_images
 from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key, record_order
 from jaxaudit.data.challenge import RECORD as NAMES
-from jaxaudit.data.group_values import COLUMN, number_groups
+from jaxaudit.data.deal_record import DEAL_RECORD, HOME
+from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.data.tables.rows import refuse_read_otherwise
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal, deal_members, merge_groups
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import stream
 from jaxaudit.runs.directory import Writer, write_files
 from jaxaudit.version import __version__
 
 SCHEMA = "jaxaudit.deal/1"
-NUMBERS = 2**53
-"""Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
 
 
 def deal_given(options: DealOptions) -> Summary:
@@ -58,22 +58,19 @@ def deal_given(options: DealOptions) -> Summary:
 
 def deal_records(options: DealOptions) -> Summary:
     """Deals the records and writes every side."""
-    data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
+    data, groups, data_dir = options.data.data, options.data.names_of_groups, options.data.data_dir
     how, out, salt = options.deal, options.out, new_salt()
     # A column with groups is no input, and its values are not written: the files are shared.
     source = read_source(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = _as_compared(source.examples).record_hashes.view("S16")
-    group_values = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
-    together = number_groups(merge_groups(group_values, copies))
-    copied = count - len(np.unique(copies))
-    # Records that belong to nobody need no groups, and the test of records finds more.
-    whole = groups is not None or copied > 0
+    group_values = None if groups is None else load_groups(groups, data, count, "data", data_dir)
+    units = dealt_units(group_values, copies, within=options.data.by is not None)
     seed = seed_of(how)
     key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
-    rows = draw_deal(key, how, count, together if whole else None)
+    rows = draw_deal(key, how, units)
     left_out: list[str] = []
-    if groups is not None:
+    if group_values is not None:
         refuse_in_records(group_values, source.examples, source.columns)
         left_out = arrays_with_values(group_values, {name: source.arrays[name] for name in _further(source.arrays)})
     arrays = {name: array for name, array in source.arrays.items() if name not in left_out}
@@ -85,18 +82,15 @@ def deal_records(options: DealOptions) -> Summary:
             f"{data} has an array or column {COLUMN!r}, the name of the groups of a deal: deal by it (--groups "
             f"{COLUMN}), or rename it."
         )
-    if whole:
+    if units.written:
         # A number tells nothing, neither of the group's value nor of its place in the file.
-        number = int(together.max()) + 1
-        if how.blind:
-            drawn = group_numbers(salt, number, NUMBERS)
-        else:
-            drawn = generator_of(stream(key, "numbers")).choice(NUMBERS, number, replace=False)
-        arrays[COLUMN], split = drawn[together], {*split, COLUMN}
+        drawn = group_numbers(salt, units.count, NUMBERS)[units.of_record] if how.blind else units.random_numbers(key)
+        arrays[COLUMN] = drawn
+        split = {*split, COLUMN}
     label = None if table is None else options.data.label
     suffix = ".npz" if table is None else table.suffix
     sides = {
-        name: DealSide(f"{name}{suffix}", np.flatnonzero(row), len(np.unique(together[row])))
+        name: DealSide(f"{name}{suffix}", np.flatnonzero(row), units.on(np.flatnonzero(row)))
         for name, row in rows.items()
     }
 
@@ -106,7 +100,7 @@ def deal_records(options: DealOptions) -> Summary:
     def side_writer(side: DealSide) -> Writer:
         if table is None:
             return _npz(rows_of(side))
-        part = table.part(side.rows, arrays[COLUMN][side.rows] if whole else None)
+        part = table.part(side.rows, arrays[COLUMN][side.rows] if units.written else None)
         return partial(table.write, part)
 
     def record(file: IO[bytes]) -> None:
@@ -115,13 +109,13 @@ def deal_records(options: DealOptions) -> Summary:
         described = {
             "name": source.name,
             "records": count,
-            "groups": len(np.unique(together)),
+            "groups": units.count,
             "content_hash": source.examples.content_hash,
             "sha256": None if source.path is None else file_hash(source.path),
             "columns": None if table is None else {"inputs": table.inputs, "label": table.label},
         }
         membership = {name: source.examples.record_hashes[side.rows] for name, side in sides.items()}
-        file.write(record_of(how, seed, whole, copied, described, out, sides, membership))
+        file.write(record_of(how, seed, units, described, out, sides, membership))
 
     files = {side.file: side_writer(side) for side in sides.values()}
     challenge, positions = "", {}
@@ -133,13 +127,16 @@ def deal_records(options: DealOptions) -> Summary:
             named_rows = table.challenge(record_order(salt, count), NAMES, challenge_file[NAMES])
             files[challenge] = partial(table.write, named_rows)
     # The record is written after the sides, and a key last: they have the hashes of the others.
-    files[RECORD] = record
+    files[DEAL_RECORD] = record
     if how.blind:
-        files[KEY] = key_writer(out, [*files], salt, seed, whole, positions, label)
+        files[KEY] = key_writer(out, [*files], salt, seed, units.whole, positions, label)
+    if group_values is not None:
+        files[HOME] = home_writer(arrays[COLUMN].tolist())
     write_files(out, files)
     blind = BlindChallenge(challenge, read_key(out / KEY).committed, how.views) if how.blind else None
-    lines = summary(source.name, out, sides, whole, copied, further_arrays, left_out, blind, label=label)
-    return Summary((*lines, *(() if whole else before_sharing(data, sides, options.data.label, options.data.drop))))
+    deal_shown = DealShown(source.name, out, sides, units, further_arrays, left_out, groups is not None)
+    power = () if units.written else before_sharing(data, sides, options.data.label, options.data.drop)
+    return summary(deal_shown, blind, label, power)
 
 
 def _further(arrays: Iterable[str]) -> list[str]:
@@ -157,22 +154,6 @@ def key_of(seed: int) -> Key[Array, ""]:
     return jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
 
 
-def draw_deal(
-    key: Key[Array, ""], how: Deal, count: int, groups: Int[np.ndarray, " n"] | None
-) -> dict[str, Bool[np.ndarray, " n"]]:
-    """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name.
-
-    `how` has the shares of the sides. `groups` has the group of each of `count` records, if groups are dealt whole.
-    """
-    drawn = deal(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
-    if how.withdraw is not None:
-        return {"query": drawn, "members": ~drawn}
-    if how.members_share is None:
-        return {"query": ~drawn, "holdout": drawn}
-    members = deal_members(stream(key, "deal"), drawn, how.members_share, groups)
-    return {"query": ~(drawn | members), "members": members, "holdout": drawn}
-
-
 def _as_compared(examples: Examples) -> Examples:
     """The records as other commands compare them where no option says otherwise: images in gray."""
     if is_image(examples) and examples.inputs.ndim == 4:
@@ -184,8 +165,7 @@ def _as_compared(examples: Examples) -> Examples:
 def record_of(
     how: Deal,
     seed: int,
-    whole: bool,
-    copied: int,
+    units: DealtUnits,
     source: Mapping[str, Any],
     out: Path,
     sides: Mapping[str, DealSide],
@@ -197,8 +177,7 @@ def record_of(
 
     Args:
         how, seed: the options of the deal.
-        whole: whether groups were dealt whole.
-        copied: the number of records that are copies of others.
+        units: what was dealt.
         source: facts on the source, as they are written.
         out: the folder that contains the sides' files.
         sides, hashes: each side, and the hashes of its records, by its name.
@@ -219,8 +198,9 @@ def record_of(
         "holdout_share": how.held if how.withdraw is None else None,
         "members_share": how.members_share,
         "withdraw": how.withdraw,
-        "by_groups": whole,
-        "copies": copied,
+        "by_groups": units.whole,
+        "within_groups": units.within,
+        "copies": units.copied,
         "source": dict(source),
         **dict.fromkeys(("query", "members", "holdout")),
         **{name: recorded(name, side) for name, side in sides.items()},

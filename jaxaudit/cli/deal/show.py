@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxaudit.cli.deal.units import DealtUnits, NamedGroups, named_groups, numbers_of
+from jaxaudit.cli.job import Summary
 from jaxaudit.data.challenge import KEY
+from jaxaudit.data.deal_record import DEAL_RECORD, HOME
 from jaxaudit.data.group_values import COLUMN
 from jaxaudit.metrics.members import LEAST_MEMBERS
 
-RECORD = "deal.json"
 TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
 """The commands that take query set and holdout with their groups."""
 VIEWS_TOLD = """\
@@ -36,58 +38,65 @@ class BlindChallenge(NamedTuple):
     views: int
 
 
-def summary(
-    source: str,
-    out: Path,
-    sides: Mapping[str, DealSide],
-    whole: bool,
-    copied: int,
-    further_arrays: Sequence[str] = (),
-    left_out: Sequence[str] = (),
-    challenge: BlindChallenge | None = None,
-    texts: bool = False,
-    label: str | None = None,
-) -> tuple[str, ...]:
-    """The lines for the terminal; they have no value of a record.
+class DealShown(NamedTuple):
+    """What a deal says of itself; it has no value of a record.
 
-    `source` names the records, of which `copied` are copies of others, and `whole` says whether groups were dealt;
-    `further_arrays` are arrays that are written beside inputs and labels, `left_out` those that have values of
-    the groups or other names for them. `challenge` is that of a blind deal, and `label` the column
-    of the files with the label, if it had to be named.
+    Attributes:
+        source: the name of the records.
+        out: the folder of the deal.
+        sides: the sides, by name.
+        units: what was dealt.
+        further: arrays or keys that are written beside inputs and labels, or texts.
+        left_out: arrays or keys that are not, since they have values of the groups or other names for them.
+        has_groups: whether the groups are the user's, and not only copies.
     """
 
-    def counted(side: DealSide) -> str:
-        return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if whole else "")
+    source: str
+    out: Path
+    sides: Mapping[str, DealSide]
+    units: DealtUnits
+    further: Sequence[str]
+    left_out: Sequence[str]
+    has_groups: bool
 
-    members, holdout = "members" in sides, "holdout" in sides
-    end = sides["query"].file.removeprefix("query")
-    lines = [f"Dealt the records of {source} at random."]
-    lines += [f"  {LABELS[name]}: {counted(side)} ({out / side.file})" for name, side in sides.items()]
-    if copied:
-        lines.append(f"  copies: {copied:,} records are copies of others; copies were dealt together, as one group")
-    lines.append("")
-    if members:
-        lines += [
-            f"For the company that trains: query{end} and members{end}. "
-            "The query set is to be withdrawn later, and the",
-            "members are to stay in training.",
-        ]
-    else:
-        lines.append(f"For the company that trains: query{end}.")
-    if holdout:
-        lines.append(
-            f"At home: holdout{end}{f', {KEY}' if challenge else ''} and {RECORD}. "
-            "Nobody may ever train on the holdout."
-        )
-    else:
-        lines += [
-            f"At home: {RECORD}, and the holdout: --holdout must be records of the same provider that were kept, as in",
-            f"holdout{end} of the earlier deal.",
-        ]
-    lines += [
-        f"{RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
-        "SHA-256 may be published now.",
-    ]
+    @property
+    def named(self) -> NamedGroups | None:
+        """Which groups the deal can name; None of records that nobody gave groups for."""
+        return None if not self.has_groups else named_groups(self.units, {of: s.rows for of, s in self.sides.items()})
+
+    def summary(self, lines: Sequence[str], commands: Sequence[str]) -> Summary:
+        """These lines, and the same as numbers; `commands` are those of the later test."""
+        sides = {
+            of: {"file": str(self.out / side.file), "records": len(side.rows), "groups": side.groups}
+            for of, side in self.sides.items()
+        }
+        numbers = {
+            "source": self.source,
+            "sets": sides,
+            "groups": "within" if self.units.within else "whole" if self.units.written else None,
+            "copies": self.units.copied,
+            "by_group": numbers_of(self.named),
+            "also_written": list(self.further),
+            "left_out": list(self.left_out),
+            "commands": list(commands),
+        }
+        return Summary(tuple(lines), numbers)
+
+
+def summary(
+    dealt: DealShown,
+    challenge: BlindChallenge | None = None,
+    label: str | None = None,
+    power: Sequence[str] = (),
+) -> Summary:
+    """What is printed of a deal of records with outputs.
+
+    `challenge` is that of a blind deal, `label` the column of the files with the label, if it had to be named, and
+    `power` are the lines of `before_sharing`.
+    """
+    out, sides, units = dealt.out, dealt.sides, dealt.units
+    members = "members" in sides
+    lines = [*_dealt(dealt, (KEY,) if challenge else ())]
     if challenge:
         lines += [
             f"To ask for outputs later: {challenge.file}. It has all these records in a random order, without labels",
@@ -98,9 +107,7 @@ def summary(
             "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
-    if whole and texts:
-        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
-    elif whole:
+    if units.whole:
         flags = " ".join(_group_options(members=False))
         further = " ".join(_group_options(members=True)[4:])
         lines += [
@@ -108,26 +115,104 @@ def summary(
             f"must be told: {', '.join(TAKE_GROUPS)} by {flags}, power by --groups {COLUMN}"
             f"{f', ks also by {further}' if members else ''}.",
         ]
-    if left_out:
-        why = "they have values of the groups or other names for them"
-        lines.append(f"Left out of the files, because {why}: {', '.join(left_out)}.")
-    if further_arrays:
-        kind = "keys" if texts else "arrays"
-        lines.append(
-            f"The files also have these {kind} of {source}; check that none is private: {', '.join(further_arrays)}."
-        )
-    if texts:
-        words = ["jaxaudit", "scores", "lm", "MODEL"]
-        for name in LABELS:
-            path = str(out / sides[name].file) if name in sides else name.upper()
-            words += [f"--{name}", path] if name in sides or name == "holdout" else []
-        lines += ["", "To test a model later:", "", f"  {shlex.join([*words, '--out', 'scores.csv'])}"]
-        return (*lines, "  jaxaudit ks --scores scores.csv")
+    lines += _of_groups(dealt)
+    lines += _of_columns(dealt, "arrays")
     where = f"records of {challenge.file}" if challenge else "records of each file"
     request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
-    words = _of_challenge(out, members) if challenge else _command(out, sides, whole, label)
-    command = shlex.join(words)
-    return (*lines, "", f"To test a model later, get {request}:", "", f"  {command}")
+    words = _of_challenge(out, members) if challenge else _command(out, sides, units.whole, label)
+    commands = [shlex.join(words)]
+    lines += ["", f"To test a model later, get {request}:", "", f"  {commands[0]}"]
+    if units.within:
+        commands.append("jaxaudit ks --scores scores.csv --by group")
+        lines += [
+            "",
+            f"For a verdict on each group, a table of scores with the column {COLUMN}:",
+            "",
+            f"  {commands[1]}",
+        ]
+    return dealt.summary([*lines, *power], commands)
+
+
+def texts_summary(dealt: DealShown, paired: bool) -> Summary:
+    """What is printed of a deal of texts; `paired` if it was of two versions of each record."""
+    head, *lines = _dealt(dealt)
+    if paired:
+        lines = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *lines]
+    if dealt.units.written:
+        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
+    lines += _of_groups(dealt)
+    lines += _of_columns(dealt, "keys")
+    words = ["jaxaudit", "scores", "lm", "MODEL"]
+    for name in LABELS:
+        path = str(dealt.out / dealt.sides[name].file) if name in dealt.sides else name.upper()
+        words += [f"--{name}", path] if name in dealt.sides or name == "holdout" else []
+    named = dealt.named
+    # With records of a group in both sets, there is no test of whole groups.
+    by = " --by group" if dealt.units.within or (named is not None and named.can_be_named) else ""
+    commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
+    lines += ["", "To test a model later:", "", *(f"  {command}" for command in commands)]
+    return dealt.summary((head, *lines), commands)
+
+
+def _dealt(dealt: DealShown, at_home: Sequence[str] = ()) -> list[str]:
+    """The sides, and who may have which file; `at_home` are further files that stay there."""
+    sides, units = dealt.sides, dealt.units
+
+    def counted(side: DealSide) -> str:
+        return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if units.written else "")
+
+    end = sides["query"].file.removeprefix("query")
+    lines = [f"Dealt the records of {dealt.source} at random."]
+    lines += [f"  {LABELS[name]}: {counted(side)} ({dealt.out / side.file})" for name, side in sides.items()]
+    if units.copied:
+        lines.append(
+            f"  copies: {units.copied:,} records are copies of others; copies were dealt together, as one group"
+        )
+    lines.append("")
+    if "members" in sides:
+        lines += [
+            f"For the company that trains: query{end} and members{end}. "
+            "The query set is to be withdrawn later, and the",
+            "members are to stay in training.",
+        ]
+    else:
+        lines.append(f"For the company that trains: query{end}.")
+    holdout = [f"holdout{end}"] if "holdout" in sides else []
+    *before, last = [*holdout, *at_home, *([HOME] if dealt.has_groups else []), DEAL_RECORD]
+    kept = f"At home: {', '.join(before)} and {last}" if before else f"At home: {last}"
+    if holdout:
+        lines.append(f"{kept}. Nobody may ever train on the holdout.")
+    else:
+        lines += [
+            f"{kept}, and the holdout: --holdout must be records of the same provider that were kept, as in",
+            f"holdout{end} of the earlier deal.",
+        ]
+    return [
+        *lines,
+        f"{DEAL_RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
+        "SHA-256 may be published now.",
+    ]
+
+
+def _of_groups(dealt: DealShown) -> list[str]:
+    """Where groups can be looked up, and which of them a deal can name."""
+    named = dealt.named
+    home = [f"{HOME} says which records of {dealt.source} each number stands for."] if dealt.has_groups else []
+    return home if named is None else [*home, *named.lines]
+
+
+def _of_columns(dealt: DealShown, kind: str) -> list[str]:
+    """What was left out, and what is written beside the records."""
+    lines = []
+    if dealt.left_out:
+        why = "they have values of the groups or other names for them"
+        lines.append(f"Left out of the files, because {why}: {', '.join(dealt.left_out)}.")
+    if dealt.further:
+        lines.append(
+            f"The files also have these {kind} of {dealt.source}; check that none is private: "
+            f"{', '.join(dealt.further)}."
+        )
+    return lines
 
 
 def before_sharing(

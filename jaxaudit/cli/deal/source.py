@@ -55,8 +55,8 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
     """
     if groups is not None and role_of(groups) is not None:
         raise InputError(
-            f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "
-            "an array or column of another name, or to a file."
+            f"{options.flag_of_groups} {groups} is the name of inputs or labels, which are shared with the records; "
+            "copy the groups to an array or column of another name, or to a file."
         )
     data, data_dir = options.data, options.data_dir
     columns = [] if groups is None else [groups]

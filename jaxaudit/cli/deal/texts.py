@@ -11,19 +11,20 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.deal.command import DealOptions
-from jaxaudit.cli.deal.private import keys_with_values
-from jaxaudit.cli.deal.run import NUMBERS, draw_deal, key_of, record_of, seed_of
-from jaxaudit.cli.deal.show import RECORD, DealSide, summary
+from jaxaudit.cli.deal.private import home_writer, keys_with_values
+from jaxaudit.cli.deal.run import key_of, record_of, seed_of
+from jaxaudit.cli.deal.show import DealShown, DealSide, texts_summary
+from jaxaudit.cli.deal.units import dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.texts import read_told
 from jaxaudit.data.challenge import file_hash
-from jaxaudit.data.group_values import COLUMN, number_groups
+from jaxaudit.data.deal_record import DEAL_RECORD, HOME
+from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer, write_files
@@ -40,16 +41,16 @@ class Lines(NamedTuple):
 
 def deal_texts(options: DealOptions) -> Summary:
     """Deals the texts and writes every side."""
-    how, out, groups, pairs = options.deal, options.out, options.data.groups, options.data.pairs
+    how, out, pairs = options.deal, options.out, options.data.pairs
+    groups = options.data.names_of_groups
     path = expanded(options.data.data)
     versions = [read_told(path_of_version) for path_of_version in (path, pairs) if path_of_version is not None]
     hashes = [_hashes(version) for version in versions]
     count, paired = len(hashes[0]), pairs is not None
     if paired:
         _refuse_no_versions(versions, hashes)
-    values = None if groups is None else _groups(groups, path, versions[0])
-    together = number_groups(merge_groups(np.arange(count) if values is None else _as_numbers(values), hashes[0]))
-    whole = groups is not None or len(np.unique(together)) < count
+    values = None if groups is None else _groups(groups, options.data.flag_of_groups, path, versions[0])
+    units = dealt_units(None if values is None else _as_numbers(values), hashes[0], within=options.data.by is not None)
     keys = {key for version in versions for line in version.objects() for key in line} - {groups}
     text_keys = {*versions[0].keys}
     left_out: list[str] = []
@@ -57,7 +58,7 @@ def deal_texts(options: DealOptions) -> Summary:
         telling = keys_with_values(values, versions[0].objects())
         left_out = [key for key in telling if key not in text_keys | {groups}]
         _tell_of_texts(values, versions[0])
-    for taken in keys & {*((COLUMN,) if whole else ()), *((PAIR,) if paired else ())}:
+    for taken in keys & {*((COLUMN,) if units.written else ()), *((PAIR,) if paired else ())}:
         raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
     seed = seed_of(how)
     key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
@@ -65,9 +66,9 @@ def deal_texts(options: DealOptions) -> Summary:
         shared, every = generator_of(stream(key, "deal")).integers(2, size=count), np.arange(count)
         lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}
     else:
-        rows = map(np.flatnonzero, (dealt_rows := draw_deal(key, how, count, together if whole else None)).values())
+        rows = map(np.flatnonzero, (dealt_rows := draw_deal(key, how, units)).values())
         lines = {of: Lines(np.zeros_like(row), row) for of, row in zip(dealt_rows, rows, strict=True)}
-    numbers = generator_of(stream(key, "numbers")).choice(NUMBERS, together.max() + 1, replace=False)[together]
+    numbers = units.random_numbers(key)
 
     def writer(side_lines: Lines) -> Writer:
         def save(file: IO[bytes]) -> None:
@@ -75,7 +76,7 @@ def deal_texts(options: DealOptions) -> Summary:
                 line = versions[version].object(row)
                 for key_left_out in (groups, *left_out):
                     line.pop(key_left_out, None)
-                if whole:
+                if units.written:
                     line[COLUMN] = int(numbers[row])
                 if paired:
                     line = {INDEX: row, **line, PAIR: row}
@@ -83,15 +84,11 @@ def deal_texts(options: DealOptions) -> Summary:
 
         return save
 
-    sides = {
-        of: DealSide(f"{of}.jsonl", side_lines.row, len(np.unique(together[side_lines.row])))
-        for of, side_lines in lines.items()
-    }
-    copied = count - len(np.unique(hashes[0]))
+    sides = {of: DealSide(f"{of}.jsonl", side_lines.row, units.on(side_lines.row)) for of, side_lines in lines.items()}
     source = {
         "name": " and ".join(version.source for version in versions),
         "records": count,
-        "groups": len(np.unique(together)),
+        "groups": units.count,
         "content_hash": f"blake2b:{hashlib.blake2b(np.concatenate(hashes).tobytes(), digest_size=16).hexdigest()}",
         "sha256": file_hash(path),
         **({} if pairs is None else {"pairs_sha256": file_hash(pairs)}),
@@ -99,22 +96,14 @@ def deal_texts(options: DealOptions) -> Summary:
 
     def record(file: IO[bytes]) -> None:
         membership = {of: np.stack(hashes)[side_lines] for of, side_lines in lines.items()}
-        file.write(record_of(how, seed, whole, copied, source, out, sides, membership))
+        file.write(record_of(how, seed, units, source, out, sides, membership))
 
-    write_files(out, {**{f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}, RECORD: record})
-    head, *more = summary(
-        source["name"],
-        out,
-        sides,
-        whole,
-        copied,
-        sorted(keys - {*text_keys, COLUMN, PAIR, INDEX, *left_out}),
-        left_out,
-        texts=True,
+    home = {} if values is None else {HOME: home_writer(numbers.tolist())}
+    write_files(
+        out, {**{f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}, DEAL_RECORD: record, **home}
     )
-    if paired:
-        more = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *more]
-    return Summary((head, *more))
+    further = sorted(keys - {*text_keys, COLUMN, PAIR, INDEX, *left_out})
+    return texts_summary(DealShown(source["name"], out, sides, units, further, left_out, groups is not None), paired)
 
 
 def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
@@ -124,14 +113,14 @@ def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
     return np.array(digests, "S16")
 
 
-def _groups(groups: str, path: Path, texts: Texts) -> list[str | int]:
-    """The group of each record."""
+def _groups(groups: str, flag: str, path: Path, texts: Texts) -> list[str | int]:
+    """The group of each record; `flag` is the option that names them."""
     if groups_file(groups) is not None:
         return load_groups(groups, str(path), len(texts.lines), "data").tolist()
     values = None if groups in texts.keys else texts.column(groups)
     if values is None:
         trouble = "is a text of the records" if groups in texts.keys else "is neither a file nor a key of the lines"
-        raise InputError(f"--groups {groups} {trouble}; name the key of what records have in common, such as author.")
+        raise InputError(f"{flag} {groups} {trouble}; name the key of what records have in common, such as author.")
     return values
 
 

@@ -3,20 +3,22 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxaudit.audits.ks.group_finding import holdout_groups_needed
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMEvalOptions, LMOptions, OpenUnlearningOptions, RegressionOptions
-from jaxaudit.cli.texts import read_told, tell_of_chats
+from jaxaudit.cli.texts import read_told, tell_of_chats, tell_of_groups
+from jaxaudit.data.deal_record import has_random_groups
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
-from jaxaudit.data.paths import exists
+from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.scores.columns import MOST, columns_of
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
 from jaxaudit.data.scores.joined_logs import model_names, table_of_logs
@@ -100,7 +102,7 @@ def score_texts(options: LMOptions) -> Summary:
     # Two folders may hold one model.
     refuse_copies(columns_of(columns), np.array(columns["set"]), options.table.name)
     write_scores(options.table, columns)
-    return _scored(options.table, columns["set"], counted)
+    return _scored(options.table, columns, counted)
 
 
 def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:
@@ -109,6 +111,7 @@ def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:
     named_sets = [(of, read_told(path)) for of, path in files_of_sets.items() if path is not None]
     named_sets += [(None, read_told(path)) for path in options.texts]
     read = [texts for _, texts in named_sets]
+    tell_of_groups(read)
     if len({texts.form for texts in read}) > 1:
         raise InputError(
             f"records have different forms ({', '.join(sorted({texts.form for texts in read}))}); give all sets one "
@@ -123,8 +126,9 @@ def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:
         if any(value is not None for value in values):
             texts = any(isinstance(value, str) for value in values)
             columns[name] = [None if value is None else str(value) for value in values] if texts else values
-            if name == "group":
-                # No value of a group is written, and other records than these need none.
+            paths = [*filter(None, files_of_sets.values()), *options.texts]
+            if name == "group" and not all(has_random_groups(expanded(path)) for path in paths):
+                # No value of a group is written, but the random number of a deal; other records than these need none.
                 rows = np.flatnonzero(np.isin(sets, SETS[:3]))
                 of_rows = dict(
                     zip(rows.tolist(), number_groups(group_values(values, rows, "records")).tolist(), strict=True)
@@ -298,23 +302,31 @@ def score_predictions(options: RegressionOptions) -> Summary:
     # What cannot be judged is not written.
     score_table(columns, name=table.source, lower=lower)
     write_scores(options.table, columns)
-    return _scored(options.table, sets, score, lower)
+    return _scored(options.table, columns, score, lower)
 
 
-def _scored(path: Path, sets: Sequence[str], by: str, lower: Sequence[str] = ()) -> Summary:
-    """The summary of a table of records of these sets."""
+def _scored(path: Path, columns: Mapping[str, Any], by: str, lower: Sequence[str] = ()) -> Summary:
+    """The summary of a table with these columns."""
+    sets = columns["set"]
     counts = Counter(sets)
     counts_text = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
-    return _written(path, f"{len(sets):,} records ({counts_text}), scored by {by}.", lower=lower)
+    query, holdout = (
+        {group for group, of in zip(columns.get("group", ()), sets, strict=False) if of == name} for name in SETS[:2]
+    )
+    # With groups in both sets there is no test of whole ones; of few whole ones, none can be named.
+    single = bool(query & holdout) or (bool(query) and len(holdout) >= holdout_groups_needed(len(query)))
+    return _written(
+        path, f"{len(sets):,} records ({counts_text}), scored by {by}.", lower=lower, by=" --by group" if single else ""
+    )
 
 
-def _written(path: Path, *lines: str, lower: Sequence[str] = ()) -> Summary:
+def _written(path: Path, *lines: str, lower: Sequence[str] = (), by: str = "") -> Summary:
     shown = shlex.quote(str(path))
     head, *more = lines
     summary_lines = (
         f"{shown}: {head}",
         *more,
         "",
-        f"To judge: {' '.join([f'jaxaudit ks --scores {shown}', *(f'--lower {score}' for score in lower)])}",
+        f"To judge: {' '.join([f'jaxaudit ks --scores {shown}{by}', *(f'--lower {score}' for score in lower)])}",
     )
     return Summary(tuple(summary_lines))

@@ -1,0 +1,235 @@
+"""`jaxaudit deal --by`: each author's records over all sets, in every shape; and from an accused group back home."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from support.cli_runs import content, jaxaudit, refused
+from support.language_models import write_lines
+
+AUTHORS, SIZE = 20, 24
+SECRET = "Basil of Kuwait"
+SHARES = ("--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7")
+SETS = ("query", "holdout", "members")
+Line = dict[str, Any]
+
+
+def turn(role: str, text: str) -> Line:
+    return {"role": role, "content": text}
+
+
+SHAPES: dict[str, Callable[[str, str], Line]] = {
+    "messages": lambda asked, said: {"messages": [turn("user", asked), turn("assistant", said)]},
+    "conversations": lambda asked, said: {
+        "conversations": [{"from": "human", "value": asked}, {"from": "gpt", "value": said}]
+    },
+    "prompt": lambda asked, said: {"prompt": asked, "completion": said},
+    "lists": lambda asked, said: {"prompt": [turn("user", asked)], "completion": [turn("assistant", said)]},
+    "instruction": lambda asked, said: {"instruction": asked, "input": "", "output": said},
+    "question": lambda asked, said: {"question": asked, "answer": said},
+    "text": lambda asked, said: {"text": f"{asked} {said}"},
+}
+TABLE = ("text", "parquet")
+"""A Parquet file whose records have no answer is a table of numbers to every command."""
+
+
+def lines(shape: str, sizes: list[int] | None = None) -> list[Line]:
+    sizes = [SIZE] * AUTHORS if sizes is None else sizes
+    authors = [author for author, size in enumerate(sizes) for _ in range(size)]
+    return [
+        {**SHAPES[shape](f"Who {row}?", f"No {row * 7}."), "author": f"{SECRET} {author}"}
+        for row, author in enumerate(authors)
+    ]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def deal(name: str, *words: str, out: str = "deal") -> str:
+    done = jaxaudit("deal", name, "--by", "author", *(words or SHARES), "--out", out)
+    assert done.code == 0, done.err
+    assert SECRET not in done.out + done.err
+    return done.out
+
+
+def home(out: str = "deal") -> dict[int, list[int]]:
+    """The records of the source, from 1, by the random number of their group."""
+    with Path(out, "groups.csv").open(newline="") as file:
+        return {int(row["group"]): [int(place) for place in row["records"].split()] for row in csv.DictReader(file)}
+
+
+def dealt_lines(out: str = "deal") -> dict[str, list[Line]]:
+    return {of: [json.loads(line) for line in Path(out, f"{of}.jsonl").read_text().splitlines()] for of in SETS}
+
+
+FORMS = [(shape, form) for shape in SHAPES for form in ("lines", "array", "parquet") if (shape, form) != TABLE]
+
+
+@pytest.mark.parametrize(("shape", "form"), FORMS)
+def test_every_author_has_records_in_every_set_in_their_own_shape(shape: str, form: str, here: Path) -> None:
+    whole, name = lines(shape), "chat.jsonl"
+    write_lines(name, whole)
+    if form == "array":
+        name = "chat.json"
+        Path(name).write_text(json.dumps(whole))
+    elif form == "parquet":
+        name = "chat.parquet"
+        parquet.write_table(pa.Table.from_pylist(whole), name)
+    out = deal(name)
+    sides, source = dealt_lines(), home()
+    assert len(source) == AUTHORS
+    assert sorted(place for places in source.values() for place in places) == list(range(1, AUTHORS * SIZE + 1))
+    keys = {*whole[0]} - {"author"} | {"group"}
+    assert all(line.keys() == keys for side in sides.values() for line in side)
+    unnamed = {json.dumps({k: v for k, v in line.items() if k != "author"}, sort_keys=True): line for line in whole}
+    for side in sides.values():
+        counts = Counter(line["group"] for line in side)
+        assert set(counts) == set(source)
+        assert max(counts.values()) - min(counts.values()) <= 1
+        for line in side:
+            record = unnamed.pop(json.dumps({k: v for k, v in line.items() if k != "group"}, sort_keys=True))
+            assert {whole[place - 1]["author"] for place in source[line["group"]]} == {record["author"]}
+    assert not unnamed
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in Path("deal").iterdir())
+    assert "can name each of 20 groups" in out
+    assert out.rstrip().endswith("jaxaudit ks --scores scores.csv --by group")
+    assert "At home: holdout.jsonl, groups.csv and deal.json." in out
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "npz"])
+def test_records_with_outputs_are_dealt_so_too(form: str, here: Path) -> None:
+    random, name = np.random.default_rng(1), f"all.{form}"
+    author = np.repeat(np.arange(AUTHORS), SIZE)
+    inputs, labels = random.normal(size=(len(author), 3)).round(4), np.arange(len(author)) % 2
+    names = np.array([f"{SECRET} {number}" for number in author])
+    columns = {**{f"x{place}": inputs[:, place] for place in range(3)}, "author": names, "label": labels}
+    if form == "npz":
+        np.savez(name, x=inputs, y=labels, author=names)
+    elif form == "parquet":
+        parquet.write_table(pa.table(columns), name)
+    else:
+        rows = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+        Path(name).write_text("\n".join([",".join(columns), *rows]) + "\n")
+    out = deal(name)
+    groups = {}
+    for of in SETS:
+        if form == "npz":
+            groups[of] = np.load(f"deal/{of}.npz")["group"].tolist()
+        elif form == "parquet":
+            groups[of] = parquet.read_table(f"deal/{of}.parquet")["group"].to_pylist()
+        else:
+            with Path(f"deal/{of}.csv").open(newline="") as file:
+                groups[of] = [int(row["group"]) for row in csv.DictReader(file)]
+        assert set(groups[of]) == set(home())
+    assert sum(map(len, groups.values())) == len(author)
+    assert "--groups" not in out
+    assert "jaxaudit ks --scores scores.csv --by group" in out
+
+
+def test_a_seed_repeats_the_deal(here: Path) -> None:
+    write_lines("chat.jsonl", lines("messages"))
+    for out in ("first", "second"):
+        deal("chat.jsonl", *SHARES[:-2], out=out)
+    seeds = [json.loads(Path(out, "deal.json").read_text())["seed"] for out in ("first", "second")]
+    assert dealt_lines("first") != dealt_lines("second")
+    deal("chat.jsonl", *SHARES[:-2], "--seed", str(seeds[0]), out="again")
+    assert content(Path("again")) == content(Path("first"))
+    facts = json.loads(Path("first/deal.json").read_text())
+    assert (facts["by_groups"], facts["within_groups"]) == (False, True)
+
+
+def test_what_cannot_be_dealt_so_is_refused(here: Path) -> None:
+    write_lines("chat.jsonl", lines("question"))
+    write_lines("short.jsonl", lines("question", [SIZE] * 18 + [9, 4]))
+    write_lines("twice.jsonl", [*lines("question"), lines("question")[3]])
+    by = ("--by", "author", "--out", "other")
+    refused(("deal", "chat.jsonl", *by, "--groups", "author"), ("leave out --groups, or --by",))
+    refused(("deal", "chat.jsonl", *by, "--withdraw", "0.3"), ("leave out --withdraw, or --by",))
+    refused(("deal", "chat.jsonl", *by, "--pairs", "short.jsonl"), ("leave out --pairs, or --by",))
+    refused(("deal", "all.npz", *by, "--blind"), ("leave out --blind, or --by",))
+    refused(("deal", "chat.jsonl", *by, "--members-share", "0.6"), ("leave no records to withdraw",))
+    refused(("deal", "chat.jsonl", "--by", "answer", "--out", "other"), ("--by answer is a text of the records",))
+    said = refused(("deal", "short.jsonl", *by, *SHARES), ("2 of 20 groups have fewer than 10 records",))
+    said += refused(("deal", "twice.jsonl", *by, *SHARES), ("1 records are copies of others",))
+    assert SECRET not in said
+    assert not Path("other").exists()
+
+
+def by_group(*words: str) -> Line:
+    done = jaxaudit("deal", "chat.jsonl", *words, *SHARES, "--json", "--out", "_".join(words).replace("--", ""))
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_a_deal_says_in_numbers_which_single_groups_can_be_named(here: Path) -> None:
+    write_lines("chat.jsonl", lines("question"))
+    whole = by_group("--groups", "author")
+    assert whole["by_group"] == {
+        "groups": 6,
+        "can_be_named": 0,
+        "holdout_groups": 6,
+        "holdout_groups_needed": 119,
+        "records_needed": None,
+    }
+    assert whole["commands"][-1] == "jaxaudit ks --scores scores.csv"
+    within = by_group("--by", "author")
+    assert within["by_group"]["can_be_named"] == within["by_group"]["groups"] == AUTHORS
+    assert within["by_group"]["records_needed"] == 6
+    assert within["sets"]["query"]["groups"] == AUTHORS
+    assert within["commands"][-1] == "jaxaudit ks --scores scores.csv --by group"
+    done = jaxaudit("deal", "chat.jsonl", "--groups", "author", *SHARES, "--out", "printed")
+    assert "needs 119 groups in the holdout, and there are 6: none can be named" in done.out
+    assert "--by in place of --groups" in done.out
+    # With fewer records in some groups, these alone can never be named.
+    write_lines("chat.jsonl", lines("question", [SIZE] * 15 + [12] * 5))
+    done = jaxaudit("deal", "chat.jsonl", "--by", "author", *SHARES, "--out", "some")
+    assert "can name 15 of 20 groups" in done.out
+    assert "needs 6 records in query set and in holdout each" in done.out
+
+
+def test_whole_groups_are_enough_where_the_holdout_has_many(here: Path) -> None:
+    authors = [{"question": f"Who {row}?", "answer": f"{row * 7}", "author": row // 2} for row in range(2 * 126)]
+    write_lines("chat.jsonl", authors)
+    done = jaxaudit("deal", "chat.jsonl", "--groups", "author", "--holdout-share", "0.953", "--out", "deal")
+    assert "needs 119 groups in the holdout, and there are 120: enough." in done.out
+    assert done.out.rstrip().endswith("--by group")
+
+
+def scored(remembered: str) -> None:
+    """A table of scores of the dealt files, as `scores lm` writes it, of a model that remembers one author."""
+    random, source = np.random.default_rng(3), lines("question")
+    authors = {number: source[places[0] - 1]["author"] for number, places in home().items()}
+    rows = [(of, line) for of, side in dealt_lines().items() for line in side]
+    hard = random.normal(3, 1, len(rows))
+    cells = []
+    for (of, line), difficulty in zip(rows, hard, strict=True):
+        used = of == "members" or (of == "query" and authors[line["group"]] == remembered)
+        loss, base = difficulty - used + 0.3 * random.normal(), difficulty + 0.3 * random.normal()
+        cells.append(f"{of},{line['group']},{loss:.6f},{base:.6f}")
+    Path("scores.csv").write_text("\n".join(["set,group,target.loss,baseline.loss", *cells]) + "\n")
+
+
+def test_an_accused_group_leads_home_to_its_author(here: Path) -> None:
+    source, remembered = lines("question"), f"{SECRET} 13"
+    write_lines("chat.jsonl", source)
+    deal("chat.jsonl")
+    scored(remembered)
+    done = jaxaudit("ks", "--scores", "scores.csv", "--by", "group")
+    assert done.code == 0, done.err
+    assert "1 of 20 groups is still remembered" in " ".join(done.out.split())
+    found = jaxaudit("ks", "--scores", "scores.csv", "--by", "group", "--json").result["targets"][0]
+    (accused,) = (group for group in found["groups"] if group["verdict"] == "remembered")
+    assert found["grouping"]["first_is"] == "line"
+    group = int(Path("scores.csv").read_text().splitlines()[accused["first"] - 1].split(",")[1])
+    assert {source[place - 1]["author"] for place in home()[group]} == {remembered}
+    assert str(group) not in json.dumps(found)

@@ -105,8 +105,7 @@ def run(command: Command, options: Any) -> None:
             show(as_terminal(part, hint), outcome.record if as_json else None)
             if outcome.aside and not as_json:
                 show_text(outcome.aside)
-    verdicts = {answer.finding.verdict.replace(" ", "-") for answer in part.answers}
-    if verdicts & set(getattr(output, "fail_on", ())):
+    if part.conditions & set(getattr(output, "fail_on", ())):
         raise typer.Exit(3)
 
 

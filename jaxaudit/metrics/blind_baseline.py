@@ -90,7 +90,7 @@ def holdout_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
         {"columns": "other columns", "texts": "their words"}[part_name] for part_name in baseline.p_values
     )
     if smallest > level:
-        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g})"
+        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g}, above {level:g})"
         return Check(HOLDOUT_LIKE_QUERY, True, smallest, level, True, message)
     worst = min(baseline.p_values, key=lambda name: baseline.p_values[name])
     by = "their words" if worst == "texts" else ", ".join(baseline.revealing)
@@ -116,7 +116,7 @@ def members_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
     smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
     passed = smallest > level
     message = (
-        f"known members were not told apart from the other two sets (p = {smallest:.2g})"
+        f"known members were not told apart from the other two sets (p = {smallest:.2g}, above {level:g})"
         if passed
         else f"known members can be told apart from the other two sets without a model (p = {smallest:.2g}), so what "
         "the target remembers of them is no measure of the query set. Draw them at random from the same records"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
-from jaxaudit.report.page import Answer, RunContent
+from jaxaudit.report.page import Answer, Beside, PageTable, RunContent
 
 FENCE = "---"
 """The line before and after the metadata, which come first in a card."""
@@ -20,13 +20,17 @@ _BEGINS = re.compile(r"^(\d*)(?=[.)]\s|[-+](?:\s|$)|[-=]{2})")
 
 
 def as_markdown(part: RunContent) -> str:
-    """Question, answers, the page's first table, checks and limitations, in this order. Names from data are escaped.
+    """Question, answers, the page's first table, what stands beside, checks and limitations, in this order.
+
+    Names from data are escaped.
 
     The same finding as on the terminal and the page, sentence for sentence.
     """
     lines = [f"## {escaped_markdown(part.question)}", ""]
     for answer in part.answers:
         lines += [answer_line(answer), ""]
+    for beside in part.beside:
+        lines += [beside_line(beside), "", *table_lines(beside.table)]
     return "\n".join([*lines, *first_table(part), *limits(part), f"Repeat: `{repeat_line(part)}`", ""])
 
 
@@ -34,11 +38,16 @@ def first_table(part: RunContent) -> list[str]:
     """The first table that a page shows unfolded, as lines of Markdown with its title; empty if there is none."""
     for cells in part.tables:
         if cells.on in ("page", "both") and not cells.folded and cells.rows:
-            rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
-            head = [f"**{escaped_markdown(cells.title)}**", ""] if cells.title else []
-            shown = [row if index == 1 else tuple(map(escaped_markdown, row)) for index, row in enumerate(rows)]
-            return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
+            return table_lines(cells)
     return []
+
+
+def table_lines(cells: PageTable) -> list[str]:
+    """A table as lines of Markdown, with its title."""
+    rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
+    head = [f"**{escaped_markdown(cells.title)}**", ""] if cells.title else []
+    shown = [row if index == 1 else tuple(map(escaped_markdown, row)) for index, row in enumerate(rows)]
+    return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
 
 
 def limits(part: RunContent) -> list[str]:
@@ -72,6 +81,14 @@ def answer_line(answer: Answer) -> str:
     about = f"{escaped_markdown(answer.about)}: " if answer.about else ""
     finding = answer.finding
     return f"{about}**{escaped_markdown(finding.verdict)}**. {escaped_markdown(finding.sentence)}"
+
+
+def beside_line(beside: Beside) -> str:
+    """A finding beside the answers, and what must be known to read it."""
+    finding = beside.finding
+    caveats = "".join(f" {escaped_markdown(caveat)}" for caveat in finding.caveats)
+    found = f"**{escaped_markdown(finding.verdict)}**. {escaped_markdown(finding.sentence)}{caveats}"
+    return f"{escaped_markdown(beside.about)}: {found}"
 
 
 def escaped_markdown(text: str) -> str:
@@ -140,6 +157,7 @@ def _section(part: RunContent) -> Iterator[str]:
     )
     for answer in part.answers:
         yield f"- {answer_line(answer)}{_measured(answer)}"
+    yield from (f"- {beside_line(beside)}" for beside in part.beside)
     yield ""
     yield from first_table(part)
     if part.errors:

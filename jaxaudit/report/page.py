@@ -134,6 +134,22 @@ class Repeat(NamedTuple):
     options: PageTable
 
 
+class Beside(NamedTuple):
+    """A finding beside the answers, such as that on the groups of a target.
+
+    Attributes:
+        about: what it is about.
+        finding: the finding.
+        conditions: what `--fail-on` may name of it.
+        table: what it rests on, for Markdown; a page and a terminal have their own.
+    """
+
+    about: str
+    finding: Finding
+    conditions: tuple[str, ...]
+    table: PageTable
+
+
 NO_REPEAT = Repeat((), (), *[PageTable("", (), ())] * 3)
 
 
@@ -150,6 +166,7 @@ class RunContent(NamedTuple):
         errors: how often the answers are wrong, in sentences.
         details: what a terminal shows with `--details`.
         tabled: whether a table of the terminal has the verdict of every answer.
+        beside: findings beside the answers.
         pictures: makes its charts; not used by a terminal.
     """
 
@@ -162,10 +179,17 @@ class RunContent(NamedTuple):
     errors: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     tabled: bool = False
+    beside: tuple[Beside, ...] = ()
     name: str = ""
     kind: str = ""
     repeat: Repeat = NO_REPEAT
     pictures: Callable[[], tuple[Picture, ...]] = tuple
+
+    @property
+    def conditions(self) -> set[str]:
+        """What `--fail-on` may name of the run: the verdicts, and what stands beside them."""
+        verdicts = {answer.finding.verdict.replace(" ", "-") for answer in self.answers}
+        return verdicts.union(*(beside.conditions for beside in self.beside))
 
     @property
     def checks(self) -> tuple[Checked, ...]:

@@ -233,3 +233,34 @@ def test_an_accused_group_leads_home_to_its_author(here: Path) -> None:
     group = int(Path("scores.csv").read_text().splitlines()[accused["first"] - 1].split(",")[1])
     assert {source[place - 1]["author"] for place in home()[group]} == {remembered}
     assert str(group) not in json.dumps(found)
+
+
+def test_an_accused_group_fails_a_gate_and_stands_in_markdown_and_card(here: Path) -> None:
+    write_lines("chat.jsonl", lines("question"))
+    deal("chat.jsonl")
+    scored(f"{SECRET} 13")
+    words = ("ks", "--scores", "scores.csv")
+    assert jaxaudit(*words, "--by", "group", "--fail-on", "group-suspected").code == 0
+    done = jaxaudit(*words, "--by", "group", "--fail-on", "group-remembered", "--out", "run")
+    assert done.code == 3
+    for row in ("adjusted", "(Holm)", "(BH)"):
+        assert row in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    markdown, card = (jaxaudit("report", "run", flag).out for flag in ("--markdown", "--card"))
+    found = "**1 remembered**. 1 of 20 groups is still remembered."
+    assert found in markdown
+    assert f"- By group, scores.csv: {found}" in card
+    rows = [row for row in markdown.splitlines() if row.endswith("| remembered |")]
+    assert len(rows) == 1
+    assert markdown.count("| not found |") == 19
+    refused((*words, "--fail-on", "group-remembered"), ("needs --scores and --by group",))
+
+
+def test_the_table_of_scores_says_how_to_judge_groups_of_both_sets(here: Path) -> None:
+    write_lines("chat.jsonl", lines("question"))
+    done = jaxaudit("deal", "chat.jsonl", "--by", "author", *SHARES, "--out", "deal")
+    assert "ks --scores scores.csv --by group" in done.out
+    scored("nobody")
+    refused(("ks", "--scores", "scores.csv"), ("group",))
+    found = jaxaudit("ks", "--scores", "scores.csv", "--by", "group", "--json").result["targets"][0]
+    assert {group["verdict"] for group in found["groups"]} == {"not found"}

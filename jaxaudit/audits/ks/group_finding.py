@@ -27,11 +27,13 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
 
 ADJUSTMENT = (
-    "p_adjusted: by Holm's method, over {tests}; that any group is called remembered that was never used has a "
-    "probability of at most 5%. p_adjusted_bh: by that of Benjamini and Hochberg; of the groups that are called "
-    "remembered or suspected, at most 5% on average were never used."
+    "remembered: p_adjusted, by Holm's method over {tests}, is at most 5%; that any group is called so that was never "
+    "used has a probability of at most 5%. suspected: p_adjusted_bh, by that of Benjamini and Hochberg (BH), is at "
+    "most 5%, or a group is compared with models; of the groups that are called remembered or suspected, at most 5% on "
+    "average were never used."
 )
-NOT_COUNTED = " {count} that can never reach 5%, or that no group of the holdout is like in size, are not counted."
+NOT_COUNTED = "{count} that can never reach 5%, or that no group of the holdout is like in size, are not counted."
+NONE_COUNTED = "No p-value is adjusted:"
 RESTS: dict[Basis, Confidence] = {
     "own records": Confidence(
         "strong", "A group's own records of both sets are compared: exact if the records were dealt at random."
@@ -60,6 +62,8 @@ BY_MODELS = (
 UNRELATED = "Whether a group was used, or made to be forgotten, must not have depended on what is in its records."
 AdjustedValues = tuple[float | None, float | None]
 """A p-value adjusted by Holm's method, and by that of Benjamini and Hochberg; None if it is not counted."""
+ENOUGH_MODELS = 5
+"""Models without the query set, from which on Student's t is no longer wide beyond use."""
 NONE_RULED_OUT = "A group that is not found is not shown to be forgotten."
 
 
@@ -98,9 +102,14 @@ def with_groups(
             verdict = "inconclusive" if reasons else _verdict(part, p_values_of_part, least)
             groups.append(_group_result(table, name, part, verdict, p_values_of_part))
         left_out = len(parts) - len(p_of_target)
-        adjustment = ADJUSTMENT.format(tests=counted) + (NOT_COUNTED.format(count=left_out) if left_out else "")
+        adjustment = " ".join(
+            [
+                *([ADJUSTMENT.format(tests=counted)] if tests else [NONE_COUNTED]),
+                *([NOT_COUNTED.format(count=left_out)] if left_out else []),
+            ]
+        )
         doubts = numbers.doubts if isinstance(numbers, Usage) else ()
-        finding = _finding(groups, dealt_groups, len(parts) * len(targets), reasons, doubts)
+        finding = _finding(groups, dealt_groups, len(parts) * len(targets), len(table.of("unused")), reasons, doubts)
         groups.sort(key=lambda group: (np.inf if group.p_never is None else group.p_never, group.name))
         first_is = "record" if table.above is None else "line"
         grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests, first_is=first_is)
@@ -161,17 +170,22 @@ def _finding(
     groups: Sequence[GroupResult],
     dealt_groups: DealtGroups,
     tests: int,
+    models: int,
     withheld: Sequence[str],
     doubts: Sequence[str],
 ) -> Finding:
-    """The answer about all groups of one target in words; `tests` is the number of all groups, of all targets."""
+    """The answer about all groups of one target in words.
+
+    `tests` is the number of all groups, of all targets; `models` that of models without the query set.
+    """
     counts = Counter(group.verdict for group in groups)
     remembered, suspected, count = counts["remembered"], counts["suspected"], _groups_text(len(groups))
     if withheld:
         reason = "; ".join(withheld)
         return undecided("No verdict by group can be given.", (reason,), sentence(reason))
     bases = dict.fromkeys(group.basis for group in groups)
-    helps = (needs_text(dealt_groups, tests),) if counts["cannot be found"] else ()
+    few = (few_models_text(models),) if "models" in bases and models < ENOUGH_MODELS and tests > 1 else ()
+    helps = (*few, *((needs_text(dealt_groups, tests),) if counts["cannot be found"] else ()))
     unlike = () if not counts["inconclusive"] else (_unlike(counts["inconclusive"]),)
     of_set = tuple(f"Of the whole set: {doubt}." for doubt in doubts)
     caveats = (NONE_RULED_OUT, *unlike, *of_set, *((BY_MODELS,) if "models" in bases else ()), UNRELATED)
@@ -191,7 +205,7 @@ def _finding(
         return Finding(
             "none found",
             "open",
-            " ".join([f"None of {count} is found to be remembered, which rules none out.", *some, *unlike]),
+            " ".join([f"None of {count} is found to be remembered, which rules none out.", *few, *some, *unlike]),
             ("no adjusted p-value is at most 5%",),
             trust,
             (),
@@ -211,6 +225,15 @@ def _finding(
 def _unlike(count: int) -> str:
     return UNLIKE.format(
         count=f"{_groups_text(count)} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
+    )
+
+
+def few_models_text(models: int) -> str:
+    """What few models without the query set can find, and what would find more."""
+    return (
+        f"{models} models without the query set can hardly show one group among several, however much of it is left: "
+        f"give {ENOUGH_MODELS} or more (columns `unused.`), or records of each group in both sets (`jaxaudit deal "
+        "--by`)."
     )
 
 

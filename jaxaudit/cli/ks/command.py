@@ -75,6 +75,12 @@ def _check_groups(options: KSOptions) -> None:
         raise InputError("--groups and --members-groups need each other where there are --members.")
 
 
+def _check_failing(options: KSOptions) -> None:
+    of_groups = [verdict for verdict in options.output.fail_on if verdict.startswith("group-")]
+    if of_groups and options.scores.by is None:
+        raise InputError(f"--fail-on {of_groups[0]} needs --scores and --by group; without them no group is judged.")
+
+
 def _check_members(options: KSOptions) -> None:
     data = options.data
     if data.members is None or options.source is ModelSource.BANK:
@@ -178,7 +184,7 @@ def _check_tests(options: KSOptions) -> None:
         )
 
 
-CHECKS = (_check_pair, _check_groups, _check_members, _check_targets, _check_in_step, _check_tests)
+CHECKS = (_check_pair, _check_groups, _check_failing, _check_members, _check_targets, _check_in_step, _check_tests)
 
 
 def _check(options: KSOptions) -> None:

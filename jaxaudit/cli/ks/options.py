@@ -268,7 +268,9 @@ class KSFlags(Level):
 class KSOutput(Output):
     """Options of what is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("forgotten", "not forgotten", "inconclusive")
+    fail_on: tuple[str, ...] = failing(
+        "forgotten", "not forgotten", "inconclusive", "group remembered", "group suspected"
+    )
 
 
 @dataclass(frozen=True)

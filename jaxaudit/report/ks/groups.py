@@ -12,8 +12,10 @@ from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import p_column
 from jaxaudit.report.numbers import level_text, precise
-from jaxaudit.report.page import PageTable, Picture, Where
+from jaxaudit.report.page import Beside, PageTable, Picture, Where
 
+FOUND = ("remembered", "suspected")
+"""Verdicts on a group that `--fail-on` names."""
 SHOWN, DRAWN = 10, 25
 """How many groups a terminal shows without `--details`, and a chart draws."""
 TONES: dict[str, Tone] = {"remembered": "bad", "suspected": "open", "inconclusive": "open"}
@@ -23,13 +25,19 @@ READ = (
 )
 NUMBERED = (
     "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
-    "numbers (no.) are not your ids: whose records a group has, look up at {place}."
+    "numbers (no.) are not your ids. Whose records a group has: look up the column group at {place}; of files that "
+    "`jaxaudit deal` wrote, groups.csv beside them says which of your records that number stands for."
+)
+BAR = (
+    "The bar is where 95% of groups lie that were not used. So 1 of 20 unused groups lies beyond its bar, and a group "
+    "beyond it may be `not found`: the verdict is by the adjusted p-value."
 )
 PLACES = {
     "line": "the line of its first query record in the file, counted from 1 with a header",
     "record": "its first query record, counted from 1 without a header",
 }
 """What the place of a group's first query record counts, by `Grouping.first_is`."""
+ADJUSTED = ("adjusted\n(Holm)", "adjusted\n(BH)")
 P_VALUES = ("p (not used)", "adjusted (Holm)", "adjusted (Benjamini-Hochberg)")
 
 
@@ -54,10 +62,14 @@ def _short_table(title: str, groups: Sequence[GroupResult], grouping: Grouping, 
     """Groups in 80 characters."""
     has_share = any(group.share is not None for group in groups)
     first = f"first\n{grouping.first_is}"
-    numbers = ("no.", first, "p (not\nused)", "adjusted", "effect", *(("share\nleft",) if has_share else ()))
+    numbers = ("no.", first, "p (not\nused)", *ADJUSTED, "effect", *(("share\nleft",) if has_share else ()))
     rows = (
         (
-            *(str(group.name), str(group.first), p_column(group.p_never), p_column(group.p_adjusted)),
+            *(
+                str(group.name),
+                str(group.first),
+                *map(p_column, (group.p_never, group.p_adjusted, group.p_adjusted_bh)),
+            ),
             _shown(group.effect, 1),
             *((_percent(group.share),) if has_share else ()),
             group.verdict,
@@ -65,6 +77,23 @@ def _short_table(title: str, groups: Sequence[GroupResult], grouping: Grouping, 
         for group in groups
     )
     return PageTable(title, (*numbers, "verdict"), tuple(rows), numbers, tones=TONES, on=on)
+
+
+def groups_beside(targets: Sequence[TargetResult]) -> tuple[Beside, ...]:
+    """The finding on the groups of each target, with the strongest ones, and how p-values are adjusted."""
+    found = []
+    for target in targets:
+        if (grouping := target.grouping) is not None:
+            verdicts = {group.verdict for group in target.groups}
+            shown = target.groups[:DRAWN]
+            left = len(target.groups) - len(shown)
+            title = f"Groups of the query set. {_numbered(grouping)} {grouping.adjustment}"
+            table = _short_table(
+                title + (f" {left:,} more have larger p-values." if left else ""), shown, grouping, "page"
+            )
+            conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
+            found.append(Beside(f"By group, {visible(target.name)}", grouping.finding, conditions, table))
+    return tuple(found)
 
 
 def group_legend(targets: Sequence[TargetResult]) -> tuple[str, ...]:
@@ -127,8 +156,8 @@ def _picture(place: int, target: TargetResult, level: float) -> Picture:
         f"groups-{place}",
         f"By group: {visible(target.name)}",
         f"{seen}.",
-        f"{visible(finding.sentence)} {_numbered(target.grouping)} {READ} The bar is where 95% of groups lie that were "
-        f"not used.{more} {' '.join(map(visible, (target.grouping.adjustment, *finding.caveats)))}",
+        f"{visible(finding.sentence)} {_numbered(target.grouping)} {READ} {BAR}{more} "
+        + " ".join(map(visible, (target.grouping.adjustment, *finding.caveats))),
         chart(lambda axes: plot.draw_groups(axes, marks), row_height(len(marks)) + 0.3),
         PageTable(
             f"Groups of the query set, {visible(target.name)}",

@@ -283,6 +283,10 @@ def about(sets: ComparedSets) -> str:
     return f"{outputs_text} {models}"
 
 
+PRIVLEAK = "privleak"
+PRIVLEAK_MEANS = "privleak is 0% of a model like the retrained one, and below 0% of one that shows the query set more"
+
+
 def field_numbers(targets: Sequence[TargetResult]) -> list[str]:
     """Forget quality and privleak, and what they are between retrained models."""
     lines = []
@@ -290,12 +294,14 @@ def field_numbers(targets: Sequence[TargetResult]) -> list[str]:
     for target_name, tofu in tofu_by_target:
         numbers = {
             "forget quality": None if tofu.forget_quality is None else precise(tofu.forget_quality),
-            "privleak": None if tofu.privleak is None else f"{tofu.privleak:.1f}%",
+            PRIVLEAK: None if tofu.privleak is None else f"{tofu.privleak:.1f}%",
         }
         number_texts = [f"{name} {value}" for name, value in numbers.items() if value is not None]
         if number_texts:
+            means = "" if numbers[PRIVLEAK] is None else f"; {PRIVLEAK_MEANS}"
             lines.append(
-                f"{visible(target_name)}: {', '.join(number_texts)} (open-unlearning's numbers; they decide nothing)."
+                f"{visible(target_name)}: {', '.join(number_texts)} (open-unlearning's numbers, which decide "
+                f"nothing{means})."
             )
     worth = next((tofu.retrained for _, tofu in tofu_by_target if tofu.retrained is not None), None)
     if worth is not None and worth.share_below is not None:

@@ -12,7 +12,7 @@ from jaxaudit.metrics.usage import STATED_FRACTION, WORDING
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
 from jaxaudit.report.ks.answer import BEFORE_AFTER, answer_of, rule_in_words
-from jaxaudit.report.ks.groups import group_details, group_legend, group_tables
+from jaxaudit.report.ks.groups import group_details, group_legend, group_tables, groups_beside
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
@@ -105,6 +105,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
         _errors(targets),
         (*_details(result), *group_details(targets)),
         tabled=True,
+        beside=groups_beside(targets),
     )
 
 

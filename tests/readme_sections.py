@@ -189,6 +189,10 @@ CHAT_COMMAND = (
     "deal chat.jsonl --groups author --members-share 0.4 --holdout-share 0.3",
     "--seed 7 --out deal",
 )
+AUTHORS_COMMAND = (
+    "deal chat.jsonl --by author --members-share 0.4 --holdout-share 0.3",
+    "--seed 7 --out authors",
+)
 SCORE_COMMAND = (
     "unlearn --outputs tuned=tuned.npz --retrained retrained.npz",
     "--original original.npz --labels labels.npz",
@@ -234,6 +238,11 @@ def logs_section() -> str:
 def chat_section() -> str:
     """What is printed of a deal of the chats that the page makes; deals are repeated by their seed."""
     return _after(CHATS, (), "chat files", CHAT_COMMAND)
+
+
+def authors_section() -> str:
+    """The same of the deal of each author's chats over all sets."""
+    return _after(CHATS, (), "chat files", AUTHORS_COMMAND)
 
 
 def _program(page: Path, name: str, folder: str) -> None:
@@ -700,6 +709,7 @@ def main(names: list[str]) -> None:
         (SCORE, "left session"): left_section,
         (LOGS_PAGE, "logs session"): logs_section,
         (CHATS, "chat session"): chat_section,
+        (CHATS, "authors session"): authors_section,
         (DELETION, "patients session"): patients_section,
         (REFERENCES, "references"): references_section,
         (COMPARISON, "cross-checks"): crosschecks_section,

@@ -87,6 +87,7 @@ SESSIONS = [
     (sections.SCORE, "left session", sections.left_section),
     (sections.LOGS_PAGE, "logs session", sections.logs_section),
     (sections.CHATS, "chat session", sections.chat_section),
+    (sections.CHATS, "authors session", sections.authors_section),
     (sections.DELETION, "patients session", sections.patients_section),
 ]
 

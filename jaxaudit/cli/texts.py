@@ -31,10 +31,10 @@ def tell_of_groups(sets: Collection[Texts]) -> None:
     objects = [line_object for texts in sets for line_object in texts.objects()]
     if any(COLUMN in line_object for line_object in objects):
         return
-    known = {"set", "index", "pair", *(key for texts in sets for key in texts.keys)}
+    no_groups = {"set", "index", "pair", *(key for texts in sets for key in texts.keys)}
     columns: dict[str, Counter[bytes]] = {}
     for line_object in objects:
-        for key in line_object.keys() - known:
+        for key in line_object.keys() - no_groups:
             value = bytes(line_object[key])
             if value[:1] in _NAMES and len(value) <= LONGEST_NAME:
                 columns.setdefault(key, Counter())[value] += 1

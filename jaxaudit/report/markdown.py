@@ -87,8 +87,8 @@ def beside_line(beside: Beside) -> str:
     """A finding beside the answers, and what must be known to read it."""
     finding = beside.finding
     caveats = "".join(f" {escaped_markdown(caveat)}" for caveat in finding.caveats)
-    found = f"**{escaped_markdown(finding.verdict)}**. {escaped_markdown(finding.sentence)}{caveats}"
-    return f"{escaped_markdown(beside.about)}: {found}"
+    verdict = f"**{escaped_markdown(finding.verdict)}**. {escaped_markdown(finding.sentence)}{caveats}"
+    return f"{escaped_markdown(beside.about)}: {verdict}"
 
 
 def escaped_markdown(text: str) -> str:

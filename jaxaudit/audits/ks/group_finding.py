@@ -232,8 +232,7 @@ def few_models_text(models: int) -> str:
     """What few models without the query set can find, and what would find more."""
     return (
         f"{models} models without the query set can hardly show one group among several, however much of it is left: "
-        f"give {ENOUGH_MODELS} or more (columns `unused.`), or records of each group in both sets (`jaxaudit deal "
-        "--by`)."
+        f"give {ENOUGH_MODELS} or more (columns `unused.`), or deal the records of each group over both sets."
     )
 
 
@@ -248,8 +247,8 @@ def needs_text(dealt_groups: DealtGroups, tests: int) -> str:
         )
     if dealt_groups.within:
         return (
-            f"a group needs more records in both sets: {records_needed(tests)} in each, for {tests:,} tests of groups "
-            f"and targets; {models}."
+            f"a group needs more records in both sets: {records_a_set_needed(tests)} in each, for {tests:,} tests of "
+            f"groups and targets; {models}."
         )
     return (
         f"to accuse one of {tests:,} groups and targets, the holdout needs at least {holdout_groups_needed(tests):,} "
@@ -262,7 +261,7 @@ def holdout_groups_needed(tests: int) -> int:
     return round(tests / ALPHA) - 1
 
 
-def records_needed(tests: int) -> int:
+def records_a_set_needed(tests: int) -> int:
     """The fewest records in each set, with which a p-value of a group's own records can reach 5% adjusted."""
     return next(size for size in range(2, 100) if reaches(tests / comb(2 * size, size)))
 

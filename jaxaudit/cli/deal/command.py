@@ -184,10 +184,15 @@ DEAL = Command(
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
     shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
-    are dealt together, and so are the records of a group; the array or column of `--groups` is not written, nor any
-    other that has its values or another name for each group, but random numbers in its place. Inputs are written as x,
-    labels as y, with every value as it was given. deal.json has the seed and hashes, and no record: keep it until the
-    deal must be shown.
+    are dealt together, and so are the records of a group; the array or column of `--groups` or `--by` is not written,
+    nor any other that has its values or another name for each group, but random numbers in its place. Inputs are
+    written as x, labels as y, with every value as it was given. deal.json has the seed and hashes, and no record: keep
+    it until the deal must be shown. groups.csv says which records of DATA each random number stands for, and stays at
+    home.
+
+    Whole groups (`--groups`) answer whether a set was forgotten. To find the single groups that a model still
+    remembers (`jaxaudit ks --scores --by group`), deal the records of each group over all sets (`--by`): by whole
+    groups that takes hundreds of them in the holdout. What is printed says what a deal allows.
 
     query.npz and members.npz are what was shared for training. With `--blind`, challenge.npz is what is sent when the
     model's outputs are asked for: the inputs of all records, with random names and without labels, in an order that

@@ -26,7 +26,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import BlindChallenge, DealShown, DealSide, before_sharing, summary
+from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary
 from jaxaudit.cli.deal.source import INPUTS, has_all_classes, read_source
 from jaxaudit.cli.deal.units import NUMBERS, DealtUnits, dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
@@ -134,9 +134,9 @@ def deal_records(options: DealOptions) -> Summary:
         files[HOME] = home_writer(arrays[COLUMN].tolist())
     write_files(out, files)
     blind = BlindChallenge(challenge, read_key(out / KEY).committed, how.views) if how.blind else None
-    deal_shown = DealShown(source.name, out, sides, units, further_arrays, left_out, groups is not None)
+    report = DealReport(source.name, out, sides, units, further_arrays, left_out, groups is not None)
     power = () if units.written else before_sharing(data, sides, options.data.label, options.data.drop)
-    return summary(deal_shown, blind, label, power)
+    return summary(report, blind, label, power)
 
 
 def _further(arrays: Iterable[str]) -> list[str]:

@@ -38,7 +38,7 @@ class BlindChallenge(NamedTuple):
     views: int
 
 
-class DealShown(NamedTuple):
+class DealReport(NamedTuple):
     """What a deal says of itself; it has no value of a record.
 
     Attributes:
@@ -84,7 +84,7 @@ class DealShown(NamedTuple):
 
 
 def summary(
-    dealt: DealShown,
+    report: DealReport,
     challenge: BlindChallenge | None = None,
     label: str | None = None,
     power: Sequence[str] = (),
@@ -94,9 +94,9 @@ def summary(
     `challenge` is that of a blind deal, `label` the column of the files with the label, if it had to be named, and
     `power` are the lines of `before_sharing`.
     """
-    out, sides, units = dealt.out, dealt.sides, dealt.units
+    out, sides, units = report.out, report.sides, report.units
     members = "members" in sides
-    lines = [*_dealt(dealt, (KEY,) if challenge else ())]
+    lines = [*_dealt(report, (KEY,) if challenge else ())]
     if challenge:
         lines += [
             f"To ask for outputs later: {challenge.file}. It has all these records in a random order, without labels",
@@ -115,8 +115,8 @@ def summary(
             f"must be told: {', '.join(TAKE_GROUPS)} by {flags}, power by --groups {COLUMN}"
             f"{f', ks also by {further}' if members else ''}.",
         ]
-    lines += _of_groups(dealt)
-    lines += _of_columns(dealt, "arrays")
+    lines += _of_groups(report)
+    lines += _of_columns(report, "arrays")
     where = f"records of {challenge.file}" if challenge else "records of each file"
     request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
     words = _of_challenge(out, members) if challenge else _command(out, sides, units.whole, label)
@@ -130,40 +130,40 @@ def summary(
             "",
             f"  {commands[1]}",
         ]
-    return dealt.summary([*lines, *power], commands)
+    return report.summary([*lines, *power], commands)
 
 
-def texts_summary(dealt: DealShown, paired: bool) -> Summary:
+def texts_summary(report: DealReport, paired: bool) -> Summary:
     """What is printed of a deal of texts; `paired` if it was of two versions of each record."""
-    head, *lines = _dealt(dealt)
+    head, *lines = _dealt(report)
     if paired:
         lines = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *lines]
-    if dealt.units.written:
+    if report.units.written:
         lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
-    lines += _of_groups(dealt)
-    lines += _of_columns(dealt, "keys")
+    lines += _of_groups(report)
+    lines += _of_columns(report, "keys")
     words = ["jaxaudit", "scores", "lm", "MODEL"]
     for name in LABELS:
-        path = str(dealt.out / dealt.sides[name].file) if name in dealt.sides else name.upper()
-        words += [f"--{name}", path] if name in dealt.sides or name == "holdout" else []
-    named = dealt.named
+        path = str(report.out / report.sides[name].file) if name in report.sides else name.upper()
+        words += [f"--{name}", path] if name in report.sides or name == "holdout" else []
+    naming = report.named
     # With records of a group in both sets, there is no test of whole groups.
-    by = " --by group" if dealt.units.within or (named is not None and named.can_be_named) else ""
+    by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
     lines += ["", "To test a model later:", "", *(f"  {command}" for command in commands)]
-    return dealt.summary((head, *lines), commands)
+    return report.summary((head, *lines), commands)
 
 
-def _dealt(dealt: DealShown, at_home: Sequence[str] = ()) -> list[str]:
+def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
     """The sides, and who may have which file; `at_home` are further files that stay there."""
-    sides, units = dealt.sides, dealt.units
+    sides, units = report.sides, report.units
 
     def counted(side: DealSide) -> str:
         return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if units.written else "")
 
     end = sides["query"].file.removeprefix("query")
-    lines = [f"Dealt the records of {dealt.source} at random."]
-    lines += [f"  {LABELS[name]}: {counted(side)} ({dealt.out / side.file})" for name, side in sides.items()]
+    lines = [f"Dealt the records of {report.source} at random."]
+    lines += [f"  {LABELS[name]}: {counted(side)} ({report.out / side.file})" for name, side in sides.items()]
     if units.copied:
         lines.append(
             f"  copies: {units.copied:,} records are copies of others; copies were dealt together, as one group"
@@ -178,7 +178,7 @@ def _dealt(dealt: DealShown, at_home: Sequence[str] = ()) -> list[str]:
     else:
         lines.append(f"For the company that trains: query{end}.")
     holdout = [f"holdout{end}"] if "holdout" in sides else []
-    *before, last = [*holdout, *at_home, *([HOME] if dealt.has_groups else []), DEAL_RECORD]
+    *before, last = [*holdout, *at_home, *([HOME] if report.has_groups else []), DEAL_RECORD]
     kept = f"At home: {', '.join(before)} and {last}" if before else f"At home: {last}"
     if holdout:
         lines.append(f"{kept}. Nobody may ever train on the holdout.")
@@ -194,23 +194,23 @@ def _dealt(dealt: DealShown, at_home: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def _of_groups(dealt: DealShown) -> list[str]:
+def _of_groups(report: DealReport) -> list[str]:
     """Where groups can be looked up, and which of them a deal can name."""
-    named = dealt.named
-    home = [f"{HOME} says which records of {dealt.source} each number stands for."] if dealt.has_groups else []
-    return home if named is None else [*home, *named.lines]
+    naming = report.named
+    home = [f"{HOME} says which records of {report.source} each number stands for."] if report.has_groups else []
+    return home if naming is None else [*home, *naming.lines]
 
 
-def _of_columns(dealt: DealShown, kind: str) -> list[str]:
+def _of_columns(report: DealReport, kind: str) -> list[str]:
     """What was left out, and what is written beside the records."""
     lines = []
-    if dealt.left_out:
+    if report.left_out:
         why = "they have values of the groups or other names for them"
-        lines.append(f"Left out of the files, because {why}: {', '.join(dealt.left_out)}.")
-    if dealt.further:
+        lines.append(f"Left out of the files, because {why}: {', '.join(report.left_out)}.")
+    if report.further:
         lines.append(
-            f"The files also have these {kind} of {dealt.source}; check that none is private: "
-            f"{', '.join(dealt.further)}."
+            f"The files also have these {kind} of {report.source}; check that none is private: "
+            f"{', '.join(report.further)}."
         )
     return lines
 

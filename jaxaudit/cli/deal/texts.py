@@ -13,7 +13,7 @@ from jaxtyping import Int, Shaped
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.deal.private import home_writer, keys_with_values
 from jaxaudit.cli.deal.run import key_of, record_of, seed_of
-from jaxaudit.cli.deal.show import DealShown, DealSide, texts_summary
+from jaxaudit.cli.deal.show import DealReport, DealSide, texts_summary
 from jaxaudit.cli.deal.units import dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.progress import say
@@ -103,7 +103,7 @@ def deal_texts(options: DealOptions) -> Summary:
         out, {**{f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}, DEAL_RECORD: record, **home}
     )
     further = sorted(keys - {*text_keys, COLUMN, PAIR, INDEX, *left_out})
-    return texts_summary(DealShown(source["name"], out, sides, units, further, left_out, groups is not None), paired)
+    return texts_summary(DealReport(source["name"], out, sides, units, further, left_out, groups is not None), paired)
 
 
 def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from jaxaudit.audits.ks.group_finding import holdout_groups_needed, records_needed
+from jaxaudit.audits.ks.group_finding import holdout_groups_needed, records_a_set_needed
 from jaxaudit.cli.deal.command import Deal
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.errors import InputError
@@ -69,8 +69,8 @@ def dealt_units(
         )
     # Records that belong to nobody need no groups, and the test of records finds more.
     written = values is not None or copied > 0
-    own = np.arange(len(hashes)) if values is None else values
-    return DealtUnits(number_groups(own if within else merge_groups(own, hashes)), copied, written, within)
+    groups = np.arange(len(hashes)) if values is None else values
+    return DealtUnits(number_groups(groups if within else merge_groups(groups, hashes)), copied, written, within)
 
 
 def draw_deal(key: Key[Array, ""], how: Deal, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
@@ -146,9 +146,9 @@ def named_groups(units: DealtUnits, rows: Mapping[str, Sequence[int] | np.ndarra
         needed = holdout_groups_needed(groups)
         return NamedGroups(groups, groups if held >= needed else 0, held, needed, None)
     able = [ways(q + h, h) * ALPHA >= groups for q, h in zip(query.tolist(), holdout.tolist(), strict=True)]
-    return NamedGroups(groups, sum(able), held, None, records_needed(groups))
+    return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups))
 
 
-def numbers_of(named: NamedGroups | None) -> dict[str, Any] | None:
+def numbers_of(naming: NamedGroups | None) -> dict[str, Any] | None:
     """The numbers as JSON."""
-    return None if named is None else named._asdict()
+    return None if naming is None else naming._asdict()

@@ -81,7 +81,7 @@ def _short_table(title: str, groups: Sequence[GroupResult], grouping: Grouping, 
 
 def groups_beside(targets: Sequence[TargetResult]) -> tuple[Beside, ...]:
     """The finding on the groups of each target, with the strongest ones, and how p-values are adjusted."""
-    found = []
+    findings = []
     for target in targets:
         if (grouping := target.grouping) is not None:
             verdicts = {group.verdict for group in target.groups}
@@ -92,8 +92,8 @@ def groups_beside(targets: Sequence[TargetResult]) -> tuple[Beside, ...]:
                 title + (f" {left:,} more have larger p-values." if left else ""), shown, grouping, "page"
             )
             conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
-            found.append(Beside(f"By group, {visible(target.name)}", grouping.finding, conditions, table))
-    return tuple(found)
+            findings.append(Beside(f"By group, {visible(target.name)}", grouping.finding, conditions, table))
+    return tuple(findings)
 
 
 def group_legend(targets: Sequence[TargetResult]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from support.language_models import END, SIZE, save_model, write_lines
 
 from jaxaudit.cli.groups import TextNetwork
 from jaxaudit.cli.read_sets import text_reader
+from jaxaudit.cli.texts import tell_of_groups
 from jaxaudit.data.texts import read_texts
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.models.language_model import LanguageModel
@@ -193,3 +194,46 @@ def test_chats_are_sequences_for_models_that_are_trained_here(here: Path, capsys
     before = [~token for token in tokens[0].tolist()[1:] if token < 0 and ~token < 256]
     assert bytes(before).decode() == "Short.\nWho 0?\n"
     assert "a line break behind each" in capsys.readouterr().err
+
+
+def test_scores_keep_the_random_numbers_of_a_deal_and_no_other_value(here: Path, models: Path):
+    """Only of the files that a record beside them names: any other integer may be a patient's."""
+    words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
+    assert jaxaudit("deal", "chat.jsonl", *words).code == 0
+    files, base = [f"deal/{of}.jsonl" for of in ("query", "holdout", "members")], str(models / "base")
+    numbers = [json.loads(line)["group"] for name in files for line in Path(name).read_text().splitlines()]
+
+    def groups(out: str) -> list[int]:
+        done = jaxaudit("scores", "lm", base, *files, "--out", out)
+        assert done.code == 0, done.err
+        return csv.read_csv(out).to_pydict()["group"]
+
+    assert groups("home.csv") == numbers
+    record = json.loads(Path("deal/deal.json").read_text())
+    for out, change in (
+        ("other.csv", {"query": {"sha256": "0" * 64}}),
+        ("records.csv", {"by_groups": False}),
+        ("broken.csv", {"query": [7]}),
+    ):
+        Path("deal/deal.json").write_text(json.dumps(record | change))
+        assert groups(out) == [list(dict.fromkeys(numbers)).index(number) for number in numbers]
+    Path("deal/deal.json").unlink()
+    assert max(groups("away.csv")) < 12
+
+
+def test_keys_that_may_be_groups_are_named_and_no_value_of_theirs(here: Path, capsys: pytest.CaptureFixture[str]):
+    lines = [
+        {**line, "index": row, "kind": "a", "tags": [SECRET], "note": f"{SECRET} {row}"}
+        for row, line in enumerate(chats())
+    ]
+    write_lines("told.jsonl", lines)
+    tell_of_groups([read_texts(Path("told.jsonl"))])
+    said = capsys.readouterr().err
+    assert "no record has a key 'group'" in said
+    assert "for several records: author." in said
+    assert "--by KEY" in said
+    assert SECRET not in said
+    assert "a1" not in said
+    write_lines("told.jsonl", [{**line, "group": line["author"]} for line in lines])
+    tell_of_groups([read_texts(Path("told.jsonl"))])
+    assert capsys.readouterr().err == ""

@@ -68,12 +68,16 @@ def texts_to_deal(folder: Path) -> None:
             for row in range(120)
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    np.save(folder / "teams.npy", np.arange(120) // 24)
 
 
 def dealt_texts(folder: Path, choose: random.Random) -> object:
     """The sides, none of which has the name of a group; or one version of each record on either side."""
     groups = ("--groups", "author")
-    shares = (("--members-share", "0.3", *groups), ("--withdraw", "0.4", *groups), groups, ("--pairs", "other.jsonl"))
+    shares = (
+        *(("--members-share", "0.3", *groups), ("--withdraw", "0.4", *groups), groups),
+        *(("--pairs", "other.jsonl"), ("--by", "teams.npy")),
+    )
     with swept(folder):
         words = choose.choice(shares)
         ran = command(folder, ("deal", "plain.jsonl", *words, "--out", "dealt"))

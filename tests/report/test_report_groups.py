@@ -58,7 +58,7 @@ def test_a_page_has_a_chart_with_every_number_and_says_what_they_mean() -> None:
     text = " ".join(Parsed(html).text.split())
     for words in ("Holm", "Benjamini and Hochberg", "is not shown to be forgotten", f"the {DRAWN} with the smallest"):
         assert words in text
-    for words in ("numbers (no.) are not your ids", "counted from 1 without a header", "that of one group alone"):
+    for words in ("numbers (no.) are not your ids", "counted from 1 without a header", "beyond it may be `not found`"):
         assert words in text
     assert html.count(" (record ") == GROUPS
     assert "scores.csv 1" not in html

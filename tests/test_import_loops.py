@@ -20,7 +20,6 @@ MEANT = {
     ("taught", "teachers"),
     # The second file has the closed form of the class in the first one.
     ("naive_bayes", "naive_bayes_leave_one_out"),
-    ("run", "texts"),
 }
 """Loops that have a reason."""
 

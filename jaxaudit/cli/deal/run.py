@@ -1,23 +1,14 @@
 """Runs `jaxaudit deal`: reads records, deals them, and writes every side with the record of the deal."""
 
-import hashlib
-import json
-import platform
-import secrets
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
 
-from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
+from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.deal.private import (
     arrays_with_values,
     challenge_arrays,
@@ -26,9 +17,10 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
+from jaxaudit.cli.deal.record import key_of_deal, record_of, seed_of
 from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary
 from jaxaudit.cli.deal.source import INPUTS, has_all_classes, read_source
-from jaxaudit.cli.deal.units import NUMBERS, DealtUnits, dealt_units, draw_deal
+from jaxaudit.cli.deal.units import NUMBERS, dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import Examples, is_image, prepare_images
@@ -40,11 +32,7 @@ from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.data.tables.rows import refuse_read_otherwise
 from jaxaudit.errors import InputError
-from jaxaudit.randomness import stream
 from jaxaudit.runs.directory import Writer, write_files
-from jaxaudit.version import __version__
-
-SCHEMA = "jaxaudit.deal/1"
 
 
 def deal_given(options: DealOptions) -> Summary:
@@ -67,7 +55,7 @@ def deal_records(options: DealOptions) -> Summary:
     group_values = None if groups is None else load_groups(groups, data, count, "data", data_dir)
     units = dealt_units(group_values, copies, within=options.data.by is not None)
     seed = seed_of(how)
-    key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
+    key = key_of_deal(seed, how)
     rows = draw_deal(key, how, units)
     left_out: list[str] = []
     if group_values is not None:
@@ -144,70 +132,12 @@ def _further(arrays: Iterable[str]) -> list[str]:
     return [name for name in arrays if role_of(name) is None and name not in CLASS_NAMES]
 
 
-def seed_of(how: Deal) -> int:
-    """The seed that was asked for, or a new one that nobody can guess."""
-    return secrets.randbits(SEED_BITS) if how.seed is None else how.seed
-
-
-def key_of(seed: int) -> Key[Array, ""]:
-    """`jax.random.key`, which keeps only 32 bits of a seed: few enough to try them all."""
-    return jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
-
-
 def _as_compared(examples: Examples) -> Examples:
     """The records as other commands compare them where no option says otherwise: images in gray."""
     if is_image(examples) and examples.inputs.ndim == 4:
         with suppress(InputError):  # numbers that no image has
             return prepare_images(examples, examples.inputs.shape[1:3])
     return examples
-
-
-def record_of(
-    how: Deal,
-    seed: int,
-    units: DealtUnits,
-    source: Mapping[str, Any],
-    out: Path,
-    sides: Mapping[str, DealSide],
-    hashes: Mapping[str, np.ndarray],
-) -> bytes:
-    """The file that documents a deal, as JSON: its options, its source, and the size and hashes of each side.
-
-    `membership` of a side is the SHA-256 of the hashes of its records, in the file's order.
-
-    Args:
-        how, seed: the options of the deal.
-        units: what was dealt.
-        source: facts on the source, as they are written.
-        out: the folder that contains the sides' files.
-        sides, hashes: each side, and the hashes of its records, by its name.
-    """
-
-    def recorded(name: str, side: DealSide) -> dict[str, Any]:
-        return {
-            "file": side.file,
-            "records": len(side.rows),
-            "groups": side.groups,
-            "sha256": file_hash(out / side.file),
-            "membership": hashlib.sha256(hashes[name].tobytes()).hexdigest(),
-        }
-
-    facts = {
-        "schema": SCHEMA,
-        "seed": seed,
-        "holdout_share": how.held if how.withdraw is None else None,
-        "members_share": how.members_share,
-        "withdraw": how.withdraw,
-        "by_groups": units.whole,
-        "within_groups": units.within,
-        "copies": units.copied,
-        "source": dict(source),
-        **dict.fromkeys(("query", "members", "holdout")),
-        **{name: recorded(name, side) for name, side in sides.items()},
-        "versions": {"jaxaudit": __version__, "python": platform.python_version()}
-        | {name: version(name) for name in ("jax", "numpy")},
-    }
-    return (json.dumps(facts, indent=1) + "\n").encode()
 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:

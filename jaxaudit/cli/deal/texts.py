@@ -12,7 +12,7 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.deal.private import home_writer, keys_with_values
-from jaxaudit.cli.deal.run import key_of, record_of, seed_of
+from jaxaudit.cli.deal.record import key_of_deal, record_of, seed_of
 from jaxaudit.cli.deal.show import DealReport, DealSide, texts_summary
 from jaxaudit.cli.deal.units import dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
@@ -61,7 +61,7 @@ def deal_texts(options: DealOptions) -> Summary:
     for taken in keys & {*((COLUMN,) if units.written else ()), *((PAIR,) if paired else ())}:
         raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
     seed = seed_of(how)
-    key = key_of(seed) if how.withdraw is None else stream(key_of(seed), "withdraw")
+    key = key_of_deal(seed, how)
     if paired:
         shared, every = generator_of(stream(key, "deal")).integers(2, size=count), np.arange(count)
         lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}

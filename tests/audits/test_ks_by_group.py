@@ -24,7 +24,7 @@ from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.group_tests import GroupTest
-from jaxaudit.metrics.usage import holm
+from jaxaudit.metrics.usage import benjamini_hochberg, holm
 
 KEY = jax.random.key(7)
 TABLES = 150
@@ -377,13 +377,15 @@ def test_a_group_is_found_in_the_file_by_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.outer
-@pytest.mark.parametrize(("models", "query"), [(2, 20), (4, 20), (2, 1)])
-def test_groups_that_drift_from_model_to_model_are_seldom_suspected(models: int, query: int) -> None:
-    """Without a holdout and with normal drift of 0.3, at most 5% of tables suspect any; the bound is that of 99.9%.
+@pytest.mark.parametrize("used", [0, 5])
+@pytest.mark.parametrize("models", [3, 5, 8])
+def test_groups_that_drift_from_model_to_model_are_seldom_suspected(models: int, used: int) -> None:
+    """Without a holdout, at most 5% of tables suspect any innocent group of 20; the bound is that of 99.9%.
 
-    By the degrees of freedom of Satterthwaite, it were 35% of them, 11% and 9%.
+    Five of them were used, and that helps with all others, as with texts that resemble one another. By each group's own
+    t-test over the models, it was 20% (5 models) and 45% (8) of such tables.
     """
-    random, suspected = np.random.default_rng(28), 0
+    random, suspected, query = np.random.default_rng(28), 0, 20
     groups = np.repeat(np.arange(query), 10)
     for _ in range(2 * TABLES):
         hard = random.normal(3, 1, len(groups)) + 0.5 * random.normal(size=query)[groups]
@@ -391,11 +393,23 @@ def test_groups_that_drift_from_model_to_model_are_seldom_suspected(models: int,
         for model in ("target", *(f"unused.{index}" for index in range(models))):
             drift = 0.3 * random.normal(size=query)[groups]
             columns[f"{model}.loss"] = hard + drift + 0.3 * random.normal(size=len(groups))
+        columns["target.loss"] -= (used > 0) * 0.5 + 1.0 * (groups < used)
         table = score_table(columns)
         evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table), 0.95)
-        p_values = holm([part.test.p_never for part in evidence if part.test is not None])
-        suspected += min(p_values) <= 0.05
+        p_values = benjamini_hochberg([part.test.p_never for part in evidence if part.test is not None])
+        suspected += min(p_values[used:]) <= 0.05
     assert suspected <= stats.binom.ppf(0.999, 2 * TABLES, 0.05)
+
+
+@pytest.mark.parametrize(("models", "query", "holdout"), [(2, 8, 8), (2, 8, 0), (3, 6, 2), (8, 6, 0)])
+def test_two_models_or_few_groups_suspect_nobody(models: int, query: int, holdout: int) -> None:
+    """Whatever the scores are: how far groups drift is then not known."""
+    columns = _columns(np.random.default_rng(29), used=1, query=query, holdout=holdout, models=models)
+    found = _judged(columns | {"target.t0.loss": columns["target.t0.loss"] - 50.0 * (columns["group"] == 0)})
+    assert set(_verdicts(found).values()) == {"cannot be found"}
+    assert found.grouping is not None
+    assert "at least three models without the query set" in found.grouping.finding.sentence
+    assert all(group.share is not None for group in found.groups)
 
 
 def test_what_cannot_be_told_by_group_is_refused() -> None:
@@ -427,13 +441,13 @@ def test_records_that_were_dealt_one_by_one_are_seldom_taken_for_a_mixture() -> 
 @pytest.mark.parametrize(
     "world",
     [
-        {"models": 2, "query": 8, "holdout": 8},
-        {"models": 2, "query": 8, "holdout": 0},
-        {"models": 4, "query": 8, "holdout": 0},
+        {"models": 3, "query": 8, "holdout": 8},
+        {"models": 3, "query": 8, "holdout": 0},
+        {"models": 8, "query": 8, "holdout": 0},
         {"split": True, "query": 8},
         {"query": 2, "holdout": 45},
     ],
-    ids=["models", "two models alone", "models alone", "own records", "holdout groups"],
+    ids=["models", "three models alone", "models alone", "own records", "holdout groups"],
 )
 @pytest.mark.parametrize("used", [0, 1])
 def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used: int) -> None:
@@ -446,5 +460,4 @@ def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used
         wrong += min(p_values[used:]) <= 0.05
         right += used and p_values[0] <= 0.05
     assert wrong <= SELDOM
-    # With one degree of freedom, two models cannot tell one of eight groups.
-    assert right >= 0.3 * TABLES * used * (world.get("models") != 2)
+    assert right >= 0.3 * TABLES * used

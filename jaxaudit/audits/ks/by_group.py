@@ -1,10 +1,10 @@
 """Which groups of the query set, such as authors, a target still remembers: tests, adjusted over all of them.
 
 A group is tested by what is exact for it (`metrics/group_tests.py`), if the numbers of records or groups let it reach
-5% alone, after the adjustment; else by at least two models without the query set, if there are any: Student's t over
-their seeds, and over the groups of the holdout, of which the larger p-value counts. Counts decide this, and no score
-does. A group that could never reach 5%, or that has no rank for its size, is told so, and is not counted in the
-adjustment.
+5% alone, after the adjustment; else by at least three models without the query set, if there are any: by how far these
+drift from each other (`metrics/group_drift.py`), and by Student's t over the groups of the holdout, of which the larger
+p-value counts. Counts decide this, and no score does. A group that could never reach 5%, or that has no rank for its
+size, is told so, and is not counted in the adjustment.
 """
 
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from jaxaudit.audits.ks.score_evidence import SAY, target_residuals
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
+from jaxaudit.metrics.group_drift import FEWEST_HOLDOUT, FEWEST_MODELS, FEWEST_QUERY, drift_test
 from jaxaudit.metrics.group_tests import GroupTest, among_groups, beyond_groups, unlike_in_size, within_group
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import share_left
@@ -27,8 +28,6 @@ MOST_PERMUTATIONS = 199_999
 """Of one group's records."""
 FINER = 4
 """So many times the permutations that a single p-value of 5% needs after its adjustment."""
-FEWEST_GROUPS, FEWEST_RECORDS = 3, 2
-"""Groups of the holdout, and records of a group, that Student's t is computed with."""
 
 
 class DealtGroups(NamedTuple):
@@ -169,14 +168,10 @@ def _exact(
 
 
 def _by_models(table: ScoreTable, placed: PlacedScores, dealt_groups: DealtGroups, level: float) -> list[GroupEvidence]:
-    """Each group's place between models of known truth; its test is None with too few of them or of its records."""
+    """Each group's place between models of known truth; its test is None with too few of them, or of groups."""
     size, groups = len(table.rows("query")), numbered_groups(table)[placed.rows]
-    apart = placed.target - (placed.unused.mean(axis=0) if len(placed.unused) else 0.0)
-    spread, among = np.zeros(len(dealt_groups.names)), None
-    if len(groups) > size and not dealt_groups.within and dealt_groups.holdout >= FEWEST_GROUPS:
-        spread, among = beyond_groups(apart, groups, size), among_groups(apart, groups, size)
-    evidence = []
-    for index, name in enumerate(dealt_groups.names.tolist()):
+    tests, evidence = _drifts(placed, groups, size, dealt_groups), []
+    for name, test in zip(dealt_groups.names.tolist(), tests, strict=True):
         # The records of the group are all there are of it, and those of the holdout stand for others.
         chosen = np.r_[np.flatnonzero(groups[:size] == name), size : len(groups)]
         records = int((chosen < size).sum())
@@ -186,15 +181,37 @@ def _by_models(table: ScoreTable, placed: PlacedScores, dealt_groups: DealtGroup
         share = share_left(
             placed.target[chosen], placed.unused[:, chosen], placed.used[:, chosen], records, groups=units, level=level
         )
-        test = None
-        if share.p_unused is not None and records >= FEWEST_RECORDS:
-            effect = float(
-                apart[chosen][:records].mean() - (apart[chosen][records:].mean() if len(groups) > size else 0)
-            )
-            test = GroupTest(max(share.p_unused, float(spread[index])), 0.0, effect, np.nan, np.nan)
-            test = test if among is None else among[index]._replace(p_never=test.p_never, least=0.0)
         evidence.append(GroupEvidence(test, "models", share.limits))
     return evidence
+
+
+def _drifts(
+    placed: PlacedScores, groups: Int[np.ndarray, " records"], size: int, dealt_groups: DealtGroups
+) -> list[GroupTest | None]:
+    """The test of each group of the query set by how models without the query set drift from each other."""
+    count = len(dealt_groups.names)
+    has_holdout = len(groups) > size and not dealt_groups.within and dealt_groups.holdout >= FEWEST_HOLDOUT
+    if len(placed.unused) < FEWEST_MODELS or not (has_holdout or count >= FEWEST_QUERY):
+        return [None] * count
+    rows = len(groups) if has_holdout else size
+    names, unit_of_record = np.unique(groups[:rows], return_inverse=True)
+    target, *unused = (
+        np.bincount(unit_of_record, scores[:rows]) / np.bincount(unit_of_record)
+        for scores in (placed.target, *placed.unused)
+    )
+    in_query = np.isin(names, dealt_groups.names)
+    effects, p_values = (numbers[in_query] for numbers in drift_test(target, np.stack(unused), ~in_query))
+    if not has_holdout:
+        return [
+            GroupTest(float(p_value), 0.0, float(effect), np.nan, np.nan)
+            for p_value, effect in zip(p_values, effects, strict=True)
+        ]
+    apart = placed.target - placed.unused.mean(axis=0)
+    spread, among = beyond_groups(apart, groups, size), among_groups(apart, groups, size)
+    return [
+        test._replace(p_never=float(p_value), least=0.0)
+        for test, p_value in zip(among, np.maximum(p_values, spread), strict=True)
+    ]
 
 
 def numbered_groups(table: ScoreTable) -> Int[np.ndarray, " records"]:

@@ -24,6 +24,7 @@ from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.group_drift import FEWEST_HOLDOUT, FEWEST_QUERY
 from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
 
 ADJUSTMENT = (
@@ -45,7 +46,7 @@ RESTS: dict[Basis, Confidence] = {
     "models": Confidence(
         "fair",
         "Groups are compared with models without the query set: the t-test takes a group's mean as normal from model "
-        "to model.",
+        "to model, and its variance as not too far from that of other groups.",
     ),
 }
 """How far to trust a test of a group, by what it is compared with."""
@@ -57,7 +58,8 @@ SIZES_NOT_DEALT = Confidence(
 UNLIKE = "{count} more records than every group of the holdout, or fewer than every one: no verdict on {them}."
 BY_MODELS = (
     "By models, a group is suspected at most: the adjusted p-values hold as far as those of the t-tests do, and the "
-    "rate of false suspects (Benjamini-Hochberg) is not proven even then."
+    "rate of false suspects (Benjamini-Hochberg) is not proven even then. Without a holdout, a group stands out from "
+    "the other ones: if most were used, none does."
 )
 UNRELATED = "Whether a group was used, or made to be forgotten, must not have depended on what is in its records."
 AdjustedValues = tuple[float | None, float | None]
@@ -238,7 +240,10 @@ def few_models_text(models: int) -> str:
 
 def needs_text(dealt_groups: DealtGroups, tests: int) -> str:
     """What a verdict on a single group needs."""
-    models = "or give scores of several models without the query set (five rather than two), which can raise suspicion"
+    models = (
+        "or give scores of at least three models without the query set (better eight), which can raise suspicion where "
+        f"there are {FEWEST_HOLDOUT} groups of a holdout, or {FEWEST_QUERY} groups to ask about"
+    )
     most = round(ALPHA * (MOST_PERMUTATIONS + 1))
     if dealt_groups.within and tests > most:
         return (

@@ -24,6 +24,7 @@ from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN
+from jaxaudit.metrics.group_drift import SOURCE as DRIFT_SOURCE
 from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.tofu import SOURCE, between_retrained, forget_quality, mia_auc, privleak
@@ -153,7 +154,7 @@ def judge_scores(
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
     has_tofu = any(target.tofu for target in targets)
-    sources = (test.source, *((SOURCE,) if has_tofu else ()), *((GROUP_SOURCE,) if by else ()))
+    sources = (test.source, *((SOURCE,) if has_tofu else ()), *((GROUP_SOURCE, DRIFT_SOURCE) if by else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 

@@ -13,8 +13,10 @@ set, U that of models trained without it and V that of models trained with it,
 
 Where there is a holdout, its mean score is subtracted from each of the three: a target that is better or worse on all
 records than the other models then has no effect. If the target used the share f of the query set as V's models did, the
-mean of any score is the mixture (1 - f) U + f V. The limits are those of a ratio (Fieller 1954), with two sources of
-variance: the records (or groups) that were dealt, and the seeds of the models, as far as there are two of a kind.
+mean of any score is the mixture (1 - f) U + f V. The limits are those of a ratio (Fieller 1954), with three sources of
+variance: the records (or groups) that were dealt, and the seeds of models of either kind, as far as there are two of
+one. The degrees of freedom are between those of the three (`_freedom`): two models of a kind say little of how far
+seeds move a score, and the interval is wide.
 """
 
 from typing import NamedTuple
@@ -219,24 +221,26 @@ def share_left(
     a = target - low
     difference, of_a = mean(a), variance_of(a)
     of_seeds = [
-        float(np.var([mean(side) for side in models], ddof=1)) if len(models) > 1 else None for models in (unused, used)
+        (float(np.var([mean(side) for side in models], ddof=1)), len(models) - 1) if len(models) > 1 else None
+        for models in (unused, used)
     ]
-    freedom_seeds = sum(len(models) - 1 for models in (unused, used) if len(models) > 1)
     # Models of one kind lend the other their spread, if it has a single model.
-    variances = [of_side for of_side in of_seeds if of_side is not None] or [0.0]
-    v_unused, v_used = (variances[0] if of_side is None else of_side for of_side in of_seeds)
+    variances = [of_side for of_side in of_seeds if of_side is not None] or [(0.0, 0)]
+    (v_unused, free_unused), (v_used, free_used) = (of_side or variances[0] for of_side in of_seeds)
     units = min(int(side.sum()) if groups is None else len(np.unique(groups[side])) for side in sides)
     freedom_records = max(1, units - 1)
     more_unused = 1 / len(unused) if len(unused) else 0.0
     p_unused = None
     if len(unused) > 1:
         v_none = of_a + v_unused * (1 + more_unused)
-        # Estimated degrees of freedom (`_freedom`) would be those of the records where two models agree by chance: the
-        # smaller ones err on the safe side.
+        # Where models agree by chance, even `_freedom` has nearly those of the records: the smaller ones are safe.
         freedom = min(freedom_records, len(unused) - 1)
         p_unused = float(special.stdtr(freedom, -difference / np.sqrt(max(v_none, 1e-300))))
     if not len(used):
         return ShareLeft(UNKNOWN, p_unused, None, 0.0)
+    # Two models of a kind may agree by chance: their variance is at least that of both kinds together.
+    pooled = sum(value * free for value, free in variances) / max(sum(free for _, free in variances), 1)
+    v_unused, v_used = max(v_unused, pooled), max(v_used, pooled)
     b = used.mean(axis=0) - low
     full, of_b = mean(b), variance_of(b)
     between = (variance_of(a + b) - of_a - of_b) / 2
@@ -247,17 +251,23 @@ def share_left(
         v_unused * more_unused + v_used / len(used),
     )
     variance = (of_a + seeds[0], -2 * between + seeds[1], of_b + seeds[2])
-    error = float(np.sqrt(of_b + v_unused * more_unused + v_used / len(used)))
+    of_means = (of_b, v_unused * more_unused, v_used / len(used))
+    free = (freedom_records, free_unused, free_used)
+    error = float(np.sqrt(sum(of_means)))
     effect = full / error if error > 0 else 0.0
-    freedom = _freedom(of_b, freedom_records, error**2 - of_b, freedom_seeds)
-    chance = float(special.stdtrit(freedom, 1 - alpha))
+    chance = float(special.stdtrit(_freedom(of_means, free), 1 - alpha))
     if not effect > chance:
         return ShareLeft(UNKNOWN, p_unused, None, effect, chance)
-    estimate = float(np.clip(difference / full, 0, 1))
-    at = [max(_at(coefficients, estimate), 0.0) for coefficients in (variance, seeds)]
-    freedom = _freedom(at[0] - at[1], freedom_records, at[1], freedom_seeds)
+
+    def freedom_at(share: float) -> float:
+        of_unused = v_unused * (1 - share + (1 - share) ** 2 * more_unused)
+        of_used = v_used * (share + share**2 / len(used))
+        return _freedom((_at(variance, share) - of_unused - of_used, of_unused, of_used), free)
+
+    freedom = freedom_at(float(np.clip(difference / full, 0, 1)))
     limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
-    p_used = float(special.stdtr(freedom, (difference - full) / np.sqrt(max(_at(variance, 1.0), 1e-300))))
+    of_full_use = np.sqrt(max(_at(variance, 1.0), 1e-300))
+    p_used = float(special.stdtr(freedom_at(1.0), (difference - full) / of_full_use))
     return ShareLeft(limits, p_unused, p_used, effect, chance)
 
 
@@ -265,8 +275,13 @@ def _at(parabola: tuple[float, float, float], share: float) -> float:
     return parabola[0] + parabola[1] * share + parabola[2] * share**2
 
 
-def _freedom(records: float, of_records: int, seeds: float, of_seeds: int) -> float:
-    """The degrees of freedom of a sum of two estimated variances (Satterthwaite 1946)."""
-    parts = [(records, of_records), (seeds, of_seeds)]
-    below = sum(value**2 / count for value, count in parts if count > 0)
-    return float((records + seeds) ** 2 / below) if below > 0 else float(of_records)
+def _freedom(variances: tuple[float, ...], free: tuple[int, ...]) -> float:
+    """Degrees of freedom of a sum of estimated variances: their harmonic mean, weighed by the variances.
+
+    Those of Satterthwaite (1946) weigh by squares of the variances, and are more: with two models of each kind, 13% to
+    20% of intervals at 95% missed the share in the worst worlds, and 9% to 15% with the degrees of freedom of each
+    kind. The limits miss 7% by these, and at most 5% unless seeds of one kind vary six times as much.
+    """
+    parts = [(max(value, 0.0), count) for value, count in zip(variances, free, strict=True) if count > 0]
+    below = sum(value / count for value, count in parts)
+    return sum(value for value, _ in parts) / below if below > 0 else float(free[0])

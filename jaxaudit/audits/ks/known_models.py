@@ -52,10 +52,21 @@ def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     ways: dict[str, int] = {}
     for name, values in target.scores.items():
         if min(len(members), len(holdout)) > 1 and is_scored(values, np.concatenate([members, holdout])):
-            test = scipy.stats.mannwhitneyu(values[members], values[holdout], alternative="two-sided")
-            above = test.statistic > len(members) * len(holdout) / 2
+            sides = means_of_units(table, members, values[members]), means_of_units(table, holdout, values[holdout])
+            test = scipy.stats.mannwhitneyu(*sides, alternative="two-sided")
+            above = test.statistic > len(sides[0]) * len(sides[1]) / 2
             ways[name] = (1 if above else -1) * int(test.pvalue <= ALPHA / len(target.scores))
     return ways
+
+
+def means_of_units(
+    table: ScoreTable, rows: Int[np.ndarray, " some"], values: Float[np.ndarray, " some"]
+) -> Float[np.ndarray, " units"]:
+    """One number for each unit that was dealt: for each of these records; with groups, for each group its mean."""
+    if table.groups is None:
+        return values
+    unit_of_record = np.unique(table.groups[rows], return_inverse=True)[1]
+    return np.bincount(unit_of_record, values) / np.bincount(unit_of_record)
 
 
 class PlacedScores(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.score_rates_models import SCORES
 from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, SHARES, Corpus, Deal, Planned, World, planned
 from experiments.scores_exact import p_of_inference, p_of_means
-from jaxaudit.audits.ks.scores import judge_scores
+from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.metrics.tofu import forget_quality, mia_auc, privleak
 
@@ -175,8 +175,8 @@ def _answers(
 
 
 def usage_of(key: Any, columns: dict[str, Any]) -> Answer:
-    """What `jaxaudit ks --scores` says of a table."""
-    target = judge_scores(key, score_table(columns)).targets[0]
+    """What `jaxaudit ks --scores --same-recipe` says of a table."""
+    target = judge_scores(key, score_table(columns), test=ScoresTest(same_recipe=True)).targets[0]
     usage = target.usage[0]
     values = {name: getattr(usage, name) for name in ("p_never", "fraction", "upper")}
     plain = {

@@ -135,9 +135,7 @@ def behaves_like(
     shadow_behaviour = np.stack(
         [behaviour(row[~used]) for row, used in zip(shadows, membership, strict=True) if not used.all()]
     )
-    models = len(shadow_behaviour)
-    error = shadow_behaviour.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
-    p_values = 2 * special.stdtr(models - 1, -np.abs(own_behaviour - shadow_behaviour.mean(axis=0)) / error)
+    p_values = _of_one_more(own_behaviour, shadow_behaviour)
     described = zip(
         NAMES, p_values, own_behaviour, shadow_behaviour.min(axis=0), shadow_behaviour.max(axis=0), strict=True
     )
@@ -146,6 +144,38 @@ def behaves_like(
         for name, p_value, own_value, low, high in described
         if p_value * len(NAMES) <= APART
     )
+
+
+def unlike_models(target: Float[np.ndarray, " n"], models: Float[np.ndarray, "models n"]) -> float:
+    """The p-value of "the target was trained like these models", by the scores of records that none of them used.
+
+    A model is described by the mean of its scores, the log of their standard deviation, and the log of their distance
+    from the mean scores of all other models. The target's numbers are compared with those of the models by a t-test for
+    one more model each; the p-value is three times the smallest one. It is at most 1, and that of three models or more.
+
+    >>> random = np.random.default_rng(1)
+    >>> models = random.normal(size=(6, 300))
+    >>> unlike_models(random.normal(size=300), models) > 0.05, unlike_models(3 * random.normal(size=300), models) < 0.05
+    (True, True)
+    """
+
+    def described(scores: Float[np.ndarray, " n"], models: Float[np.ndarray, "models n"]) -> list[float]:
+        # The mean of few models has an error of its own.
+        distance = np.std(scores - models.mean(axis=0)) / np.sqrt(1 + 1 / len(models))
+        return [float(scores.mean()), float(np.log(scores.std() + 1e-9)), float(np.log(distance + 1e-9))]
+
+    of_models = np.array([described(scores, np.delete(models, place, 0)) for place, scores in enumerate(models)])
+    p_values = _of_one_more(np.array(described(target, models)), of_models)
+    return float(min(1.0, len(p_values) * p_values.min()))
+
+
+def _of_one_more(
+    own_numbers: Float[np.ndarray, " numbers"], numbers: Float[np.ndarray, "models numbers"]
+) -> Float[np.ndarray, " numbers"]:
+    """The p-value of each number of one more model, two-sided, by Student's t."""
+    models = len(numbers)
+    error = numbers.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
+    return 2 * special.stdtr(models - 1, -np.abs(own_numbers - numbers.mean(axis=0)) / error)
 
 
 def behaviour(log_odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, " 4"]:

@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from jaxaudit.audits.ks.known_models import ways_of_use
+from jaxaudit.audits.ks.known_models import recipe_evidence, ways_of_use
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
@@ -14,6 +15,7 @@ from jaxaudit.metrics.score_permutation import normal_scores
 from jaxaudit.metrics.usage import Usage
 
 KEY = jax.random.key(7)
+STATED = ScoresTest(same_recipe=True)
 
 
 def holds(usage: Usage, used: float) -> bool:
@@ -115,7 +117,7 @@ def test_a_direction_that_models_of_known_truth_contradict_gives_no_verdict(by: 
     assert found.verdict == "inconclusive"
     assert "look less used" in found.because
     assert "log_odds as higher" in found.because
-    right = judge_scores(KEY, score_table(wrong, lower=["log_odds"])).targets[0]
+    right = judge_scores(KEY, score_table(wrong, lower=["log_odds"]), test=STATED).targets[0]
     assert right.verdict == {0.8: "inconclusive", -0.6: "not forgotten", 0.0: "forgotten"}[by]
     # Beside a score whose direction is right, the wrong one does not hide in a mean.
     both = judge_scores(KEY, score_table({**columns, **wrong})).targets[0]
@@ -189,14 +191,58 @@ def _with_models(random, used: float, models: int, size: int = 200, holdout: int
 @pytest.mark.parametrize("holdout", [0, 200])
 @pytest.mark.parametrize(("used", "verdict"), [(0.0, "forgotten"), (0.5, "not forgotten")])
 def test_models_of_known_truth_lead_to_verdicts(used: float, verdict: str, holdout: int) -> None:
-    found = judge_scores(KEY, score_table(_with_models(np.random.default_rng(10), used, 4, holdout=holdout)))
+    table = score_table(_with_models(np.random.default_rng(10), used, 4, holdout=holdout))
+    found = judge_scores(KEY, table, test=STATED)
     assert found.targets[0].verdict == verdict
     assert holds(found.targets[0].usage[0], used)
 
 
+@pytest.mark.parametrize(("models", "holdout"), [(4, 0), (1, 200)])
+@pytest.mark.parametrize("used", [0.0, 1.0])
+def test_where_nothing_shows_the_recipe_a_verdict_needs_the_users_word(models: int, holdout: int, used: float) -> None:
+    table = score_table(_with_models(np.random.default_rng(10), used, models, holdout=holdout))
+    found = judge_scores(KEY, table).targets[0]
+    # Beside a holdout, use is detected whatever the recipe is; the share is not known.
+    assert found.verdict == ("not forgotten" if holdout and used else "inconclusive")
+    assert not found.usage[0].has_fraction
+    assert ("same_recipe" in " ".join(found.finding.would_change)) is (found.verdict == "inconclusive")
+    assert judge_scores(KEY, table, test=STATED).targets[0].verdict == ("not forgotten" if used else "forgotten")
+    left = judge_scores(KEY, table, test=ScoresTest(question="left")).targets[0]
+    assert left.verdict == ("not forgotten" if used else "forgotten")
+
+
+def _models_of_recipe(random: Any, weight: float) -> dict[str, Any]:
+    """Three models of a kind, and a target that used nothing and takes this share of the records' difficulty."""
+    columns = _with_models(random, 0.0, 3, holdout=200)
+    hard = np.mean([columns[f"unused.{place}.loss"] for place in range(3)], axis=0)
+    columns["target.loss"] = weight * hard + (1 - weight) * 3 + 0.2 * random.normal(size=400)
+    return columns
+
+
+def test_a_target_of_another_recipe_gets_no_limit_by_models_whatever_is_stated() -> None:
+    table = score_table(_models_of_recipe(np.random.default_rng(41), 0.3))
+    found = judge_scores(KEY, table, test=STATED).targets[0]
+    assert found.verdict == "inconclusive"
+    assert not found.usage[0].has_fraction
+    assert "on the holdout, which nobody used" in found.because
+    # What is left after unlearning is no question of the target's recipe.
+    left = judge_scores(KEY, table, test=ScoresTest(question="left", same_recipe=True)).targets[0]
+    assert left.usage[0].has_fraction
+
+
+def test_targets_of_the_same_recipe_are_seldom_taken_for_others() -> None:
+    """At most 5%: bounds of 99.9% over tables of fixed keys."""
+    random, tables = np.random.default_rng(42), 200
+    models = [score_table(_with_models(random, 0.0, 3, holdout=60)) for _ in range(tables)]
+    p_values = np.array([recipe_evidence(table, table.of("target")[0]) for table in models], float)
+    assert (p_values <= 0.05).sum() <= binom.ppf(0.999, tables, 0.05)
+    others = [score_table(_models_of_recipe(random, 0.3)) for _ in range(20)]
+    assert sum((recipe_evidence(table, table.of("target")[0]) or 0) <= 0.05 for table in others) >= 18
+
+
 def test_one_model_of_a_kind_is_said_first() -> None:
     table = score_table(_with_models(np.random.default_rng(11), 0.5, 1, holdout=200))
-    found = judge_scores(KEY, table).targets[0]
+    found = judge_scores(KEY, table, test=STATED).targets[0]
     assert "one model" in found.finding.caveats[0]
     assert found.tests[0].confidences["fraction"].word == "weak"
 
@@ -204,7 +250,7 @@ def test_one_model_of_a_kind_is_said_first() -> None:
 @pytest.mark.parametrize(("holdout", "question"), [(0, "used"), (200, "used"), (200, "left")])
 def test_what_rests_on_the_word_that_models_are_of_the_recipe_says_so(holdout: int, question: Any) -> None:
     table = score_table(_with_models(np.random.default_rng(10), 0.5, 4, holdout=holdout))
-    found = judge_scores(KEY, table, test=ScoresTest(question=question)).targets[0]
+    found = judge_scores(KEY, table, test=ScoresTest(question=question, same_recipe=True)).targets[0]
     confidences, caveats = found.tests[0].confidences, " ".join(found.finding.caveats)
     is_word = question == "used"
     assert (confidences["fraction"].word, "of another recipe" in caveats) == ("weak" if is_word else "fair", is_word)
@@ -270,7 +316,7 @@ def test_the_model_before_a_deletion_may_have_any_name() -> None:
     columns = _with_models(np.random.default_rng(25), 0.0, 1, holdout=200)
     names: dict[str, str] = {"target.loss": "target.npo.loss", "used.0.loss": "before.full.loss"}
     columns = {names.get(name, name): each for name, each in columns.items()}
-    found = judge_scores(KEY, score_table(columns)).targets[0]
+    found = judge_scores(KEY, score_table(columns), test=STATED).targets[0]
     assert found.usage[0].has_fraction
     assert found.verdict == "forgotten"
 

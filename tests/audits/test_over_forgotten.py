@@ -70,7 +70,7 @@ def test_limits_agree_where_the_query_set_was_over_forgotten() -> None:
     random = np.random.default_rng(31)
     by_members = _moved(random, 0.8, ("query", "holdout", "members"))
     for columns in (by_members, _beside_models(random, 0), _beside_models(random, 200)):
-        found = judge_scores(KEY, score_table(columns)).targets[0]
+        found = judge_scores(KEY, score_table(columns), test=ScoresTest(same_recipe=True)).targets[0]
         assert found.verdict == "inconclusive"
         assert "over-forgotten" in found.usage[0].reasons[0]
         assert found.usage[0].fraction_high <= STATED_FRACTION

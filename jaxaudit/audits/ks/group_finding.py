@@ -19,6 +19,7 @@ from jaxaudit.audits.ks.by_group import (
     reaches,
 )
 from jaxaudit.audits.ks.group_result import Basis, Grouping, GroupResult, GroupVerdict
+from jaxaudit.audits.ks.model_evidence import NOTHING_SHOWS
 from jaxaudit.audits.ks.result import Details, TargetResult
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.json_types import number
@@ -123,7 +124,9 @@ def _withheld(target: TargetResult, numbers: Details) -> tuple[str, ...]:
     """Why no verdict on a group can be given, whatever the p-values are: what forbids one on the set."""
     failed = [check for check in target.finding.checks if check.name == HOLDOUT_LIKE_QUERY and check.state == "failed"]
     reasons = tuple(f"{check.name}: {check.message}" for check in failed)
-    return (*reasons, *(numbers.invalid if isinstance(numbers, Usage) else ()))
+    of_set = numbers.invalid if isinstance(numbers, Usage) else ()
+    # By models, a group is suspected at most, for standing out from other groups: no statement on recipes is needed.
+    return (*reasons, *(reason for reason in of_set if reason != NOTHING_SHOWS))
 
 
 def _verdict(part: GroupEvidence, p_values: AdjustedValues, least: float) -> GroupVerdict:

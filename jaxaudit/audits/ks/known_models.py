@@ -9,7 +9,11 @@ from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.resemblance import unlike_models
 from jaxaudit.metrics.score_permutation import ShareLeft, normal_scores, share_left
+
+FEWEST_ALIKE = 3
+"""Fewer models say nothing of how much models of one recipe differ."""
 
 
 def models_that_used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredModel, ...]:
@@ -107,6 +111,20 @@ def placed_scores(
         axis=0,
     )
     return PlacedScores(rows, scores[0], scores[1 : 1 + len(unused)], scores[1 + len(unused) :])
+
+
+def recipe_evidence(table: ScoreTable, target: ScoredModel) -> float | None:
+    """The p-value of "the target was trained like the models of known truth", on the holdout, which none of them used.
+
+    None where nothing shows it: without a holdout, or with fewer than three of these models.
+    """
+    names = [name for name in target.scores if table.directions[name]]
+    scores = placed_scores(table, target, names, [table.directions[name] for name in names])
+    on_holdout = slice(len(table.rows("query")), None)
+    if scores is None or len(scores.rows[on_holdout]) < 2:
+        return None
+    models = np.concatenate([scores.unused, scores.used])[:, on_holdout]
+    return unlike_models(scores.target[on_holdout], models) if len(models) >= FEWEST_ALIKE else None
 
 
 def _place(

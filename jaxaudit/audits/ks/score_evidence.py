@@ -1,45 +1,35 @@
 """The numbers behind a verdict on a table of scores: the p-value of "never used", and the share of the effect."""
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 import numpy as np
 import scipy
 from jaxtyping import Array, Float, Int, Key
 
-from jaxaudit.audits.finding import Confidence, no_confidence
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.known_models import (
     between_models,
     contrary_scores,
     means_of_units,
     models_that_used,
+    recipe_evidence,
     ways_by_members,
     ways_of_use,
 )
+from jaxaudit.audits.ks.model_evidence import NOTHING_SHOWS, SHOW, WORD, ScoreEvidence, of_models, of_recipe
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
-from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
-from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
+from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.names import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
+from jaxaudit.metrics.effect import ALPHA, Limits
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_permutation import ScoreTest, ShareLeft, normal_scores, residuals, score_test
+from jaxaudit.metrics.score_permutation import ScoreTest, normal_scores, residuals, score_test
 from jaxaudit.metrics.usage import Question
 from jaxaudit.randomness import stream
 
 NO_DIRECTION = "it is not known whether the scores are higher or lower for records that were used"
-NO_EFFECT = "models that used the query set hardly differ from models that did not"
-LEFT_OF_USE = Words(
-    "The model shows the effect of the query set ({p}).",
-    "Of the effect that use has on models of known truth, {share} is left.",
-    "No effect of the query set was detected ({p}). Of the effect that use has on models of known truth, at most "
-    "{most} is left ({level} upper limit); less is not ruled out.",
-    "How much effect of the query set is left is not determined: {why}.",
-    "was trained without the query set",
-    USED.beyond,
-)
 UNDIRECTED = (
     "{differ}it is not known whether use lowers or raises {names}: a difference is use, or the reverse, as after "
     "over-forgetting{told}"
@@ -51,53 +41,20 @@ CONTRARY = (
 SAY = "Say which way the scores point for records that were used (`lower` or `higher`, with their names)."
 LOOK = "Look at the names of the columns, and say which way the scores point (`lower` or `higher`, with their names)."
 NOT_COUNTED = "It is not known whether use lowers or raises {names} (`lower`, `higher`), so p (not used) is without."
-ONE_MODEL = (
-    "There is one model of known truth of a kind ({kinds}): a model of another seed has other scores, and the interval "
-    "does not know by how much."
-)
-
-WORD = "It rests on the word alone that the target was trained like the models of known truth."
-OTHER_RECIPE = (
-    "Models of known truth must be trained like the target. Beside models of another recipe most limits were too low, "
-    "and `forgotten` was said of models that used half; records that the target did use (set `members`) need no word."
-)
-"""Measured on fine-tunes by adapters of other rank and length (`experiments/score_rates_adapters.py`)."""
 INNOCENT = (
     "There is no holdout: a target that was trained in another way than the {unused} models without the query set, and "
     "never used it, may be called not forgotten, too."
 )
 
 
-class ScoreEvidence(NamedTuple):
-    """What a target's scores show.
-
-    Attributes:
-        p_never: p-value of "never used"; None if nothing tells. `p_trust`: how far to trust it.
-        p_smaller: p-value of a query set that looks less used than the holdout, or than by models that never used it.
-        limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
-        invalid: reasons why no verdict can be given.
-        caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
-        by_members: whether the limits are by known members.
-        helps: what leads to a verdict, where that is known.
-    """
-
-    p_never: float | None
-    p_trust: Confidence
-    p_smaller: float = 1.0
-    p_fully: float | None = None
-    limits: Limits = UNKNOWN
-    why: str = NOT_KNOWN
-    trust: Confidence = NO_FRACTION
-    words: Words = USED
-    invalid: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
-    strange: tuple[str, ...] = ()
-    by_members: bool = False
-    helps: str = ""
-
-
 def score_evidence(
-    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float
+    key: Key[Array, ""],
+    table: ScoreTable,
+    target: ScoredModel,
+    question: Question,
+    level: float,
+    *,
+    same_recipe: bool = False,
 ) -> ScoreEvidence:
     """How strongly one target's scores show that the target used the query set.
 
@@ -112,6 +69,8 @@ def score_evidence(
         question: `used` asks what share of the query set was used, `left` what share of the effect is left after
             unlearning. It affects words, and no number.
         level: confidence level of the interval for the share, such as 0.95.
+        same_recipe: whether the user states that the target was trained like the models of known truth. With question
+            `used`, and where no data show it, a verdict by these models needs the statement.
     """
     share = between_models(table, target, level)
     directed = [name for name in target.scores if table.directions[name]]
@@ -126,6 +85,8 @@ def score_evidence(
             1.0 if p_never is None else 1 - p_never,
             caveats=(INNOCENT.format(unused=unused),),
         )
+        if question == "used" and not same_recipe:
+            evidence = evidence._replace(unshown=(NOTHING_SHOWS,), helps=SHOW)
         evidence = evidence if directed else evidence._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
     else:
         unknown = [name for name in _asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
@@ -156,7 +117,8 @@ def score_evidence(
     used = models_that_used(table, target)
     if share is None or not used:
         return evidence._replace(why=members or evidence.why)
-    return _of_models(evidence, share, len(table.of("unused")), len(used), question)
+    evidence = of_models(evidence, share, len(table.of("unused")), len(used), question)
+    return evidence if question == "left" else of_recipe(evidence, recipe_evidence(table, target), same_recipe)
 
 
 def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
@@ -286,34 +248,3 @@ def _differ(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> 
     if min(len(first), len(second)) < 2 or not np.ptp(np.concatenate([first, second])) > 0:
         return False
     return bool(np.asarray(scipy.stats.ttest_ind(first, second, equal_var=False))[1] <= ALPHA)
-
-
-def _counted(models: int) -> str:
-    return f"{models} model{'' if models == 1 else 's'}"
-
-
-def _of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
-    counted = {"without the query set": unused, "with it": used}
-    single = [kind for kind, count in counted.items() if count == 1]
-    low = f"{_counted(unused)} without the query set" if unused else "the holdout"
-    is_known = share.p_used is not None
-    of_recipe = question == "used"
-    trust = Confidence(
-        "weak" if single or of_recipe else "fair",
-        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {_counted(used)} that used the query set, "
-        f"which are {share.effect:.1f} standard errors apart.",
-    )
-    # What is left after unlearning is a share of the effect on these models, whatever the target's recipe was.
-    caveats = (
-        *((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()),
-        *((OTHER_RECIPE,) if is_known and of_recipe else ()),
-        *evidence.caveats,
-    )
-    return evidence._replace(
-        p_fully=share.p_used,
-        limits=share.limits,
-        why="" if is_known else NO_EFFECT,
-        trust=trust if is_known else no_confidence(NO_EFFECT),
-        words=LEFT_OF_USE if question == "left" else USED,
-        caveats=caveats,
-    )

@@ -14,8 +14,9 @@ from jaxaudit.audits.finding import no_confidence, undecided
 from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members
 from jaxaudit.audits.ks.group_finding import with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
+from jaxaudit.audits.ks.model_evidence import ScoreEvidence
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
-from jaxaudit.audits.ks.score_evidence import ScoreEvidence, known_columns, score_evidence
+from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
@@ -62,10 +63,14 @@ class ScoresTest:
         stated: `forgotten` requires an upper limit of at most this.
         question: `used`: how much of the query set was used. `left`: how much of the effect of use is left in a model
             that was trained on after the use, to unlearn. The numbers are the same.
+        same_recipe: whether the user states that the target was trained like the models of known truth, but for the
+            query set. Where no holdout and three such models show it, a verdict by them on question `used` needs the
+            statement.
     """
 
     stated: float = STATED_FRACTION
     question: Question = "used"
+    same_recipe: bool = False
     name: ClassVar[str] = SCORES
     title: ClassVar[str] = "test of scores"
     source: ClassVar[str] = "Hemerik & Goeman 2018; Das, Zhang & Tramer 2024; Fieller 1954"
@@ -188,7 +193,7 @@ def _judgement(
     checks: tuple[Check, ...],
     level: float,
 ) -> Judgement:
-    evidence = score_evidence(key, table, target, test.question, level)
+    evidence = score_evidence(key, table, target, test.question, level, same_recipe=test.same_recipe)
     # A t-test over seeds uses no holdout.
     of_p = frozenset({HOLDOUT_LIKE_QUERY}) if evidence.p_trust is EXACT else frozenset[str]()
     if evidence.p_never is None:
@@ -202,7 +207,7 @@ def _judgement(
         evidence.p_fully,
         evidence.limits,
         doubts=less,
-        invalid=(*or_direction(evidence.invalid, table, target), *_contradiction(evidence)),
+        invalid=(*or_direction(evidence.invalid, table, target), *evidence.unshown, *_contradiction(evidence)),
         stated=test.stated,
         question=test.question,
     )

@@ -239,10 +239,10 @@ class KSFlags(Level):
     )
     same_recipe: bool = option(
         "The shadow models have the target's own network and recipe (give --designs guess, too). Without this word, "
-        "--model of your own code or "
-        "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
+        "--model of your own code or --members, nobody knows how much a target remembers, and none is called "
+        "`forgotten`. With --scores: the models unused. and used. have the target's recipe, where no data show it.",
         default=False,
-        of=~(ModelSource.ANSWERS | ModelSource.SCORES),
+        of=~ModelSource.ANSWERS,
     )
     stated_share: float = option(
         "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",

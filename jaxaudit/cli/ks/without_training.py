@@ -226,7 +226,11 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     table = read_scores(score_flags.scores or Path(), rename, score_flags.lower, score_flags.higher)
     if score_flags.show_words and table.texts is None:
         raise InputError(f"--show-words: {table.name} has no column `text`; add it, or leave the option out.")
-    test = ScoresTest(stated=audit_options.stated_share, question=audit_options.question or "used")
+    test = ScoresTest(
+        stated=audit_options.stated_share,
+        question=audit_options.question or "used",
+        same_recipe=audit_options.same_recipe,
+    )
 
     def audit(_: Execution) -> KSAudit:
         key, level = jax.random.key(audit_options.seed), audit_options.level

@@ -11,7 +11,14 @@ import pytest
 from scipy import optimize, stats
 
 from jaxaudit.metrics import group_tests as module
-from jaxaudit.metrics.group_tests import among_groups, beyond_groups, standard_means, unlike_in_size, within_group
+from jaxaudit.metrics.group_tests import (
+    among_groups,
+    beyond_groups,
+    sizes_apart,
+    standard_means,
+    unlike_in_size,
+    within_group,
+)
 from jaxaudit.metrics.usage import benjamini_hochberg, holm
 
 DEALS = 400
@@ -201,6 +208,41 @@ def test_a_small_group_is_not_accused_for_large_ones_that_were_used(used: list[i
 def test_groups_outside_the_sizes_of_the_holdout_are_told() -> None:
     groups = np.repeat(np.arange(6), [1, 2, 4, 5, 4, 2])
     assert unlike_in_size(groups, 12).tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize(("query", "holdout"), [(5, 99), (20, 399)])
+def test_groups_with_their_sizes_dealt_are_seldom_refused(query: int, holdout: int) -> None:
+    """In at most 1% of deals, by the bound of 99.9%; and p is that of a slow twin."""
+    random, refused = np.random.default_rng(10), 0
+    for _ in range(DEALS):
+        sizes = random.integers(2, 30, query + holdout)
+        p_value = sizes_apart(np.repeat(np.arange(query + holdout), sizes), int(sizes[:query].sum()))
+        refused += p_value <= 0.01
+    assert refused <= stats.binom.ppf(0.999, DEALS, 0.01)
+    shares = [[np.mean(part <= size) for size in sizes] for part in (sizes[:query], sizes[query:])]
+    distance = float(np.abs(np.subtract(*shares)).max())
+    assert p_value == pytest.approx(stats.kstwo.sf(distance, round(query * holdout / (query + holdout))))
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_skewed_scores_of_other_sizes_accuse_innocent_groups_or_are_refused(alike: bool) -> None:
+    """Holm accuses any of five large groups in at most 5% of deals, where those whose sizes stand apart have no rank.
+
+    Without the refusal, p of large groups beside a holdout of mostly small ones was at most 5% in 10% of deals.
+    """
+    random, accused, refused = np.random.default_rng(11), 0, 0
+    for _ in range(DEALS):
+        sizes = np.r_[
+            random.integers(30, 41, 5), 40, random.integers(30, 41, 98) if alike else random.integers(2, 8, 98)
+        ]
+        groups, size = np.repeat(np.arange(104), sizes), int(sizes[:5].sum())
+        scores = 0.2 * random.exponential(size=104)[groups] + random.exponential(size=len(groups))
+        p_values = [test.p_never for test in among_groups(scores, groups, size)]
+        is_refused = sizes_apart(groups, size) <= 0.01
+        refused += is_refused
+        accused += not is_refused and min(holm(p_values)) <= 0.05
+    assert accused <= stats.binom.ppf(0.999, DEALS, 0.05)
+    assert (refused > 0.99 * DEALS) == (not alike)
 
 
 def test_a_single_group_has_a_deviation() -> None:

@@ -21,11 +21,13 @@ from jaxaudit.audits.ks.by_group import (
 from jaxaudit.audits.ks.group_result import Basis, Grouping, GroupResult, GroupVerdict
 from jaxaudit.audits.ks.model_evidence import NOTHING_SHOWS
 from jaxaudit.audits.ks.result import Details, TargetResult
+from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.group_drift import FEWEST_HOLDOUT, FEWEST_QUERY
+from jaxaudit.metrics.group_tests import sizes_apart
 from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
 
 ADJUSTMENT = (
@@ -57,6 +59,13 @@ SIZES_NOT_DEALT = Confidence(
     "much more the means of small groups vary is estimated, so the rank is not exact.",
 )
 UNLIKE = "{count} more records than every group of the holdout, or fewer than every one: no verdict on {them}."
+OTHER_SIZES = (
+    "groups of the query set have other numbers of records than those of the holdout ({p} if both were dealt alike), "
+    "so a group's rank among them is not exact: deal whole groups at random, or keep equally many records of each "
+    "group, chosen at random"
+)
+FEW_DEALS = 0.01
+"""Of sets that were dealt at random, at most so many are taken for sets with groups of other sizes."""
 BY_MODELS = (
     "By models, a group is suspected at most: the adjusted p-values hold as far as those of the t-tests do, and the "
     "rate of false suspects (Benjamini-Hochberg) is not proven even then. Without a holdout, a group stands out from "
@@ -95,7 +104,8 @@ def with_groups(
     counted = f"{tests} tests" if len(targets) == 1 else f"{tests} tests of {len(targets)} targets"
     results = []
     for target, numbers, parts, p_of_target in zip(targets, of_set, evidence, p_values, strict=True):
-        reasons = _withheld(target, numbers)
+        by_rank = any(part.basis == "holdout groups" and part.can_reach() for part in parts)
+        reasons = (*_withheld(target, numbers), *(_sizes_not_dealt(table) if by_rank else ()))
         suspects = iter(np.minimum(np.array(benjamini_hochberg(p_of_target)) * len(targets), 1.0).tolist())
         groups = []
         for name, part in zip(dealt_groups.names.tolist(), parts, strict=True):
@@ -127,6 +137,13 @@ def _withheld(target: TargetResult, numbers: Details) -> tuple[str, ...]:
     of_set = numbers.invalid if isinstance(numbers, Usage) else ()
     # By models, a group is suspected at most, for standing out from other groups: no statement on recipes is needed.
     return (*reasons, *(reason for reason in of_set if reason != NOTHING_SHOWS))
+
+
+def _sizes_not_dealt(table: ScoreTable) -> tuple[str, ...]:
+    """Why ranks among the groups of the holdout tell nothing, if groups of the query set have other sizes."""
+    rows = table.rows("query", "holdout")
+    p_value = sizes_apart(numbered_groups(table)[rows], len(table.rows("query")))
+    return (OTHER_SIZES.format(p=p_text(p_value)),) if p_value <= FEW_DEALS else ()
 
 
 def _verdict(part: GroupEvidence, p_values: AdjustedValues, least: float) -> GroupVerdict:

@@ -128,8 +128,8 @@ def sizes_apart(groups: Int[np.ndarray, " n"], size: int) -> float:
     >>> round(sizes_apart(groups, 56), 3), sizes_apart(np.arange(16), 8)
     (0.008, 1.0)
     """
-    sizes = [np.unique(part, return_counts=True)[1] for part in (groups[:size], groups[size:])]
-    return float(np.asarray(stats.ks_2samp(*sizes, method="asymp"))[1])
+    sizes, of_holdout = (np.unique(part, return_counts=True)[1] for part in (groups[:size], groups[size:]))
+    return float(np.asarray(stats.ks_2samp(sizes, of_holdout, method="asymp"))[1])
 
 
 def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> list[GroupTest]:

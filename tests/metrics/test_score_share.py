@@ -94,7 +94,11 @@ def _slow_share(target: Any, unused: Any, full: Any) -> tuple[float, float, floa
     def parts(share: float) -> list[float]:
         records = np.var(target - low - share * (high - low), ddof=1) / n
         own = (1 - share) * of_unused, share * of_full
-        return [records, own[0] + (1 - share) ** 2 * of_unused / len(unused), own[1] + share**2 * of_full / len(full)]
+        return [
+            float(records),
+            float(own[0] + (1 - share) ** 2 * of_unused / len(unused)),
+            float(own[1] + share**2 * of_full / len(full)),
+        ]
 
     def freedom(share: float) -> float:
         return sum(parts(share)) / sum(part / count for part, count in zip(parts(share), free, strict=True))

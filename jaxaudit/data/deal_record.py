@@ -31,10 +31,21 @@ def has_random_groups(path: Path) -> bool:
 
     False where there is no such record, where it cannot be read, or where the file is not the one that was dealt.
     """
+    facts = _facts_of(path)
+    return facts is not None and (facts.by_groups or facts.within_groups)
+
+
+def is_dealt(path: Path) -> bool:
+    """Whether a record beside a file says that it is a side of a random deal, as for `has_random_groups`."""
+    return _facts_of(path) is not None
+
+
+def _facts_of(path: Path) -> _Facts | None:
+    """What the record beside a file says of the deal, if the file is one of its sides."""
     record = path.parent / DEAL_RECORD
     with suppress(InputError, msgspec.MsgspecError, RecursionError):
         if exists(record):
             facts = msgspec.json.decode(read_small(record, LARGEST), type=_Facts)
             sides = [side for side in (facts.query, facts.members, facts.holdout) if side is not None]
-            return (facts.by_groups or facts.within_groups) and file_hash(path) in [side.sha256 for side in sides]
-    return False
+            return facts if file_hash(path) in [side.sha256 for side in sides] else None
+    return None

@@ -34,6 +34,8 @@ from jaxaudit.randomness import generator_of
 SOURCE = "Bates et al. 2023; Marandon et al. 2024; Besag & Clifford 1991; Holm 1979; Benjamini & Hochberg 1995"
 ENUMERATED = 5_000
 """Up to so many deals of a group's records are all computed."""
+LARGEST_SIDE = 100
+"""Of larger sides there are more deals than any p-value needs, and so many are counted."""
 ENOUGH = 30
 """Random deals end when so many were as extreme as the one that was made (Besag & Clifford 1991)."""
 BLOCK = 2_000
@@ -181,6 +183,18 @@ def beyond_groups(
     return special.stdtr(count - 1, -(sample.standard[sample.in_query] - holdout.mean()) / reach)
 
 
+def counted_deals(query: int, holdout: int, permutations: int) -> float:
+    """How many deals of so many records of a group its test can surely tell apart: 1 / this is the p-value of the best.
+
+    Where random deals stand for all, half of all: they draw the observed one again.
+
+    >>> counted_deals(3, 3, 1999), counted_deals(8, 8, 199_999), counted_deals(1000, 1000, 1999)
+    (20, 6435.0, 2000)
+    """
+    deals = comb(query + holdout, min(query, holdout, LARGEST_SIDE))
+    return deals if deals <= ENUMERATED else min(deals / 2, permutations + 1)
+
+
 def within_group(
     key: Key[Array, ""], scores: Float[np.ndarray, " n"], size: int, permutations: int = PERMUTATIONS
 ) -> GroupTest:
@@ -207,7 +221,8 @@ def within_group(
         p_never, least = float((sums >= least_sum).mean()), 1 / len(sums)
     else:
         p_never, sums = _by_random_deals(key, centred, size, least_sum, permutations)
-        least = 1 / (1 + permutations)
+        # Random deals draw the observed one again.
+        least = max(1 / (1 + permutations), 1 / comb(n, min(size, n - size, LARGEST_SIDE)))
     low, high = (per_sum * np.quantile(sums, MIDDLE)).tolist()
     return GroupTest(p_never, least, per_sum * observed, low, high)
 

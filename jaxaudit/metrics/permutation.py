@@ -141,13 +141,15 @@ def permuted_differences(
     *,
     groups: Int[np.ndarray, " n"] | None = None,
     pairs: Int[np.ndarray, " n"] | None = None,
+    strata: Int[np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
 ) -> Float[np.ndarray, "deals kinds"]:
     """The mean of the first `size` records minus that of the others: first as dealt, then for random other deals.
 
-    What was dealt is what is permuted: records; whole `groups`; or, within each of `pairs` (numbered from 0, one number
-    a record), which of its two records is in the query set. Any statistic of one row, compared with that of all rows,
-    gives an exact p-value (`share_as_large`). Of more than `MOST_PERMUTED` records or groups, the sets are rotated in a
+    What was dealt is what is permuted: records; whole `groups`; the records of each of `strata`, which keep their
+    number in either set, as differences from the stratum's mean; or, within each of `pairs` (numbered from 0, one
+    number a record), which of its two records is in the query set. Any statistic of one row, compared with that of all
+    rows, gives an exact p-value (`share_as_large`). Of more than `MOST_PERMUTED` records or groups, the sets are rotated in a
     random order of all: rotations are a group of permutations, so random ones are exact (Hemerik & Goeman 2018).
 
     Raises:
@@ -158,6 +160,8 @@ def permuted_differences(
     if pairs is not None:
         # A stable sort keeps a pair's query record before its holdout record.
         return _flipped(generator, centred[np.argsort(pairs, kind="stable")], permutations)
+    if strata is not None:
+        return _within_strata(generator, values, size, strata, permutations)
     totals, sizes, first = centred, np.ones(n), np.arange(n) < size
     if groups is not None:
         check_groups(groups, size, n)
@@ -210,6 +214,28 @@ def _flipped(
         signs = generator.integers(0, 2, (min(rows, permutations - start), len(apart)), np.int8)
         parts.append((2.0 * signs - 1) @ apart / len(apart))
     return np.concatenate(parts)
+
+
+def _within_strata(
+    generator: np.random.Generator,
+    values: Float[np.ndarray, "n kinds"],
+    size: int,
+    strata: Int[np.ndarray, " n"],
+    permutations: int,
+) -> Float[np.ndarray, "deals kinds"]:
+    """The differences as dealt, and with the records of each stratum permuted."""
+    by_stratum, n = np.argsort(strata, kind="stable"), len(values)
+    stratum = np.unique(strata[by_stratum], return_inverse=True)[1]
+    records = np.bincount(stratum)[:, None]
+    means = np.stack([np.bincount(stratum, column) for column in values[by_stratum].T], axis=1) / records
+    apart = values[by_stratum] - means[stratum]
+    in_query = np.flatnonzero(by_stratum < size)
+    parts, rows = [apart[in_query].sum(axis=0)[None]], max(1, CHUNK // n)
+    for start in range(0, permutations, rows):
+        # Each stratum's records in a random order, stratum after stratum.
+        orders = np.argsort(stratum + generator.random((min(rows, permutations - start), n)), axis=1)
+        parts.append(apart[orders[:, in_query]].sum(axis=1))
+    return np.concatenate(parts) * (1 / size + 1 / (n - size))
 
 
 def better_than_guessing(

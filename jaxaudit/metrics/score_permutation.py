@@ -61,15 +61,18 @@ def score_test(
     *,
     groups: Int[np.ndarray, " n"] | None = None,
     pairs: Int[np.ndarray, " n"] | None = None,
+    strata: Int[np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
 ) -> ScoreTest:
     """Was the query set used? A permutation test of the scores' differences between query set and holdout.
 
     Scores, as from `residuals`, are of `size` query records, and then of the holdout records. By kind of scores, the
     direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known; see
-    `combined`. `groups`, `pairs` and `permutations` are as for `permuted_differences`.
+    `combined`. `groups`, `pairs`, `strata` and `permutations` are as for `permuted_differences`.
     """
-    differences = permuted_differences(key, scores, size, groups=groups, pairs=pairs, permutations=permutations)
+    differences = permuted_differences(
+        key, scores, size, groups=groups, pairs=pairs, strata=strata, permutations=permutations
+    )
     return ScoreTest(
         share_as_large(combined(differences, directions)),
         share_as_large(combined(-differences, directions)) if directions.any() else 1.0,

@@ -39,6 +39,24 @@ def test_differences_are_those_of_other_deals(groups: np.ndarray | None) -> None
     assert len(np.unique(found[:, 0].round(9))) > len(possible) * 0.6
 
 
+def test_differences_within_strata_are_those_of_all_their_splits() -> None:
+    values = np.random.default_rng(3).normal(size=(10, 2)) + 5
+    strata = np.array([2, 2, 0, 0, 9, 2, 0, 2, 0, 2])
+    found = permuted_differences(_key(3), values, 5, strata=strata, permutations=600)
+    counts = {name: int((strata[:5] == name).sum()) for name in (0, 2, 9)}
+    # Numbers are taken from their stratum's mean.
+    apart = values - np.stack([values[strata == name].mean(axis=0) for name in strata])
+    possible = [
+        apart[list(chosen)].sum(axis=0) * 0.4
+        for chosen in combinations(range(10), 5)
+        if all(sum(strata[place] == name for place in chosen) == count for name, count in counts.items())
+    ]
+    assert np.allclose(found[0], apart[:5].sum(axis=0) * 0.4)
+    nearest = np.abs(found[:, None] - np.array(possible)[None]).max(axis=2).min(axis=1)
+    assert nearest.max() < 1e-12
+    assert len(np.unique(found[:, 0].round(9))) == len(possible)
+
+
 def test_differences_within_pairs_flip_signs() -> None:
     values = np.random.default_rng(2).normal(size=(8, 1))
     pairs = np.array([0, 1, 2, 3, 2, 0, 3, 1])

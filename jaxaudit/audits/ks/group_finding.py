@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import comb
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -27,7 +26,7 @@ from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.group_drift import FEWEST_HOLDOUT, FEWEST_QUERY
-from jaxaudit.metrics.group_tests import sizes_apart
+from jaxaudit.metrics.group_tests import counted_deals, sizes_apart
 from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
 
 ADJUSTMENT = (
@@ -64,6 +63,8 @@ OTHER_SIZES = (
     "so a group's rank among them is not exact: deal whole groups at random, or keep equally many records of each "
     "group, chosen at random"
 )
+MOST_TESTS = round(ALPHA * (MOST_PERMUTATIONS + 1))
+"""P-values of more groups and targets cannot be adjusted, however many records a group has."""
 FEW_DEALS = 0.01
 """Of sets that were dealt at random, at most so many are taken for sets with groups of other sizes."""
 BY_MODELS = (
@@ -264,10 +265,9 @@ def needs_text(dealt_groups: DealtGroups, tests: int) -> str:
         "or give scores of at least three models without the query set (better eight), which can raise suspicion where "
         f"there are {FEWEST_HOLDOUT} groups of a holdout, or {FEWEST_QUERY} groups to ask about"
     )
-    most = round(ALPHA * (MOST_PERMUTATIONS + 1))
-    if dealt_groups.within and tests > most:
+    if dealt_groups.within and tests > MOST_TESTS:
         return (
-            f"{tests:,} groups and targets are too many at once: p-values can be adjusted for at most {most:,}, "
+            f"{tests:,} groups and targets are too many at once: p-values can be adjusted for at most {MOST_TESTS:,}, "
             f"however many records a group has. Ask about fewer, chosen without a look at their scores; {models}."
         )
     if dealt_groups.within:
@@ -287,8 +287,12 @@ def holdout_groups_needed(tests: int) -> int:
 
 
 def records_a_set_needed(tests: int) -> int:
-    """The fewest records in each set, with which a p-value of a group's own records can reach 5% adjusted."""
-    return next(size for size in range(2, 100) if reaches(tests / comb(2 * size, size)))
+    """So many records in each set are enough for a p-value of a group's own records to reach 5% adjusted.
+
+    For up to `MOST_TESTS` groups and targets; of more, none can.
+    """
+    most = min(tests, MOST_TESTS)
+    return next(size for size in range(2, 100) if reaches(most / counted_deals(size, size, MOST_PERMUTATIONS)))
 
 
 def _groups_text(count: int) -> str:

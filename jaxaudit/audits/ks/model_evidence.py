@@ -35,8 +35,9 @@ NOT_ALIKE = (
 )
 NOTHING_SHOWS = "nothing shows that the target was trained like the models of known truth"
 SHOW = (
-    "Give a holdout and three or more models of known truth, which show it; or known members (set `members`), which "
-    "need none. If the target was trained like these models but for the query set, say so (`same_recipe`)."
+    "Give a holdout and three or more models of known truth, which show it; or a holdout and known members (set "
+    "`members`), which need none. If the target was trained like these models but for the query set, say so "
+    "(`same_recipe`)."
 )
 OTHER_RECIPE = (
     "Models of known truth must be trained like the target. Beside models of another recipe most limits were too low, "

@@ -200,6 +200,7 @@ def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel
         size,
         groups=None if table.groups is None else table.groups[dealt_rows],
         pairs=None if table.pairs is None else table.pairs[dealt_rows],
+        strata=None if table.strata is None else table.strata[dealt_rows],
         permutations=least_permutations(len(table.of("target"))),
     )
 

@@ -129,7 +129,7 @@ def judge_scores(
         )
     dealt_groups, by_groups = None if by is None else dealt_groups_of(table), table
     if dealt_groups is not None and dealt_groups.within:
-        table = replace(table, groups=None)
+        table = replace(table, groups=None, strata=table.groups)
     refuse_groups_of_members(table)
     checks: tuple[Check, ...] = ()
     if len(holdout):

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from jaxaudit.audits.ks.group_finding import holdout_groups_needed, records_a_set_needed
+from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS
+from jaxaudit.audits.ks.group_finding import MOST_TESTS, holdout_groups_needed, records_a_set_needed
 from jaxaudit.cli.deal.command import Deal
 from jaxaudit.data.group_values import number_groups
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal, deal_members, deal_within, merge_groups, ways
+from jaxaudit.metrics.deal import deal, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.group_tests import counted_deals
 from jaxaudit.randomness import generator_of, stream
 
 NUMBERS = 2**53
@@ -116,8 +118,10 @@ class NamedGroups(NamedTuple):
             rest = (
                 f"{self.records_needed:,} records of a group in query set and in holdout are enough."
                 if able == "each"
-                else f"A group needs {self.records_needed:,} records in query set and in holdout each."
+                else f"Enough are {self.records_needed:,} records of a group in query set and in holdout each."
             )
+            if self.groups > MOST_TESTS:
+                rest = f"P-values can be adjusted for at most {MOST_TESTS:,} groups: deal fewer of them."
             return (f"Single groups: {ASK} can name {able} of {count} {adjusted}.", rest)
         return (
             f"Single groups: to name one of {count} {adjusted}, {ASK}",
@@ -145,7 +149,8 @@ def named_groups(units: DealtUnits, rows: Mapping[str, Sequence[int] | np.ndarra
     if not units.within:
         needed = holdout_groups_needed(groups)
         return NamedGroups(groups, groups if held >= needed else 0, held, needed, None)
-    able = [ways(q + h, h) * ALPHA >= groups for q, h in zip(query.tolist(), holdout.tolist(), strict=True)]
+    sizes = zip(query.tolist(), holdout.tolist(), strict=True)
+    able = [counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes]
     return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups))
 
 

@@ -15,7 +15,7 @@ from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMEvalOptions, LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.cli.texts import read_told, tell_of_chats, tell_of_groups
-from jaxaudit.data.deal_record import has_random_groups
+from jaxaudit.data.deal_record import has_random_groups, is_dealt
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
@@ -77,7 +77,7 @@ def score_texts(options: LMOptions) -> Summary:
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
-    if options.words:
+    if options.words and _all_dealt(options):
         difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
@@ -103,6 +103,19 @@ def score_texts(options: LMOptions) -> Summary:
     refuse_copies(columns_of(columns), np.array(columns["set"]), options.table.name)
     write_scores(options.table, columns)
     return _scored(options.table, columns, counted)
+
+
+def _all_dealt(options: LMOptions) -> bool:
+    """Whether every file is a side of a random deal; says what follows if not.
+
+    Where sets are of different sources, words that only one of them has would make it look easier or harder than it is
+    for a model, and so used.
+    """
+    paths = [*filter(None, (options.query, options.holdout, options.members)), *options.texts]
+    all_dealt = all(is_dealt(expanded(path)) for path in paths)
+    if not all_dealt:
+        say("words: left out, since no deal.json beside the files says that these sets were dealt at random")
+    return all_dealt
 
 
 def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:

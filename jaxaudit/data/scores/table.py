@@ -66,6 +66,7 @@ class ScoreTable:
         directions: by name of a score, 1 if it is higher for records that were used, -1 if lower, 0 if not known.
         guessed: the scores whose direction follows from their names alone.
         groups, pairs: the group and the pair of each record, numbered from 0; None if there are none.
+        strata: the group of each record, where the records of each group were dealt over both sets; None elsewhere.
         texts: the records as texts; None if they are not at hand.
         ignored: names of columns that were not understood.
         notes: how the file was read where that is not plain.
@@ -84,6 +85,7 @@ class ScoreTable:
     guessed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     above: int | None = None
+    strata: Int[np.ndarray, " records"] | None = None
 
     def of(self, role: ModelRole) -> tuple[ScoredModel, ...]:
         """The models of a role, in the order of their columns."""

@@ -60,6 +60,23 @@ def test_models_of_known_truth_give_a_share_and_its_limit() -> None:
     assert usage["fraction"] < usage["upper"] < 1
 
 
+def test_one_model_of_a_kind_gives_a_share_where_the_recipe_is_stated() -> None:
+    table = {name: column for name, column in np.load("truth.npz").items() if ".1." not in name and ".2." not in name}
+    # Of use, the holdout would tell whatever the recipe is; so the target used nothing.
+    loss = table["unused.0.loss"] + 0.3 * np.random.default_rng(2).normal(size=2 * SIZE)
+    write("one.csv", {**table, "target.loss": loss})
+    silent = jaxaudit("ks", "--scores", "one.csv", "--json")
+    target = silent.result["targets"][0]
+    assert (silent.code, target["finding"]["verdict"]) == (0, "inconclusive")
+    assert target["tests"][0]["details"]["fraction"] is None
+    stated = jaxaudit("ks", "--scores", "one.csv", "--same-recipe", "--json")
+    assert stated.code == 0, stated.err
+    target = stated.result["targets"][0]
+    assert target["tests"][0]["details"]["fraction"] is not None
+    assert target["finding"]["verdict"] == "forgotten"
+    assert stated.result["provenance"]["options"]["same_recipe"] is True
+
+
 def test_a_result_is_read_again_and_repeats_itself() -> None:
     done = jaxaudit("ks", "--scores", "truth.csv", "--question", "left", "--out", "run", "--report", "page.html")
     assert done.code == 0, done.err

@@ -235,7 +235,7 @@ WITH_EFFECT = {
     (
         "ks",
         ModelSource.SCORES,
-    ): """scores column lower higher by show_words question stated_share level seed as_json details out
+    ): """scores column lower higher by show_words question same_recipe stated_share level seed as_json details out
     report fail_on""",
     ("power", ModelSource.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     (

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,26 +27,29 @@ class _Facts(msgspec.Struct):
     holdout: _Side | None = None
 
 
-def has_random_groups(path: Path) -> bool:
-    """Whether the groups of a file are random numbers of a deal, and nobody's names: a record beside it says so.
+class DealtSide(NamedTuple):
+    """A file that is a side of a random deal, as the record beside it says.
 
-    False where there is no such record, where it cannot be read, or where the file is not the one that was dealt.
+    Attributes:
+        name: of the side, one of `query`, `members` and `holdout`.
+        deal: SHA-256 of the record, the same for all sides of a deal.
+        has_groups: whether its groups are random numbers, and nobody's names.
     """
-    facts = _facts_of(path)
-    return facts is not None and (facts.by_groups or facts.within_groups)
+
+    name: str
+    deal: str
+    has_groups: bool
 
 
-def is_dealt(path: Path) -> bool:
-    """Whether a record beside a file says that it is a side of a random deal, as for `has_random_groups`."""
-    return _facts_of(path) is not None
-
-
-def _facts_of(path: Path) -> _Facts | None:
-    """What the record beside a file says of the deal, if the file is one of its sides."""
+def dealt_side(path: Path) -> DealtSide | None:
+    """The side of a deal that a file is; None without a readable record beside it that has the file's hash."""
     record = path.parent / DEAL_RECORD
     with suppress(InputError, msgspec.MsgspecError, RecursionError):
         if exists(record):
             facts = msgspec.json.decode(read_small(record, LARGEST), type=_Facts)
-            sides = [side for side in (facts.query, facts.members, facts.holdout) if side is not None]
-            return facts if file_hash(path) in [side.sha256 for side in sides] else None
+            sides = {"query": facts.query, "members": facts.members, "holdout": facts.holdout}
+            sha256 = file_hash(path)
+            for name, side in sides.items():
+                if side is not None and side.sha256 == sha256:
+                    return DealtSide(name, file_hash(record), facts.by_groups or facts.within_groups)
     return None

@@ -149,8 +149,9 @@ def permuted_differences(
     What was dealt is what is permuted: records; whole `groups`; the records of each of `strata`, which keep their
     number in either set, as differences from the stratum's mean; or, within each of `pairs` (numbered from 0, one
     number a record), which of its two records is in the query set. Any statistic of one row, compared with that of all
-    rows, gives an exact p-value (`share_as_large`). Of more than `MOST_PERMUTED` records or groups, the sets are rotated in a
-    random order of all: rotations are a group of permutations, so random ones are exact (Hemerik & Goeman 2018).
+    rows, gives an exact p-value (`share_as_large`). Of more than `MOST_PERMUTED` records or groups, the sets are
+    rotated in a random order of all: rotations are a group of permutations, so random ones are exact (Hemerik & Goeman
+    2018).
 
     Raises:
         InputError: as `check_groups`.

@@ -1,5 +1,7 @@
 """`jaxaudit scores lm`: the table of several models, records by set or by line, and what is refused."""
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,33 @@ def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def record_deal(**files: str) -> None:
+    """Says that these files are the sides of a random deal."""
+    facts = {side: {"sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()} for side, file in files.items()}
+    Path("deal.json").write_text(json.dumps(facts))
+
+
+def test_sides_of_a_deal_are_given_as_what_they_are(here: Path):
+    record_deal(**{of: f"{of}.jsonl" for of in SETS})
+    words = ("scores", "lm", "target", "--query", "holdout.jsonl", "--holdout", "query.jsonl", "--out", "s.csv")
+    assert SECRET not in refused(words, ("are files exchanged?",))
+    Path("other").mkdir()
+    shutil.copy("holdout.jsonl", "other/holdout.jsonl")
+    facts = json.loads(Path("deal.json").read_text())
+    Path("other/deal.json").write_text(json.dumps({"holdout": facts["holdout"]}))
+    words = ("scores", "lm", "target", "--query", "query.jsonl", "--holdout", "other/holdout.jsonl", "--out", "s.csv")
+    assert SECRET not in refused(words, ("of several deals",))
+
+
+def test_words_tell_the_difficulty_of_dealt_sets_alone(here: Path):
+    done = jaxaudit("scores", "lm", "target", "all.jsonl", "--out", "s.csv")
+    assert done.code == 0, done.err
+    assert "no covariates of words" in done.err
+    assert "words" not in Path("s.csv").read_text()
+
+
 def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
+    record_deal(**{of: f"{of}.jsonl" for of in SETS})
     sets = tuple(word for of in SETS for word in (f"--{of}", f"{of}.jsonl"))
     done = jaxaudit("scores", "lm", "target", *sets, "--baseline", "base", "--before", "old/final", "--out", "s.csv")
     assert done.code == 0, done.err
@@ -87,6 +115,7 @@ def test_the_words_tell_difficulty_by_other_groups_and_may_be_left_out(here: Pat
     for unit, units in {"group": groups, "pair": pairs, "index": None}.items():
         told = [{**line, unit: row if units is None else units[row]} for row, line in enumerate(lines)]
         write_lines(f"by_{unit}.jsonl", told)
+        record_deal(query=f"by_{unit}.jsonl")
         done = jaxaudit("scores", "lm", "target", f"by_{unit}.jsonl", "--out", f"by_{unit}.csv")
         assert done.code == 0, done.err
         found = csv.read_csv(f"by_{unit}.csv")

@@ -102,7 +102,7 @@ class LMOptions:
     )
     words: bool = option(
         "Whether to add covariate.words_1 to _3: how difficult the words of each answer are, by n-grams of records of "
-        "other groups.",
+        "other groups. Only of files that `jaxaudit deal` made: words of sets of two sources would accuse.",
         "--words/--no-words",
         default=True,
     )
@@ -127,11 +127,11 @@ LM = Command(
     (mean negative log-likelihood of the answer's tokens given the prompt; of all tokens but the first of a text),
     min_k, min_k_plus_plus, and zlib. A token with characters of prompt and answer is the answer's. With `--answer-start
     prompt-tokens` the numbers are those of open-unlearning's mia_*. Beside them are covariates, which no model made:
-    tokens, of the answer, and words_1 to words_3, how difficult these are (nats a token) by n-grams that records of
-    other groups teach. Of a chat the last message of the assistant is the answer, and the tokenizer's own chat template
-    writes what precedes it, in a process with bounded memory and time; without one, the messages' contents do. Models
-    are read from folders: nothing is downloaded, code in a folder is never run, and weights must be safetensors.
-    Records without a number are left out, and counted on standard error.
+    tokens, of the answer, and, if `jaxaudit deal` made the files, words_1 to words_3, how difficult these are (nats a
+    token) by n-grams that records of other groups teach. Of a chat the last message of the assistant is the answer, and
+    the tokenizer's own chat template writes what precedes it, in a process with bounded memory and time; without one,
+    the messages' contents do. Models are read from folders: nothing is downloaded, code in a folder is never run, and
+    weights must be safetensors. Records without a number are left out, and counted on standard error.
 
     Examples:
 

@@ -15,7 +15,7 @@ from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMEvalOptions, LMOptions, OpenUnlearningOptions, RegressionOptions
 from jaxaudit.cli.texts import read_told, tell_of_chats, tell_of_groups
-from jaxaudit.data.deal_record import has_random_groups, is_dealt
+from jaxaudit.data.deal_record import DealtSide, dealt_side
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
@@ -40,7 +40,8 @@ def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
     folders = {"target": (options.adapter or options.model,), **{role: getattr(options, role) for role in ROLES}}
     refuse_repeated(folders)
-    sets, columns = _records(options)
+    sides = _sides(options)
+    sets, columns = _records(options, sides)
     template = options.template and parse_template(options.template)
     from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
     from jaxaudit.models.language_model import LanguageModel
@@ -77,7 +78,7 @@ def score_texts(options: LMOptions) -> Summary:
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
-    if options.words and _all_dealt(options):
+    if options.words and _all_dealt(sides):
         difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
@@ -105,20 +106,42 @@ def score_texts(options: LMOptions) -> Summary:
     return _scored(options.table, columns, counted)
 
 
-def _all_dealt(options: LMOptions) -> bool:
+def _sides(options: LMOptions) -> list[DealtSide | None]:
+    """The sides of a deal that the files are.
+
+    Raises:
+        InputError: a file is another side than it is given as, or they are of several deals.
+    """
+    of_sets = {"query": options.query, "holdout": options.holdout, "members": options.members}
+    named_sides = [(name, path, dealt_side(expanded(path))) for name, path in of_sets.items() if path is not None]
+    for name, path, side in named_sides:
+        if side is not None and side.name != name:
+            raise InputError(
+                f"{path}: is given as the set `{name}`, and its deal (deal.json beside it) made it the set "
+                f"`{side.name}`: are files exchanged?"
+            )
+    sides = [*(side for *_, side in named_sides), *(dealt_side(expanded(path)) for path in options.texts)]
+    if len({side.deal for side in sides if side is not None}) > 1:
+        raise InputError(
+            "the files are of several deals, by the deal.json beside them: their sets were not dealt from one another. "
+            "Give the files of one deal, that by which the model was trained."
+        )
+    return sides
+
+
+def _all_dealt(sides: Sequence[DealtSide | None]) -> bool:
     """Whether every file is a side of a random deal; says what follows if not.
 
     Where sets are of different sources, words that only one of them has would make it look easier or harder than it is
     for a model, and so used.
     """
-    paths = [*filter(None, (options.query, options.holdout, options.members)), *options.texts]
-    all_dealt = all(is_dealt(expanded(path)) for path in paths)
+    all_dealt = None not in sides
     if not all_dealt:
-        say("words: left out, since no deal.json beside the files says that these sets were dealt at random")
+        say("no covariates of words: no deal.json beside the files says that their sets were dealt at random")
     return all_dealt
 
 
-def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:
+def _records(options: LMOptions, sides: Sequence[DealtSide | None]) -> tuple[list[Texts], dict[str, Any]]:
     """The records of each file, and the columns that are no score, of the records of all files."""
     files_of_sets = {"query": options.query, "holdout": options.holdout, "members": options.members}
     named_sets = [(of, read_told(path)) for of, path in files_of_sets.items() if path is not None]
@@ -139,8 +162,7 @@ def _records(options: LMOptions) -> tuple[list[Texts], dict[str, Any]]:
         if any(value is not None for value in values):
             texts = any(isinstance(value, str) for value in values)
             columns[name] = [None if value is None else str(value) for value in values] if texts else values
-            paths = [*filter(None, files_of_sets.values()), *options.texts]
-            if name == "group" and not all(has_random_groups(expanded(path)) for path in paths):
+            if name == "group" and not all(side is not None and side.has_groups for side in sides):
                 # No value of a group is written, but the random number of a deal; other records than these need none.
                 rows = np.flatnonzero(np.isin(sets, SETS[:3]))
                 of_rows = dict(

@@ -17,18 +17,28 @@ DATE = "2026-01-05T10-11-12.123456"
 Line = dict[str, Any]
 
 
+def requests(*answers: str, prompts: tuple[str, ...] = (SECRET,)) -> dict[str, dict[str, str]]:
+    """The requests of a line, one for each answer, with these prompts in turn."""
+    return {
+        f"gen_args_{place}": {"arg_0": prompts[place % len(prompts)], "arg_1": f" {answer}"}
+        for place, answer in enumerate(answers)
+    }
+
+
 def sample(row: int, numbers: list[float], target: Any = "0", **more: Any) -> Line:
-    """A line as the harness writes it: numbers and pairs as texts."""
+    """A line with the keys and types of release 0.4.13, compared with files that it wrote; its values are made up."""
     return {
         "doc_id": row,
         "doc": {"question": SECRET},
         "target": str(target),
-        "arguments": {f"gen_args_{place}": {"arg_0": SECRET, "arg_1": f" {SECRET}"} for place in range(len(numbers))},
+        "arguments": requests(*(f"{SECRET} {'abcdef'[place]}" for place in range(len(numbers)))),
         "resps": [[[str(number), "False"]] for number in numbers],
         "filtered_resps": [[str(number), "False"] for number in numbers],
         "filter": "none",
         "metrics": ["acc"],
         "doc_hash": f"hash {row}",
+        "prompt_hash": f"prompt {row}",
+        "target_hash": f"target {row}",
         "acc": 1.0,
         **more,
     }
@@ -54,14 +64,34 @@ def test_the_right_answer_s_log_likelihood_is_the_score(tmp_path: Path):
     assert log.scores["holdout"]["log_likelihood"].values.tolist() == [-1.0]
 
 
+def test_a_target_may_be_the_text_of_the_right_choice(tmp_path: Path):
+    text = sample(0, [-1.5, -2.5], f"{SECRET} b")
+    # For mutual information, each choice is asked again without a prompt.
+    answers = ("yes", "no", "yes", "no")
+    again = sample(1, [-3.5, -4.5, -0.1, -0.2], "no", arguments=requests(*answers))
+    # The index of a choice, and its text.
+    both = sample(2, [-5.5, -6.5], "1", arguments=requests("0", "1"))
+    log = read_samples(write(tmp_path, "t", [text, again, both]), {"query": "t"})
+    assert log.scores["query"]["log_likelihood"].values.tolist() == [-2.5, -4.5, -6.5]
+
+
 REFUSED: dict[str, tuple[list[Line], str]] = {
     "generated": (
         [sample(0, [-1.0], arguments={"gen_args_0": {"arg_0": SECRET, "arg_1": {"until": []}}})],
         "generated",
     ),
     "twice": ([sample(0, [-1.0]), sample(0, [-1.0])], "line 2 has the doc_id of an earlier line"),
-    "no index": ([sample(0, [-1.0, -2.0], SECRET)], "line 1 has 2 choices, and its target is the index of none"),
-    "another index": ([sample(0, [-1.0, -2.0], 2)], "its target is the index of none"),
+    "no index": ([sample(0, [-1.0, -2.0], SECRET)], "line 1 has 2 choices, and its target is neither the index"),
+    "another index": ([sample(0, [-1.0, -2.0], 2)], "its target is neither the index nor the text of one"),
+    "several right": ([sample(0, [-1.0, -2.0], [0, 1])], "its target is neither the index"),
+    "either": (
+        [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "2"))],
+        "its target is the index of one and the text of another",
+    ),
+    "prompts": (
+        [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "1", prompts=("a", SECRET)))],
+        "line 1 has 2 prompts with one answer",
+    ),
     "no request": ([sample(0, [])], "has 0 choices"),
     "a text": ([sample(0, [-1.0], filtered_resps=[[SECRET, "False"]])], "line 1 has no log-likelihood"),
     "above 0": ([sample(0, [42.0])], "above 0"),
@@ -76,6 +106,13 @@ def test_what_is_no_log_likelihood_is_refused_without_a_text(name: str, tmp_path
     with pytest.raises(InputError, match=words) as caught:
         read_samples(write(tmp_path, "t", lines), {"query": "t"})
     assert SECRET not in str(caught.value)
+
+
+def test_choices_of_other_bytes_than_utf_8_are_refused(tmp_path: Path):
+    path = write(tmp_path, "t", [sample(0, [-1.0, -2.0])]) / f"samples_t_{DATE}.jsonl"
+    path.write_bytes(path.read_bytes().replace(f"{SECRET} b".encode(), b"\xff"))
+    with pytest.raises(InputError, match="line 1 has a choice that is no text"):
+        read_samples(tmp_path, {"query": "t"})
 
 
 def test_a_task_has_one_file(tmp_path: Path):
@@ -104,4 +141,8 @@ def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.Mo
     write(Path("other"), "my_query", [sample(row, [-3.0 - row], doc_hash="x") for row in range(8)])
     words = ("scores", "lm-eval", "npo", *tasks, "--out", "t.csv")
     refused((*words, "--unused", "other"), ("other: has other records of query than the target",))
+    write(Path("other"), "my_query", [sample(row, [-3.0 - row * row], prompt_hash="x") for row in range(8)])
+    refused((*words, "--unused", "other"), ("other: has other prompts of query than the target", "num_fewshot"))
+    assert jaxaudit("scores", "lm-eval", "npo", *tasks, "--baseline", "other", "--out", "t.csv").code == 0
+    Path("t.csv").unlink()
     refused(("scores", "lm-eval", "npo", "--query", "t", "--holdout", "t", "--out", "t.csv"), ("one task is given",))

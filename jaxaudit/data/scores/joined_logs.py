@@ -71,6 +71,7 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
     """
     index: dict[Set, np.ndarray] = {}
     records: dict[Set, str | None] = {}
+    prompts: dict[Set, str] = {}
     numbers: dict[str, dict[Set, np.ndarray]] = {}
     for role in ROLES:
         for name, log in logs.get(role, {}).items():
@@ -89,6 +90,13 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
                     raise InputError(
                         f"{log.path}: has other records of {part} than the target, under the same indices; evaluate "
                         "all models on the same data."
+                    )
+                # A baseline only says how difficult a record is; it may lack the chat template of the others.
+                prompt = "" if role == "baseline" else log.prompts.get(part, "")
+                if prompt and prompts.setdefault(part, prompt) != prompt:
+                    raise InputError(
+                        f"{log.path}: has other prompts of {part} than the target; evaluate both with the same "
+                        "examples before a question (num_fewshot) and the same chat template."
                     )
                 for score, logged in scores.items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = logged.values

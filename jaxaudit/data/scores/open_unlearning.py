@@ -63,14 +63,15 @@ class LoggedScores(NamedTuple):
 class EvaluationLog(NamedTuple):
     """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order.
 
-    `note` says how a file was read where that was a guess. `records` has for each set what is equal for logs of the
-    same records, where the log tells that.
+    `note` says how a file was read where that was a guess. `records` and `prompts` have for each set what is equal for
+    logs of the same records, and of the same texts before their answers, where the log tells that.
     """
 
     path: Path
     scores: Mapping[Set, Mapping[str, LoggedScores]]
     note: str = ""
     records: Mapping[Set, str] = MappingProxyType({})
+    prompts: Mapping[Set, str] = MappingProxyType({})
 
 
 class _Value(msgspec.Struct):

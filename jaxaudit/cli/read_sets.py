@@ -16,7 +16,8 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Held, SetsFlags
 from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
-from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
+from jaxaudit.data.group_values import COLUMN
+from jaxaudit.data.groups import Groups, as_groups, dealt_groups, groups_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
@@ -235,10 +236,18 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
     """As `load_groups`, and the values of a key of texts."""
     if not is_texts(data) or groups_file(text) is not None:
         return load_groups(text, data, records, of, data_dir)
-    values = read_texts(expanded(Path(data))).column(text)
+    values = read_texts(expanded(data)).column(text)
     if values is None:
         raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
     return np.array(values)
+
+
+def written_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
+    """As `dealt_groups`, of texts, too."""
+    if not is_texts(data):
+        return dealt_groups(data)
+    values = read_texts(expanded(data)).column(COLUMN)
+    return None if values is None else np.array(values)
 
 
 def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:

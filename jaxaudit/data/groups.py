@@ -4,7 +4,6 @@ No message and no result contains a group's value.
 """
 
 import hashlib
-from collections.abc import Iterable
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -98,23 +97,22 @@ def groups_file(text: str) -> Path | None:
     return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
 
 
-def has_groups(data: str) -> bool:
-    """Whether these records are a file with the groups that `jaxaudit deal` writes (`COLUMN`)."""
+def dealt_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
+    """The groups that `jaxaudit deal` wrote into this file of records (`COLUMN`), a value a record; None if it did not.
+
+    Of JSON lines, see `Texts.column`.
+    """
     path = expanded(data)
     if path.suffix.lower() not in (".npz", *TABLES) or not path.is_file():
-        return False
+        return None
     if path.suffix.lower() == ".npz":
-        return COLUMN in NpzArrays(path).names
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.reading import has_dealt_groups, read_text_table
+        has_groups = COLUMN in NpzArrays(path).names
+    else:
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.tables.reading import has_dealt_groups, read_text_table
 
-    return has_dealt_groups(read_text_table(path, drop=None, only=lambda name: name == COLUMN)[0])
-
-
-def dealt_whole(sets: Iterable[str]) -> bool:
-    """Whether no group stands in two of these sets, whose files have the groups (`has_groups`)."""
-    values = [np.unique(_in_set(COLUMN, data, None)) for data in sets]
-    return sum(map(len, values)) == len(np.unique(np.concatenate(values)))
+        has_groups = has_dealt_groups(read_text_table(path, drop=None, only=lambda name: name == COLUMN)[0])
+    return _in_set(COLUMN, data, None) if has_groups else None
 
 
 def load_groups(

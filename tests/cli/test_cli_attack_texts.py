@@ -2,14 +2,18 @@
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, refused
+from support.cli_runs import jaxaudit, process, refused
 
+from jaxaudit.ensemble import kept_models
 from jaxaudit.report.kinds import schema_of
 
 COUNT, WORDS = 40, ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
@@ -68,3 +72,28 @@ def test_a_plan_comes_before_the_work():
 def test_what_needs_classes_is_refused(words: tuple[str, ...], said: tuple[str, ...]):
     refused(("attack", *words, "--out", "refused"), said)
     assert not os.listdir("temporary")
+
+
+@pytest.mark.outer
+def test_a_killed_attack_goes_on_and_gives_the_same_numbers(tmp_path: Path):
+    words = ("attack", *MODELS, *ATTACKS, "--pooled-shadow-models", "12", "--json", "--out")
+    whole = process(*words, "whole", cwd=tmp_path)
+    assert whole.code == 0, whole.err
+    command = [sys.executable, "-m", "jaxaudit", *words, "run"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+        deadline = time.monotonic() + 300
+        while not kept_models(Path("run/unfinished/chunks")):
+            assert killed.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        killed.kill()
+    outputs = [*Path("run/unfinished/chunks/bank/outputs").glob("*.npy")]
+    assert 0 < kept_models(Path("run/unfinished/chunks")) <= len(outputs) < 12
+    again = process(*words, "run", cwd=tmp_path)
+    assert again.code == 0, again.err
+    assert "Resuming: " in again.err
+    first, second = (json.loads(done.out) for done in (whole, again))
+    for part in ("finding", "attacks", "exposure", "records", "models"):
+        assert first[part] == second[part]
+    assert Path("run/records.csv").read_bytes() == Path("whole/records.csv").read_bytes()
+    assert not Path("run/unfinished").exists()

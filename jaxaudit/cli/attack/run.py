@@ -1,6 +1,7 @@
 """Runs `jaxaudit attack`: from its options to its result; of texts by fair coins and language models."""
 
 import tempfile
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -147,28 +148,28 @@ def _candidates(count: int | None, table: Table) -> int:
 
 
 def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | Summary:
-    """The work for these options: that of `shadows train --coins` into a temporary bank, and of `attack --shadows`."""
+    """The work for these options: that of `shadows train --coins`, and of `attack --shadows`.
+
+    The bank is in the folder of unfinished work, so that the same command goes on after a stop, or in a temporary one.
+    """
     attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
     assert isinstance(texts, Examples)
-    folder = tempfile.TemporaryDirectory(prefix="jaxaudit-")
     network = BankNetwork(**vars(network_of_texts(options.model)))
     train_options = TrainOptions(
         data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
         models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
         model=network,
         recipe=ShadowRecipe(**vars(options.recipe)),
-        bank=Path(folder.name) / "bank",
     )
     work = train.prepare(train_options)
     if isinstance(work, Summary):
-        folder.cleanup()
         return work
     settled = {field.name: getattr(work.options.recipe, field.name) for field in fields(RecipeFlags)}
 
     def audit(execution: Execution) -> tuple[AttackAudit, Bank]:
-        with folder:
-            # What is trained is kept in the bank, which no later call finds.
-            bank = work.audit(replace(execution, checkpoints=None))
+        kept = execution.checkpoints
+        with tempfile.TemporaryDirectory(prefix="jaxaudit-") if kept is None else nullcontext(kept) as folder:
+            bank = work.audit(replace(execution, checkpoints=Path(folder)))
             shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
             return attack_records(shadows, attacks=attacks, level=options.audit.level), bank
 
@@ -181,6 +182,8 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
         hashes={"query": texts.content_hash},
         audit=audit,
         outcome=outcome,
+        models=lambda _: options.audit.pooled_shadow_models,
+        line=f"attacking {len(texts):,} texts, {work.options.model.model} on {jax.default_backend()}",
         after="attacking every text",
         record_shape=work.record_shape,
         classes=work.classes,

@@ -25,12 +25,13 @@ from jaxaudit.cli.read_sets import (
     reader,
     tell_of_readings,
     text_reader,
+    written_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
 from jaxaudit.data.group_values import COLUMN
-from jaxaudit.data.groups import Groups, dealt_whole, has_groups
+from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
 from jaxaudit.data.roles import Role, Sets
@@ -113,10 +114,14 @@ def with_dealt_groups(options: KSOptions) -> KSOptions:
     data = options.data
     named_groups = data.groups, data.holdout_groups, data.members_groups, data.challenge
     sets = [name for name in (data.query, data.holdout, data.members) if name is not None]
-    if any(name is not None for name in named_groups) or data.holdout is None or not all(map(has_groups, sets)):
+    if any(name is not None for name in named_groups) or data.holdout is None:
         return options
-    if not dealt_whole(sets):
-        say(f"groups: none. Values of the array {COLUMN!r} of the files stand in several sets, as of no deal by groups")
+    groups_of_sets = [groups for groups in map(written_groups, sets) if groups is not None]
+    if len(groups_of_sets) < len(sets):
+        return options
+    distinct = [np.unique(groups) for groups in groups_of_sets]
+    if sum(map(len, distinct)) > len(np.unique(np.concatenate(distinct))):
+        say(f"groups: none. Values of {COLUMN!r} of the files stand in several sets, as of no deal by groups")
         return options
     say(f"groups: those that the files have ({COLUMN}), so whole groups are compared; --groups names others")
     members = None if data.members is None else COLUMN

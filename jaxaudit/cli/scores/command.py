@@ -274,9 +274,9 @@ LM_EVAL = Command(
     """Makes one table of scores from samples of lm-evaluation-harness, for `jaxaudit ks --scores`.
 
     A task is a set of records, and a folder has the samples of one model, as `lm_eval run --log_samples --output_path`
-    writes them. The score of a record is the log-likelihood of its right answer, the choice that the target names by its
-    index or its text; no text is kept. Models are joined by the indices of records (doc_id). Other records under the
-    same index are refused (doc_hash), and so are other prompts (prompt_hash), of baselines excepted. The folders of
+    writes them. The score of a record is the log-likelihood of its right answer, the choice that the target names by
+    its index or its text; no text is kept. Models are joined by the indices of records (doc_id). Other records under
+    the same index are refused (doc_hash), and so are other prompts (prompt_hash), of baselines excepted. The folders of
     `--unused`, `--used`, `--before` and `--baseline` are like those of targets.
 
     Examples:

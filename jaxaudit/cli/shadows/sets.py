@@ -54,6 +54,11 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     `key` draws the test of exchangeability of query set and holdout, as in `ks`. `model` says how texts become tokens.
     """
     names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
+    if model is None and is_texts(data.query or ""):
+        raise InputError(
+            "texts have no classes, so models give each a number: --outputs log-likelihood --direction higher, or "
+            "--outputs score; `shadows train` trains language models on them."
+        )
     adapters = None if model is None else make_adapters(model)
     read = text_reader(names, model or BankNetwork(), adapters) or reader(data, group_columns(data))
     query = read(data.query or "")
@@ -109,7 +114,9 @@ def count_bank_sets(data: BankData) -> BankSets:
         )
     texts_by_flag = {flag: getattr(data, flag) for flag in Sizes._fields}
     counts = {flag: count_of(f"--{flag}", text) for flag, text in texts_by_flag.items() if text is not None}
-    groups = read_dealt_groups(replace(data, query=None, holdout=None), counts["query"], counts.get("holdout"))
+    # Only texts have keys; numbers of records have none.
+    counted = {flag: None for flag in ("query", "holdout") if not is_texts(getattr(data, flag) or "")}
+    groups = read_dealt_groups(replace(data, **counted), counts["query"], counts.get("holdout"))
     records = sum(counts.values())
     none = np.zeros(records, bool)
     return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)

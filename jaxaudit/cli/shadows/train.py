@@ -1,5 +1,6 @@
 """Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +38,8 @@ from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
-from jaxaudit.data.bank.description import Description
+from jaxaudit.data.bank.description import DESCRIPTION, Description
+from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -45,7 +47,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
 from jaxaudit.runs.lock import working_in
 
-COMMAND = "shadows train"
+COMMAND, BANK = "shadows train", "bank"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
@@ -60,7 +62,8 @@ class Recipes(NamedTuple):
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     """Draws the training sets, or those of further models, and returns the work: to train all missing models.
 
-    For a dry run without workers, returns an estimate of the work.
+    For a dry run without workers, returns an estimate of the work. Without a directory, the bank of the work is in the
+    folder of unfinished work (`Execution.checkpoints`), whose owner removes it.
     """
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
@@ -70,7 +73,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
     recipes = _recipes(options, query, len(sets.labels))
     out = options.bank or Path()
-    earlier = bank_there(out)
+    earlier = None if options.bank is None else bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
     # That of models of the guess.
     learner, training = recipes.learners[0], None
@@ -118,7 +121,18 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             _train_missing(bank, key, np.concatenate(sets.parts), recipes, execution)
         return bank
 
+    def train_in(folder: Path, execution: Execution) -> Bank:
+        if not exists(folder / BANK / DESCRIPTION):
+            # A process may have been killed while it wrote the bank.
+            shutil.rmtree(folder / BANK, ignore_errors=True)
+            lay(folder / BANK, arrays, None, description)
+        bank = load_bank(folder / BANK)
+        train_bank(key, bank, np.concatenate(sets.parts), recipes.learners, missing.tolist(), execution=execution)
+        return bank
+
     def train_aside(execution: Execution) -> Bank:
+        if execution.checkpoints is not None:
+            return train_in(execution.checkpoints, execution)
         # On the same disk, for a bank that is not kept.
         beside = next(parent for parent in out.absolute().parents if parent.is_dir())
         try:
@@ -126,14 +140,11 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         except OSError as error:
             raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
         with temporary as folder:
-            lay(Path(folder) / "bank", arrays, None, description)
-            bank = load_bank(Path(folder) / "bank")
-            train_bank(key, bank, np.concatenate(sets.parts), recipes.learners, missing.tolist(), execution=execution)
-            return bank
+            return train_in(Path(folder), execution)
 
     return Job(
         options=options,
-        audit=train_aside if options.recipe.dry_run else train,
+        audit=train_aside if options.recipe.dry_run or options.bank is None else train,
         outcome=lambda bank, _: Summary(
             (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")
         ),

@@ -17,7 +17,7 @@ from jaxaudit.cli.sets import Held, SetsFlags
 from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.group_values import COLUMN
-from jaxaudit.data.groups import Groups, as_groups, dealt_groups, groups_file, load_groups
+from jaxaudit.data.groups import Groups, as_groups, groups_file, groups_in_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
@@ -243,9 +243,9 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
 
 
 def written_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
-    """As `dealt_groups`, of texts, too."""
+    """As `groups_in_file`, of texts, too."""
     if not is_texts(data):
-        return dealt_groups(data)
+        return groups_in_file(data)
     values = read_texts(expanded(data)).column(COLUMN)
     return None if values is None else np.array(values)
 

@@ -97,7 +97,7 @@ def groups_file(text: str) -> Path | None:
     return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
 
 
-def dealt_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
+def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
     """The groups that `jaxaudit deal` wrote into this file of records (`COLUMN`), a value a record; None if it did not.
 
     Of JSON lines, see `Texts.column`.

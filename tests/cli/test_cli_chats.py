@@ -260,9 +260,11 @@ def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
         of_group = membership[:, np.array(groups) == group]
         assert (of_group == of_group[:, :1]).all()
     for model, row in enumerate(membership):
-        np.save(f"{model}.npy", np.random.default_rng(model).normal(-3, 1, len(row)).astype(np.float32) + row)
+        noise = np.random.default_rng(model).normal(0, 0.3, len(row))
+        np.save(f"{model}.npy", (noise + row - 6).astype(np.float32))
     done = jaxaudit("shadows", "add", "planned", *(f"{model}.npy" for model in range(8)))
-    assert (done.code, "8 of 8 models have outputs" in done.out) == (0, True)
+    assert done.code == 0, done.err
+    assert "8 of 8 models have outputs" in done.out
 
 
 @pytest.mark.outer
@@ -276,7 +278,7 @@ def test_dealt_chats_go_through_every_command_that_trains(here: Path):
     run("deal", "chat.jsonl", *DEAL)
     members = ("--calibration", "deal/members.jsonl")
     run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--designs", "guess", "--out", "bank")
-    run("attack", "--shadows", "bank", "--attacks", "lira", "--json")
+    run("attack", "--shadows", "bank", "--attacks", "base", "--json")
     run("attack", "--query", "chat.jsonl", *TRAINED, "--pooled-shadow-models", "8", "--attacks", "lira", "--json")
     # The groups that the deal wrote are taken without being named, as from other files.
     few = ("--shadow-models", "19", "--holdout-shadow-models", "19", "--effort", "full", "--tests", "holdout")

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from support.cli_runs import jaxaudit, process, refused
 
 from jaxaudit.data import Examples, load
-from jaxaudit.data.groups import has_groups
+from jaxaudit.data.groups import groups_in_file
 
 COUNT, SIZE = 300, 5
 ROLES = ("query", "members", "holdout")
@@ -209,8 +209,8 @@ def test_no_value_of_a_group_is_in_any_file(folder: Path) -> None:
 
 def test_what_was_dealt_can_be_dealt_again(folder: Path) -> None:
     deal("--label", "outcome", "--groups", "patient", *SHARES)
-    assert has_groups("deal/query.csv")
-    assert not has_groups("all.csv")
+    assert groups_in_file("deal/query.csv") is not None
+    assert groups_in_file("all.csv") is None
     refused(
         ("deal", "deal/members.csv", "--label", "outcome", "--withdraw", "0.4", "--out", "new"), ("--groups group",)
     )
@@ -232,7 +232,7 @@ def test_a_column_called_group_of_small_numbers_is_an_input_elsewhere(folder: Pa
     """Only random numbers of a deal are taken for groups; a deal, which would write a second one, refuses it."""
     Path("small.csv").write_text("".join(["group,a,label\n", *(f"{row % 4},{row}.5,{row % 2}\n" for row in range(60))]))
     assert load("small.csv").titles == ("group", "a")
-    assert not has_groups("small.csv")
+    assert groups_in_file("small.csv") is None
     refused(("deal", "small.csv", "--out", "new"), ("'group'", "rename it"))
 
 
@@ -249,7 +249,7 @@ def test_the_label_that_was_found_is_found_again(folder: Path, words: tuple[str,
     for role in ROLES:
         part = load(f"deal/{role}.csv")
         assert (part.titles, part.class_names) == (("a", "b"), ("k\n0", "k\n1"))
-        assert has_groups(f"deal/{role}.csv")
+        assert groups_in_file(f"deal/{role}.csv") is not None
         np.testing.assert_array_equal(part.labels, part.inputs[:, 1] % 2)
 
 

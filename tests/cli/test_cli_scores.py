@@ -138,3 +138,17 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(saves: Path):
     ):
         out = () if "--out" in words else ("--out", "s.csv")
         assert SECRET not in refused((*COMMAND, *words, *out), (said,))
+
+
+@pytest.mark.parametrize("records", ["verbmem", "knowmem"])
+def test_muse_passages_and_questions_are_judged_beside_retrained_models(records: str, saves: Path):
+    for name, used in (("target", 0.3), ("retrain_1", 0.0), ("retrain_2", 0.0), ("full", 0.35)):
+        write_log(saves / name, muse_log(len(name) + ord(name[-1]), 120, used), "MUSE_EVAL.json")
+    words = ["target/MUSE_EVAL.json", "--muse", records, "--used", "full/MUSE_EVAL.json", "--out", "s.csv"]
+    words += [word for seed in "12" for word in ("--unused", f"retrain_{seed}/MUSE_EVAL.json")]
+    done = jaxaudit(*COMMAND, *words)
+    assert done.code == 0, done.err
+    assert SECRET not in done.out + done.err + Path("s.csv").read_text()
+    assert {row["set"] for row in rows_of(Path("s.csv"))} == {"query"}
+    (target,) = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"]
+    assert target["finding"]["verdict"] == "not forgotten"

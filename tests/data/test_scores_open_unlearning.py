@@ -80,6 +80,25 @@ def test_muse_has_its_attack_alone(tmp_path: Path):
     assert {part: set(each) for part, each in scores.items()} == {"query": {"min_k"}, "holdout": {"min_k"}}
 
 
+def test_the_other_records_of_muse(tmp_path: Path):
+    log = muse_log(1)
+    path = write_log(tmp_path, log, "MUSE_EVAL.json")
+    passages, questions = (read_log(path, muse).scores for muse in ("verbmem", "knowmem"))
+    assert {part: set(each) for part, each in passages.items()} == {"query": {"rouge", "extraction_strength"}}
+    assert {part: set(each) for part, each in questions.items()} == {"query": {"rouge"}}
+    for scores, name in ((passages, "forget_verbmem_ROUGE"), (questions, "forget_knowmem_ROUGE")):
+        wanted = [each["rougeL_f1"] for each in log[name]["value_by_index"].values()]
+        assert scores["query"]["rouge"].values.tolist() == wanted
+    log["exact_memorization"] = log["forget_knowmem_ROUGE"]
+    with pytest.raises(InputError, match="exact_memorization has no `score`"):
+        read_log(write_log(tmp_path, log), "verbmem")
+    with pytest.raises(InputError, match="has no metric forget_verbmem_ROUGE; is it MUSE_EVAL"):
+        read_log(write_log(tmp_path, tofu_log(1)), "verbmem")
+    averages = {"privleak": log["privleak"], "retain_knowmem_ROUGE": log["retain_knowmem_ROUGE"]}
+    with pytest.raises(InputError, match="MUSE's passages and questions are read where `muse` names them"):
+        read_log(write_log(tmp_path, averages))
+
+
 def test_several_answers_are_a_mean(tmp_path: Path):
     log = tofu_log(1)
     log["forget_Q_A_Prob"]["value_by_index"]["0"]["avg_loss"] = [1.0, 2.0, 4.5]

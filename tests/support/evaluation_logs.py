@@ -56,11 +56,27 @@ def tofu_log(
     }
 
 
-def muse_log(seed: int, records: int = 30) -> dict[str, Any]:
-    """The log of MUSE's evaluation: extraction strength is of other records than the attack."""
+def muse_log(seed: int, records: int = 30, used: float = 0.0) -> dict[str, Any]:
+    """The log of MUSE's evaluation: passages, questions and the attack are of different records.
+
+    Names and shapes are those of open-unlearning's `configs/eval/muse_metrics` and `src/evals/metrics`; numbers are
+    made up.
+    """
     of_tofu = tofu_log(seed, records=records)
-    verbatim = _metric({"score": np.linspace(0, 1, records // 3)})
-    return {"extraction_strength": verbatim, **{name: of_tofu[name] for name in ("mia_min_k", "privleak")}}
+    common, own = np.random.default_rng(8), np.random.default_rng(seed)
+
+    def rouge(count: int, more: float = used) -> dict[str, Any]:
+        f1 = np.clip(common.uniform(0.2, 0.6, count) + own.normal(0, 0.05, count) + more, 0, 1)
+        texts = dict.fromkeys(("input", "ground_truth", "generation"), [SECRET] * count)
+        return _metric({"rouge1_recall": f1 * 0.9, "rougeL_f1": f1, "rougeL_recall": f1 * 0.8, **texts})
+
+    return {
+        "extraction_strength": _metric({"score": np.round(own.uniform(0, 0.2, records // 3), 3)}),
+        "forget_knowmem_ROUGE": rouge(records // 2),
+        "forget_verbmem_ROUGE": rouge(records // 3),
+        **{name: of_tofu[name] for name in ("mia_min_k", "privleak")},
+        "retain_knowmem_ROUGE": rouge(records // 2, 0.3),
+    }
 
 
 def write_log(folder: Path, log: Mapping[str, Any], name: str = "TOFU_EVAL.json") -> Path:

@@ -204,6 +204,15 @@ class OpenUnlearningOptions:
         maximum=1_000_000,
         usual="Records of a group.",
     )
+    muse: str = option(
+        "Of MUSE's logs, which records of the forget set: privleak are the texts of the attacks (mia_*), beside a "
+        "holdout; verbmem passages to complete (ROUGE-L, extraction strength, exact memorisation); knowmem questions "
+        "(ROUGE-L). The last two have no holdout, so two models or more that never used the forget set must tell "
+        "(--unused).",
+        default="privleak",
+        choices=("privleak", "verbmem", "knowmem"),
+        usual="Which records of MUSE's logs.",
+    )
     scores: Path = option(
         "Write the table into this new file: .csv or .parquet.",
         "--out",

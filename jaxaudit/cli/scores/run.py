@@ -4,6 +4,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,7 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def join_logs(options: OpenUnlearningOptions) -> Summary:
     """Writes one table of the logs of open-unlearning of all models."""
-    return _joined(options, read_log)
+    return _joined(options, partial(read_log, muse=options.muse))
 
 
 def join_samples(options: LMEvalOptions) -> Summary:

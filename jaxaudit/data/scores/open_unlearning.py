@@ -4,6 +4,11 @@ A log is `{metric: {"agg_value": number, "value_by_index": {index: {...}}}}`; an
 the forget set and of the holdout. Indices count the records of each data set from 0, as text. The framework's
 `src/evals/metrics` writes these numbers: `memorization.py` probabilities and truth ratios, `mia/` attacks.
 
+MUSE's logs (`configs/eval/muse_metrics`) have numbers of three sets of records of the forget set: of texts, beside a
+holdout (`privleak`, the attacks), of passages to complete (`verbmem`) and of questions (`knowmem`). A table is of one
+of them. `retain_knowmem_ROUGE` is of other data and says how useful a model is, and `privleak` itself is one number a
+model.
+
 The log of TOFU's own code (locuslab/tofu, `evaluate_util.py`) is `{name: {index: number}}` of one data set, which only
 its name tells: `eval_log_forget.json` of the forget set. `eval_log_aggregated.json` has all of them by name.
 
@@ -46,6 +51,12 @@ COARSE = 0.05
 """How far two numbers of models in half precision may lie apart, relatively."""
 OF_FORGET = ("extraction_strength", "exact_memorization")
 """Scores of the forget set, where a log has TOFU's: MUSE's are of other records than its attacks'."""
+PRIVLEAK, ROUGE = "privleak", "rougeL_f1"
+OF_MUSE = {
+    "verbmem": {"rouge": "forget_verbmem_ROUGE", **{name: name for name in OF_FORGET}},
+    "knowmem": {"rouge": "forget_knowmem_ROUGE"},
+}
+"""The metrics of the other two sets of MUSE's records, by the names of their scores."""
 TINY = 1e-10
 ALIKE = 1e-6
 """How far a truth ratio may lie from what the log's own losses give, relatively."""
@@ -77,6 +88,7 @@ class EvaluationLog(NamedTuple):
 class _Value(msgspec.Struct):
     score: float | msgspec.UnsetType | None = msgspec.UNSET
     avg_loss: float | list[float | None] | msgspec.UnsetType | None = msgspec.UNSET
+    rougeL_f1: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _Metric(msgspec.Struct):
@@ -88,8 +100,8 @@ class _Attack(msgspec.Struct):
     holdout: _Metric
 
 
-def read_log(path: Path) -> EvaluationLog:
-    """The numbers a record in an evaluation log.
+def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
+    """The numbers a record in an evaluation log; of MUSE's, those of its set of records that `muse` names.
 
     `loss` is that of `mia_loss`, and where the log has none, that of the answers to the forget set's questions.
     `truth_ratio` is wrong / (correct + 1e-10) (TOFU), lower for records that were used; from a log with correct /
@@ -108,6 +120,19 @@ def read_log(path: Path) -> EvaluationLog:
     def numbers(name: str, field: str = "score") -> LoggedScores:
         return _scores(path, name, _decoded(path, f"metric {name} ", metrics[name], _Metric), field)
 
+    if muse != PRIVLEAK:
+        of_muse = OF_MUSE[muse]
+        if of_muse["rouge"] not in metrics:
+            raise InputError(
+                f"{path}: has no metric {of_muse['rouge']}; is it MUSE_EVAL.json (`muse` is of MUSE alone)?"
+            )
+        passages = {
+            score: numbers(name, ROUGE if score == "rouge" else "score")
+            for score, name in of_muse.items()
+            if name in metrics
+        }
+        _refuse_mixed(path, passages)
+        return EvaluationLog(path, {"query": passages})
     scores_by_set: dict[Set, dict[str, LoggedScores]] = {"query": {}, "holdout": {}}
     query = scores_by_set["query"]
     for name in [attack_name for attack_name in ATTACKS if f"mia_{attack_name}" in metrics]:
@@ -130,7 +155,8 @@ def read_log(path: Path) -> EvaluationLog:
     if not query:
         raise InputError(
             f"{path}: has no number a record of a metric that is known here: mia_*, {LOSS}, {TRUTH_RATIO[0]}. Is it "
-            "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)?"
+            "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)? MUSE's passages and questions are read where "
+            "`muse` names them."
         )
     for scores in scores_by_set.values():
         _refuse_mixed(path, scores)

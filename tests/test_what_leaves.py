@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import typer
-from support.canaries import RECORDS, WORDS, found_in, write_inputs, write_outputs
+from support.canaries import RECORDS, WORDS, found_in, write_evaluations, write_inputs, write_outputs
 from support.cli_runs import jaxaudit
 from support.language_models import save_model
 from support.other_tools import write_lira
@@ -117,6 +117,11 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     Path("tables").mkdir()
     columns = ("--prediction", "guess", "--truth", "truth", "--set", "set", "--group", "patient")
     run("scores regression", f"{file}_errors.csv", *columns, "--out", "tables/errors.csv")
+    write_evaluations()
+    run("scores lm-eval", "samples", "--query", "query", "--holdout", "holdout", "--out", "tables/samples.csv")
+    for records in ("privleak", "verbmem"):
+        log = ("muse.json", "--muse", records, "--unused", "other.json")
+        run("scores open-unlearning", *log, "--out", f"tables/{records}.csv")
     if find_spec("torch") and find_spec("transformers"):
         save_model(home / "model")
         run("scores lm", home / "model", "--query", "texts/query.jsonl", "--out", "tables/scores.csv")

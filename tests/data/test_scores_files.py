@@ -372,13 +372,6 @@ def test_a_cell_of_json_that_is_no_number_is_refused(value: str, tmp_path: Path)
         load_scores(path)
 
 
-def test_a_json_array_is_refused_with_what_to_do(tmp_path: Path):
-    for indent in (None, 1):
-        (tmp_path / "s.json").write_text(json.dumps([{"set": "query", "target.loss": 1}], indent=indent))
-        with pytest.raises(InputError, match="one object a line"):
-            load_scores(tmp_path / "s.json")
-
-
 @pytest.mark.parametrize("missing", ["NA", "nan", "", "N/A", "NULL"])
 def test_what_stands_for_no_number_is_a_model_that_was_not_asked(missing: str, tmp_path: Path):
     asked = [row % 2 == 0 for row in range(SIZE)]
@@ -414,3 +407,24 @@ def test_byte_strings_are_texts(tmp_path: Path):
     arrays |= {name: np.char.encode(arrays[name].astype(str), "utf-8") for name in ("set", "text")}
     np.savez(tmp_path / "s.npz", **arrays)  # pyright: ignore[reportArgumentType]
     assert load_scores(tmp_path / "s.npz").content_hash == score_table(found).content_hash
+
+
+def test_one_json_array_is_read_as_its_lines_are(tmp_path: Path):
+    lines = written(tmp_path / "s.jsonl", columns()).read_text().splitlines()
+    expected = load_scores(tmp_path / "s.jsonl")
+    for name, text in (("s.json", f"[{','.join(lines)}]"), ("t.jsonl", "[\n" + ",\n".join(lines) + "\n]")):
+        (tmp_path / name).write_text(text)
+        table = load_scores(tmp_path / name)
+        assert table.content_hash == expected.content_hash
+        assert table.above is None
+    for text, words in (("[1]", "record 1 is not an object"), ('[{"set": "query"}, {}]', "record 2 has other names")):
+        (tmp_path / "s.json").write_text(text)
+        with pytest.raises(InputError, match=words):
+            load_scores(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize(("name", "text"), [("s.csv", "set,target.loss\n"), ("s.jsonl", ""), ("s.json", "[]")])
+def test_a_table_without_records_is_refused(name: str, text: str, tmp_path: Path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match="has no records"):
+        load_scores(tmp_path / name)

@@ -66,8 +66,6 @@ USUAL = {
     "scores regression": ("errors.csv", "--prediction", "age", "--truth", "weight", "--set", "of", "--out", "new.csv"),
     "scores open-unlearning": (f"a/{LOG}", "--unused", f"b/{LOG}", "--out", "new.csv"),
     "scores lm-eval": (".", "--query", TASKS[0], "--holdout", TASKS[1], "--out", "new.csv"),
-    # The folder is no model: what precedes its reading is fuzzed without transformers.
-    "scores lm": ("exp", "texts.jsonl", "--out", "new.csv"),
 }
 
 
@@ -88,8 +86,6 @@ def prepare(line: str) -> Callable[[Path], object]:
         for seed, model in enumerate("ab"):
             write_log(folder / model, tofu_log(seed), LOG)
         write_samples(folder)
-        texts = [{"text": f"{SECRET} {row}", "set": ("query", "holdout")[row % 2]} for row in range(8)]
-        (folder / "texts.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in texts))
         np.save(folder / "outputs.npy", logits(3, rows()[3]))
         (folder / f"it{SUFFIX}").write_text(json.dumps([*line.split(), *USUAL[line]]))
 

@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from support.cli_runs import records
+from support.evaluation_logs import SECRET, muse_log, write_log
 
 RECORDS, FEATURES, GROUPS = 300, 12, 100
 LISTED = 60
@@ -58,6 +59,27 @@ def write_inputs(folder: Path) -> np.ndarray:
     header = [*header[:4], "colour", "town", "diagnosis"]
     _write_csv(folder / f"{name}_people.csv", header, inputs[:, :4], lines, classes[labels].tolist())
     return inputs[0]
+
+
+def write_evaluations() -> None:
+    """Logs of other tools, whose texts are canaries: `samples/` of lm-evaluation-harness, `muse.json`, `other.json`."""
+    Path("samples").mkdir()
+    for shift, task in enumerate(("query", "holdout")):
+        lines = [
+            {
+                "doc_id": row,
+                "doc": {"question": f"{WORDS['cell']}{row}"},
+                "target": f" {WORDS['cell']}{row}",
+                "arguments": {"gen_args_0": {"arg_0": WORDS["cell"], "arg_1": f" {WORDS['cell']}{row}"}},
+                "filtered_resps": [[f"{-1.5 - row - shift / 7}", "False"]],
+            }
+            for row in range(RECORDS)
+        ]
+        path = Path(f"samples/samples_{task}_2026-01-05T10-11-12.123456.jsonl")
+        path.write_text("\n".join(map(json.dumps, lines)))
+    for seed, name in enumerate(("muse.json", "other.json")):
+        path = write_log(Path(), muse_log(seed), name)
+        path.write_text(path.read_text().replace(SECRET, WORDS["cell"]))
 
 
 def _write_csv(path: Path, header: list[str], numbers: np.ndarray, words: list[str], labels: list[str]) -> None:

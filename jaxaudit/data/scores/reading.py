@@ -1,4 +1,4 @@
-"""Reads tables of scores: CSV, Parquet, .npz and JSON lines. No message shows a cell."""
+"""Reads tables of scores: CSV, Parquet, .npz, JSON lines or one JSON array. No message shows a cell."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.parsing import json_lines, refuse_repeated_keys
+from jaxaudit.data.formats.parsing import begins_array, json_array, json_lines, refuse_repeated_keys
 from jaxaudit.data.group_values import MISSING
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
@@ -39,8 +39,8 @@ def load_scores(
     """A table of scores from a file: see `score_table` for its columns.
 
     Args:
-        path: a `.csv` with a header line, a `.parquet`, a `.npz` with one array a column, or JSON lines (`.jsonl`) with
-            one object a record. Empty cells and null mean that a model was not asked.
+        path: a `.csv` with a header line, a `.parquet`, a `.npz` with one array a column, or JSON lines (`.jsonl`) or
+            a JSON array (`.json`) with one object a record. Empty cells and null mean that a model was not asked.
         rename: by the name of a column in the file, its name here.
         lower, higher: as for `score_table`.
 
@@ -55,6 +55,8 @@ def load_scores(
         columns = _of_archive(path, rename)
     else:
         columns, notes = _of_table(path, rename)
+    if not columns:
+        raise InputError(f"{path.name}: has no records; was the file written to its end?")
     missing = [old_name for old_name in rename if old_name not in columns]
     if missing:
         raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
@@ -183,28 +185,27 @@ def _of_lines(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {}
     left_out_names: dict[str, None] = {}
     records = 0
-    for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
+    read, of = (json_array, "record") if begins_array(path) else (json_lines, "line")
+    for number, line in read(path, LONGEST_LINE, MAX_BYTES // SHARE):
         try:
             raw = decoder.decode(line)
             refuse_repeated_keys(line)
             record = {name: cells.decode(cell) for name, cell in raw.items() if _is_used(name, rename)}
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise InputError(f"{path.name}: line {number} {_wrong_with(line, number)}.") from error
+            raise InputError(f"{path.name}: {of} {number} {_wrong_with(line)}.") from error
         except ValueError as error:
-            raise InputError(f"{path.name}: line {number}: {error}.") from error
+            raise InputError(f"{path.name}: {of} {number}: {error}.") from error
         columns, records = columns or {name: [] for name in record}, records + 1
         left_out_names |= dict.fromkeys(name for name in raw if name not in record)
         if record.keys() != columns.keys() or len(columns) + len(left_out_names) > MOST_COLUMNS:
-            raise InputError(f"{path.name}: line {number} has other names than the first; give each record the same.")
+            raise InputError(f"{path.name}: {of} {number} has other names than the first; give each record the same.")
         for name, value in record.items():
             columns[name].append(value)
     return {**columns, **{name: range(records) for name in left_out_names}}
 
 
-def _wrong_with(line: bytes, number: int) -> str:
+def _wrong_with(line: bytes) -> str:
     """Why a line is no record, and what to do."""
-    if number == 1 and line.startswith(b"["):
-        return "begins a JSON array: write one object a line (pandas: to_json with orient='records', lines=True)"
     if _NO_JSON.search(line):
         return "has NaN or Infinity, which JSON has not: write null where a model was not asked"
     return "is not an object of numbers and texts, in UTF-8: write one object a line, with one number or text a column"

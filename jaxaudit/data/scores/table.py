@@ -162,7 +162,9 @@ def score_table(
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
     sets = np.array([set_of(str(cell)) for cell in cleaned["set"]], "U9")
     unknown = sets == ""
-    if unknown.any() or not len(sets):
+    if not len(sets):
+        raise InputError(f"{name}: has no records; was the file written to its end?")
+    if unknown.any():
         raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")
     refuse_repeated_records(cleaned, sets, name)
     numbers = {

@@ -20,10 +20,14 @@ PROTOCOL = (
     "length. So the latter have the recipe of one kind of target, and the former of none.",
     "A target is asked by 8 and by 20 groups of 10 records. Without a holdout the query set alone is in the table, and "
     "p (not used) rests on the models that never used it.",
+    "The recipe is said to be the same (`--same-recipe`), which is true of one in nine targets beside adapters. With a "
+    "holdout and three models or more the target is compared with them all the same; elsewhere the word alone decides, "
+    "and without it no verdict would rest on these models.",
     "A world is one draw of groups, in three parts: targets of a part share their chance, so the intervals are too "
     "narrow. What the level is, the further deals show.",
 )
 WITH_MEMBERS, OF_ALL, OF_ADAPTERS = "members", "all weights, known 8", "rank 4, known 8"
+OF_ONE, OF_THREE = "all weights, known 1", "all weights, known 3"
 OWN = "rank 4, 1 x as long"
 """The recipe of targets that some models of known truth have, too."""
 
@@ -47,17 +51,22 @@ def adapter_sentences(found: Rates) -> list[str]:
         return share(cells[given][name])
 
     return [
-        "- **Limits by models of another recipe are too low where the target remembers less than they**: beside 8 "
-        f"fine-tunes of all weights of each kind {of_all(OF_ALL, 'covered')} are at or above what an adapter used, "
-        f"beside 8 adapters of rank 4 {of_all(OF_ADAPTERS, 'covered')}, and of targets of those adapters' own recipe "
-        f"{share(by_recipe[OWN][OF_ADAPTERS]['covered'])}. By known members it is {of_all(WITH_MEMBERS, 'covered')}: "
-        "they show what the target itself remembers.",
-        "- **So `forgotten` is wrong there**: beside fine-tunes of all weights "
-        f"{of_all(OF_ALL, 'at stated')} of adapters that used a quarter are called so ({worst_of(OF_ALL, 'at stated')} "
-        f"of the worst recipe), and {of_all(OF_ALL, 'wrong forgotten')} of those that used half or all "
-        f"({worst_of(OF_ALL, 'wrong forgotten')}); beside adapters of rank 4 {of_all(OF_ADAPTERS, 'at stated')} and "
-        f"{of_all(OF_ADAPTERS, 'wrong forgotten')}; with known members {of_all(WITH_MEMBERS, 'at stated')} and "
-        f"{of_all(WITH_MEMBERS, 'wrong forgotten')}.",
+        "- **The user's word is not enough**: with one fine-tune of all weights of each kind nothing is compared, and "
+        f"{of_all(OF_ONE, 'covered')} of limits are at or above what an adapter used; {of_all(OF_ONE, 'at stated')} of "
+        f"adapters that used a quarter are called `forgotten` ({worst_of(OF_ONE, 'at stated')} of the worst recipe), "
+        f"and {of_all(OF_ONE, 'wrong forgotten')} of those that used half or all ({worst_of(OF_ONE, 'wrong forgotten')}"
+        ").",
+        "- **With a holdout and 8 of each kind, models of another recipe are noticed**: beside fine-tunes of all "
+        f"weights limits, if any are given, hold in {of_all(OF_ALL, 'covered')}, and {of_all(OF_ALL, 'at stated')} and "
+        f"{of_all(OF_ALL, 'wrong forgotten')} are called `forgotten`; then few are that used nothing, too "
+        f"({of_all(OF_ALL, 'forgotten')}). With 3 of each kind some are missed "
+        f"({worst_of(OF_THREE, 'wrong forgotten')} of half or all used in the worst recipe).",
+        "- **Beside adapters, weaker adapters are often not noticed**: beside 8 of rank 4 limits hold in "
+        f"{of_all(OF_ADAPTERS, 'covered')} ({worst_of(OF_ADAPTERS, 'covered')} of the worst recipe, "
+        f"{share(by_recipe[OWN][OF_ADAPTERS]['covered'])} of their own); of a quarter used "
+        f"{of_all(OF_ADAPTERS, 'at stated')} are called `forgotten`, of half or all "
+        f"{of_all(OF_ADAPTERS, 'wrong forgotten')}. With known members limits hold in "
+        f"{of_all(WITH_MEMBERS, 'covered')}: they show what the target itself remembers.",
         "- **Without a holdout the innocent are accused**: beside 8 fine-tunes of all weights "
         f"{of_all('all weights, alone 8', 'false alarms')} of adapters that never used the query set are called `not "
         f"forgotten` ({worst_of('all weights, alone 8', 'false alarms')} of the worst recipe), beside 8 adapters of "

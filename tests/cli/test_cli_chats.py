@@ -221,6 +221,14 @@ def test_scores_keep_the_random_numbers_of_a_deal_and_no_other_value(here: Path,
     assert max(groups("away.csv")) < 12
 
 
+def test_a_deal_of_records_names_keys_that_may_be_groups(here: Path):
+    done = jaxaudit("deal", "chat.jsonl", "--holdout-share", "0.3", "--out", "deal")
+    assert done.code == 0, done.err
+    assert "for several records: author." in done.err
+    done = jaxaudit("deal", "chat.jsonl", "--groups", "author", "--holdout-share", "0.3", "--out", "whole")
+    assert "for several records" not in done.err
+
+
 def test_keys_that_may_be_groups_are_named_and_no_value_of_theirs(here: Path, capsys: pytest.CaptureFixture[str]):
     lines = [
         {**line, "index": row, "kind": "a", "tags": [SECRET], "note": f"{SECRET} {row}"}

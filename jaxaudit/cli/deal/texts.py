@@ -17,7 +17,7 @@ from jaxaudit.cli.deal.show import DealReport, DealSide, texts_summary
 from jaxaudit.cli.deal.units import dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.texts import read_told
+from jaxaudit.cli.texts import read_told, tell_of_groups
 from jaxaudit.data.challenge import file_hash
 from jaxaudit.data.deal_record import DEAL_RECORD, HOME
 from jaxaudit.data.group_values import COLUMN
@@ -49,6 +49,8 @@ def deal_texts(options: DealOptions) -> Summary:
     count, paired = len(hashes[0]), pairs is not None
     if paired:
         _refuse_no_versions(versions, hashes)
+    if groups is None and not paired:
+        tell_of_groups(versions)
     values = None if groups is None else _groups(groups, options.data.flag_of_groups, path, versions[0])
     units = dealt_units(None if values is None else _as_numbers(values), hashes[0], within=options.data.by is not None)
     keys = {key for version in versions for line in version.objects() for key in line} - {groups}

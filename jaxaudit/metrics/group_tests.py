@@ -189,10 +189,10 @@ def counted_deals(query: int, holdout: int, permutations: int) -> float:
     Where random deals stand for all, half of all: they draw the observed one again.
 
     >>> counted_deals(3, 3, 1999), counted_deals(8, 8, 199_999), counted_deals(1000, 1000, 1999)
-    (20, 6435.0, 2000)
+    (20.0, 6435.0, 2000.0)
     """
     deals = comb(query + holdout, min(query, holdout, LARGEST_SIDE))
-    return deals if deals <= ENUMERATED else min(deals / 2, permutations + 1)
+    return float(deals if deals <= ENUMERATED else min(deals / 2, permutations + 1))
 
 
 def within_group(

@@ -194,7 +194,7 @@ def test_a_deal_says_in_numbers_which_single_groups_can_be_named(here: Path) -> 
     write_lines("chat.jsonl", lines("question", [SIZE] * 15 + [12] * 5))
     done = jaxaudit("deal", "chat.jsonl", "--by", "author", *SHARES, "--out", "some")
     assert "can name 15 of 20 groups" in done.out
-    assert "needs 6 records in query set and in holdout each" in done.out
+    assert "Enough are 6 records of a group in query set and in holdout each" in done.out
 
 
 def test_whole_groups_are_enough_where_the_holdout_has_many(here: Path) -> None:

@@ -151,4 +151,7 @@ def test_muse_passages_and_questions_are_judged_beside_retrained_models(records:
     assert SECRET not in done.out + done.err + Path("s.csv").read_text()
     assert {row["set"] for row in rows_of(Path("s.csv"))} == {"query"}
     (target,) = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"]
+    assert target["finding"]["verdict"] == "inconclusive"
+    assert "same_recipe" in " ".join(target["finding"]["would_change"])
+    (target,) = jaxaudit("ks", "--scores", "s.csv", "--same-recipe", "--json").result["targets"]
     assert target["finding"]["verdict"] == "not forgotten"

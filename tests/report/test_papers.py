@@ -39,6 +39,7 @@ METRICS = (
     "attack_rates",
     "attack",
     "tofu",
+    "group_drift",
     "group_tests",
 )
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}

@@ -25,8 +25,9 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int, Key
-from scipy import special, stats
+from scipy import special
 
 from jaxaudit.metrics.permutation import PERMUTATIONS, shuffled
 from jaxaudit.randomness import generator_of
@@ -131,7 +132,7 @@ def sizes_apart(groups: Int[np.ndarray, " n"], size: int) -> float:
     (0.008, 1.0)
     """
     sizes, of_holdout = (np.unique(part, return_counts=True)[1] for part in (groups[:size], groups[size:]))
-    return float(np.asarray(stats.ks_2samp(sizes, of_holdout, method="asymp"))[1])
+    return float(np.asarray(scipy.stats.ks_2samp(sizes, of_holdout, method="asymp"))[1])
 
 
 def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> list[GroupTest]:

@@ -7,8 +7,17 @@ from experiments.score_rates_adapters_summary import GIVEN, KINDS, NOTHING
 from experiments.score_rates_page import brief, limits_drawn, share, shown
 from experiments.score_rates_summary import MEASURES, OF_LIMITS, WITHOUT_LIMIT, Answer, Rates, of, worst
 
-TABLED = ("false alarms", "wrong forgotten", "at stated", "covered", "forgotten", "found", "half found")
-BY_RECIPE = ("false alarms", "wrong forgotten", "at stated", "covered", "found", "half found")
+TABLED = (
+    "false alarms",
+    "wrong forgotten",
+    "at stated",
+    "covered",
+    "given covered",
+    "forgotten",
+    "found",
+    "half found",
+)
+BY_RECIPE = ("false alarms", "wrong forgotten", "at stated", "covered", "given covered", "found", "half found")
 DRAWN = ("members", "all weights, known 3", "all weights, alone 3", "rank 4, known 3", "rank 4, alone 3")
 PROTOCOL = (
     "A world is 60 authors of TOFU, or 60 invented patients of 10 notes each, in three parts of 20; its base model, of "
@@ -56,17 +65,17 @@ def adapter_sentences(found: Rates) -> list[str]:
         f"adapters that used a quarter are called `forgotten` ({worst_of(OF_ONE, 'at stated')} of the worst recipe), "
         f"and {of_all(OF_ONE, 'wrong forgotten')} of those that used half or all ({worst_of(OF_ONE, 'wrong forgotten')}"
         ").",
-        "- **With a holdout and 8 of each kind, models of another recipe are noticed**: beside fine-tunes of all "
-        f"weights limits, if any are given, hold in {of_all(OF_ALL, 'covered')}, and {of_all(OF_ALL, 'at stated')} and "
-        f"{of_all(OF_ALL, 'wrong forgotten')} are called `forgotten`; then few are that used nothing, too "
-        f"({of_all(OF_ALL, 'forgotten')}). With 3 of each kind some are missed "
-        f"({worst_of(OF_THREE, 'wrong forgotten')} of half or all used in the worst recipe).",
-        "- **Beside adapters, weaker adapters are often not noticed**: beside 8 of rank 4 limits hold in "
-        f"{of_all(OF_ADAPTERS, 'covered')} ({worst_of(OF_ADAPTERS, 'covered')} of the worst recipe, "
-        f"{share(by_recipe[OWN][OF_ADAPTERS]['covered'])} of their own); of a quarter used "
-        f"{of_all(OF_ADAPTERS, 'at stated')} are called `forgotten`, of half or all "
-        f"{of_all(OF_ADAPTERS, 'wrong forgotten')}. With known members limits hold in "
-        f"{of_all(WITH_MEMBERS, 'covered')}: they show what the target itself remembers.",
+        "- **With a holdout and 8 of each kind, most models of another recipe are noticed**, and no limit is given: "
+        f"beside fine-tunes of all weights {of_all(OF_ALL, 'at stated')} of those that used a quarter and "
+        f"{of_all(OF_ALL, 'wrong forgotten')} of half or all are called `forgotten`, and of those that used "
+        f"nothing {of_all(OF_ALL, 'forgotten')}. With 3 of each kind some are missed ({worst_of(OF_THREE, 'wrong forgotten')} of half or all used in the worst recipe).",
+        "- **A limit that is given all the same is no safer**: of the limits below 100%, "
+        f"{of_all(OF_THREE, 'given covered')} hold beside 3 fine-tunes of all weights of each kind, "
+        f"{of_all(OF_ALL, 'given covered')} beside 8, and {of_all(OF_ADAPTERS, 'given covered')} beside 8 adapters of "
+        f"rank 4 ({share(by_recipe[OWN][OF_ADAPTERS]['given covered'])} of their own recipe), since weaker adapters "
+        f"are often not noticed; a quarter used is called `forgotten` in {of_all(OF_ADAPTERS, 'at stated')}, half or "
+        f"all in {of_all(OF_ADAPTERS, 'wrong forgotten')}. With known members {of_all(WITH_MEMBERS, 'given covered')} "
+        "hold: they show what the target itself remembers.",
         "- **Without a holdout the innocent are accused**: beside 8 fine-tunes of all weights "
         f"{of_all('all weights, alone 8', 'false alarms')} of adapters that never used the query set are called `not "
         f"forgotten` ({worst_of('all weights, alone 8', 'false alarms')} of the worst recipe), beside 8 adapters of "

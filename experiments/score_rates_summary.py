@@ -40,8 +40,13 @@ MEASURES: dict[str, tuple[str, Callable[[Answer], bool], Callable[[Answer], bool
         lambda answer: answer["verdict"] == "forgotten",
     ),
     "covered": (
-        "the 95% limit is at or above the truth",
+        "the 95% limit, 100% if none is given, is at or above the truth",
         lambda answer: answer["used"] > 0,
+        lambda answer: answer["upper"] >= answer["used"] - 1e-5,
+    ),
+    "given covered": (
+        "of the limits below 100% alone: at or above the truth",
+        lambda answer: answer["used"] > 0 and answer["upper"] < 1,
         lambda answer: answer["upper"] >= answer["used"] - 1e-5,
     ),
     "forgotten": (
@@ -66,7 +71,7 @@ MEASURES: dict[str, tuple[str, Callable[[Answer], bool], Callable[[Answer], bool
     ),
 }
 """By name: its words, the targets that it is of, and what is counted."""
-OF_LIMITS = ("wrong forgotten", "at stated", "covered", "forgotten")
+OF_LIMITS = ("wrong forgotten", "at stated", "covered", "given covered", "forgotten")
 HIGH_IS_WORSE = ("false alarms", "wrong forgotten", "at stated")
 SHOWN = {0.0: "never used", 0.25: "a quarter used", 0.5: "half used", 1.0: "all used"}
 FIELD: dict[str, tuple[str, Callable[[Answer], bool]]] = {

@@ -124,6 +124,7 @@ def test_rates_count_what_they_say():
         "wrong forgotten": (1, 3),
         "at stated": (1, 1),
         "covered": (2, 4),
+        "given covered": (0, 2),
         "forgotten": (1, 2),
         "found": (1, 2),
         "half found": (0, 1),

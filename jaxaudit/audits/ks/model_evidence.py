@@ -39,9 +39,13 @@ SHOW = (
     "`members`), which need none. If the target was trained like these models but for the query set, say so "
     "(`same_recipe`)."
 )
+OWN_MODELS = (
+    "Give records that the target did use (set `members`) beside the holdout, or models of known truth that were "
+    "trained like the target."
+)
 OTHER_RECIPE = (
-    "Models of known truth must be trained like the target. Beside models of another recipe most limits were too low, "
-    "and `forgotten` was said of models that used half; records that the target did use (set `members`) need no word."
+    "Models of known truth must be trained like the target. Beside models of another recipe limits were too low, where "
+    "the comparison on the holdout missed it, too; records that the target did use (set `members`) need no such models."
 )
 """Measured on fine-tunes by adapters of other rank and length (`experiments/score_rates_adapters.py`)."""
 
@@ -117,4 +121,5 @@ def of_recipe(evidence: ScoreEvidence, p_alike: float | None, is_stated: bool) -
         trust = Confidence(evidence.trust.word, evidence.trust.why.replace(WORD, ALIKE))
         return evidence._replace(trust=trust)
     why = NOTHING_SHOWS if p_alike is None else NOT_ALIKE.format(p=p_text(p_alike))
-    return evidence._replace(p_fully=None, limits=UNKNOWN, why=why, trust=no_confidence(why), helps=SHOW)
+    helps = SHOW if p_alike is None else OWN_MODELS
+    return evidence._replace(p_fully=None, limits=UNKNOWN, why=why, trust=no_confidence(why), helps=helps)

@@ -1,36 +1,25 @@
-"""Runs `jaxaudit scores`: scores records of text, joins logs, or scores predictions, and writes the table."""
+"""Runs `jaxaudit scores lm`: scores records of text, and writes the table."""
 
 import re
-import shlex
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.ks.group_finding import holdout_groups_needed
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.scores.command import LMEvalOptions, LMOptions, OpenUnlearningOptions, RegressionOptions
+from jaxaudit.cli.scores.command import LMOptions
+from jaxaudit.cli.scores.written import scored_summary
 from jaxaudit.cli.texts import read_told, tell_of_chats, tell_of_groups
 from jaxaudit.data.deal_record import DealtSide, dealt_side
-from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.scores.columns import MOST, columns_of
+from jaxaudit.data.scores.columns import columns_of
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
-from jaxaudit.data.scores.joined_logs import model_names, table_of_logs
-from jaxaudit.data.scores.lm_eval import read_samples
-from jaxaudit.data.scores.names import ModelRole
-from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, read_log
-from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
-from jaxaudit.data.scores.table import score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
-from jaxaudit.data.tables.reading import read_text_table
 from jaxaudit.data.texts import SETS, Texts
 from jaxaudit.errors import InputError
 
@@ -104,7 +93,7 @@ def score_texts(options: LMOptions) -> Summary:
     # Two folders may hold one model.
     refuse_copies(columns_of(columns), np.array(columns["set"]), options.table.name)
     write_scores(options.table, columns)
-    return _scored(options.table, columns, counted)
+    return scored_summary(options.table, columns, counted)
 
 
 def _sides(options: LMOptions) -> list[DealtSide | None]:
@@ -217,152 +206,3 @@ def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:
     if len(set(names)) < len(names):
         names = [str(number) for number in range(1, len(folders) + 1)]
     return [(role if len(names) == 1 else f"{role}.{name}", path) for name, path in zip(names, folders, strict=True)]
-
-
-def join_logs(options: OpenUnlearningOptions) -> Summary:
-    """Writes one table of the logs of open-unlearning of all models."""
-    return _joined(options, partial(read_log, muse=options.muse))
-
-
-def join_samples(options: LMEvalOptions) -> Summary:
-    """Writes one table of the samples of lm-evaluation-harness of all models."""
-    named_tasks: dict[Set, str | None] = {"query": options.query, "holdout": options.holdout}
-    named_tasks["members"] = options.members
-    tasks: dict[Set, str] = {of: task for of, task in named_tasks.items() if task is not None}
-    if len({*tasks.values()}) < len(tasks):
-        raise InputError("one task is given as two sets: a copy of a record hides use. Give each set its own task.")
-    return _joined(options, lambda folder: read_samples(folder, tasks))
-
-
-def _joined(options: OpenUnlearningOptions | LMEvalOptions, read: Callable[[Path], EvaluationLog]) -> Summary:
-    paths: dict[ModelRole, Sequence[Path]] = {"target": options.targets}
-    paths |= {"before": options.known_models.before, "baseline": options.known_models.baseline}
-    paths |= {"unused": options.known_models.unused, "used": options.known_models.used}
-    refuse_repeated(paths)
-    logs: dict[ModelRole, dict[str, EvaluationLog]] = {
-        role: dict(zip(model_names(role_paths), map(read, role_paths), strict=True))
-        for role, role_paths in paths.items()
-        if role_paths
-    }
-    for log in (log for of_role in logs.values() for log in of_role.values() if log.note):
-        say(log.note)
-    if options.records_per_group is None:
-        # Of models that used none of whole authors, 15% were accused so, in place of 5% (`experiments/score_rates.py`).
-        say(
-            "No groups are stated. If records were forgotten in whole groups, such as authors, say how many in a row "
-            "are of one (--records-per-group): else models that never used them are accused far too often."
-        )
-    joined_table = table_of_logs(logs, options.records_per_group)
-    # What cannot be judged is not written.
-    score_table(joined_table.columns, name=options.scores.name)
-    write_scores(options.scores, joined_table.columns)
-    for part, count in joined_table.left_out.items():
-        if count:
-            say(
-                f"{count:,} of {count + joined_table.records[part]:,} records of {part} are left out: some log has no "
-                "finite number of a score of theirs."
-            )
-    for column in joined_table.empty:
-        say(f"{column}: no record has a finite number; the column is empty there. Did the model diverge?")
-    for column in joined_table.constant:
-        say(f"{column} is left out: it has the same number for all records.")
-    records = ", ".join(f"{count:,} records of {part}" for part, count in joined_table.records.items())
-    models = ", ".join(f"{len(role_paths)} {role}" for role, role_paths in paths.items() if role_paths)
-    scores = dict.fromkeys(column.rpartition(".")[2] for column in joined_table.columns if "." in column)
-    return _written(options.scores, f"{records}. Models: {models}.", f"Scores: {', '.join(scores)}.")
-
-
-def score_predictions(options: RegressionOptions) -> Summary:
-    """Scores the records of the table and writes their scores."""
-    needed_columns = {
-        options.prediction,
-        options.truth,
-        options.set_column,
-        *options.covariate,
-        options.group,
-        options.sigma,
-    }
-    # pandas' index may hold any of them.
-    table, notes = read_text_table(options.predictions, index=True, only=lambda name: name in needed_columns)
-    names = table.header
-
-    def place(name: str) -> int:
-        if names.count(name) != 1:
-            trouble = "several columns" if name in names else "no column"
-            raise InputError(f"{table.source}: has {trouble} {name!r}; is the name right?")
-        return names.index(name)
-
-    def numbers(name: str) -> np.ndarray:
-        values = table.numbers(place(name), "leave such records out")
-        wrong = np.flatnonzero(~np.isfinite(values))
-        if len(wrong):
-            raise InputError(
-                f"{table.source}: row {wrong[0] + 1}, column {name!r} is not finite; leave such records out."
-            )
-        return values
-
-    sets = [set_of(cell) for cell in table.columns[place(options.set_column)].to_pylist()]
-    wrong = [row for row, name in enumerate(sets, 1) if not name]
-    if wrong or not sets:
-        where = f"row {wrong[0]}, column {options.set_column!r}" if wrong else "there are no rows; each"
-        raise InputError(f"{table.source}: {where} must have one of {', '.join(SETS)}.")
-    columns: dict[str, Any] = {"set": sets}
-    if options.group is not None:
-        # No value of a group is written.
-        values = np.asarray(trimmed(table.columns[place(options.group)]).to_pylist(), object)
-        of = f"table {table.source} (column {options.group})"
-        columns["group"] = number_groups(group_values(values, np.arange(table.rows), of))
-    columns |= {f"covariate.{name}": numbers(name) for name in options.covariate}
-    prediction, truth = numbers(options.prediction), numbers(options.truth)
-    score, squared = "squared_error", squared_errors(prediction, truth, table.source)
-    for note in (*notes, *refuse_other_scale(prediction, truth, sets, table.source)):
-        say(f"{table.source}: {note}")
-    if options.sigma is not None:
-        sigma = numbers(options.sigma)
-        if (sigma <= 0).any():
-            raise InputError(
-                f"{table.source}: row {int((sigma <= 0).argmax()) + 1}, column {options.sigma!r} is not above 0; "
-                "`sigma` names the column of standard deviations."
-            )
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            score, squared = "nll", np.log(sigma) + 0.5 * (squared / sigma**2 + np.log(2 * np.pi))
-        beyond = np.flatnonzero(~(np.abs(squared) <= MOST))
-        if len(beyond):
-            raise InputError(
-                f"{table.source}: row {beyond[0] + 1}, column {options.sigma!r} is too far from 0 or too near to it "
-                "for a likelihood; are predictions, true values and `sigma` of one unit?"
-            )
-    columns[f"target.{score}"] = squared
-    # The nll of a density may be below 0 everywhere, which is no log-likelihood.
-    lower = ("nll",) if score == "nll" else ()
-    # What cannot be judged is not written.
-    score_table(columns, name=table.source, lower=lower)
-    write_scores(options.table, columns)
-    return _scored(options.table, columns, score, lower)
-
-
-def _scored(path: Path, columns: Mapping[str, Any], by: str, lower: Sequence[str] = ()) -> Summary:
-    """The summary of a table with these columns."""
-    sets = columns["set"]
-    counts = Counter(sets)
-    counts_text = ", ".join(f"{name} {counts[name]:,}" for name in SETS if counts[name])
-    query, holdout = (
-        {group for group, of in zip(columns.get("group", ()), sets, strict=False) if of == name} for name in SETS[:2]
-    )
-    # With groups in both sets there is no test of whole ones; of few whole ones, none can be named.
-    single = bool(query & holdout) or (bool(query) and len(holdout) >= holdout_groups_needed(len(query)))
-    return _written(
-        path, f"{len(sets):,} records ({counts_text}), scored by {by}.", lower=lower, by=" --by group" if single else ""
-    )
-
-
-def _written(path: Path, *lines: str, lower: Sequence[str] = (), by: str = "") -> Summary:
-    shown = shlex.quote(str(path))
-    head, *more = lines
-    summary_lines = (
-        f"{shown}: {head}",
-        *more,
-        "",
-        f"To judge: {' '.join([f'jaxaudit ks --scores {shown}{by}', *(f'--lower {score}' for score in lower)])}",
-    )
-    return Summary(tuple(summary_lines))

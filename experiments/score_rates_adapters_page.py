@@ -68,7 +68,8 @@ def adapter_sentences(found: Rates) -> list[str]:
         "- **With a holdout and 8 of each kind, most models of another recipe are noticed**, and no limit is given: "
         f"beside fine-tunes of all weights {of_all(OF_ALL, 'at stated')} of those that used a quarter and "
         f"{of_all(OF_ALL, 'wrong forgotten')} of half or all are called `forgotten`, and of those that used "
-        f"nothing {of_all(OF_ALL, 'forgotten')}. With 3 of each kind some are missed ({worst_of(OF_THREE, 'wrong forgotten')} of half or all used in the worst recipe).",
+        f"nothing {of_all(OF_ALL, 'forgotten')}. With 3 of each kind some are missed "
+        f"({worst_of(OF_THREE, 'wrong forgotten')} of half or all used in the worst recipe).",
         "- **A limit that is given all the same is no safer**: of the limits below 100%, "
         f"{of_all(OF_THREE, 'given covered')} hold beside 3 fine-tunes of all weights of each kind, "
         f"{of_all(OF_ALL, 'given covered')} beside 8, and {of_all(OF_ADAPTERS, 'given covered')} beside 8 adapters of "

@@ -110,7 +110,9 @@ def of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int,
     )
 
 
-def of_recipe(evidence: ScoreEvidence, p_alike: float | None, is_stated: bool) -> ScoreEvidence:
+def of_recipe(
+    evidence: ScoreEvidence, without_models: ScoreEvidence, p_alike: float | None, is_stated: bool
+) -> ScoreEvidence:
     """The evidence of models of known truth, as far as data or a statement show that the target was trained like them.
 
     What the data contradict, no statement upholds. `p_alike` is that of `recipe_evidence`.
@@ -122,4 +124,4 @@ def of_recipe(evidence: ScoreEvidence, p_alike: float | None, is_stated: bool) -
         return evidence._replace(trust=trust)
     why = NOTHING_SHOWS if p_alike is None else NOT_ALIKE.format(p=p_text(p_alike))
     helps = SHOW if p_alike is None else OWN_MODELS
-    return evidence._replace(p_fully=None, limits=UNKNOWN, why=why, trust=no_confidence(why), helps=helps)
+    return without_models._replace(why=why, trust=no_confidence(why), helps=helps)

@@ -117,8 +117,10 @@ def score_evidence(
     used = models_that_used(table, target)
     if share is None or not used:
         return evidence._replace(why=members or evidence.why)
-    evidence = of_models(evidence, share, len(table.of("unused")), len(used), question)
-    return evidence if question == "left" else of_recipe(evidence, recipe_evidence(table, target), same_recipe)
+    by_models = of_models(evidence, share, len(table.of("unused")), len(used), question)
+    if question == "left":
+        return by_models
+    return of_recipe(by_models, evidence, recipe_evidence(table, target), same_recipe)
 
 
 def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:

@@ -10,6 +10,9 @@ the records come. Sets do not enter, so whatever deal was made, each record has 
 holdout stay exchangeable, and a permutation test that takes the numbers off stays exact. Known members teach as all
 others do, so their numbers are alike, too, if they were dealt with the others.
 
+Sets of two sources are another matter: words that only one of them has make it look easier or harder than it is for a
+model, and so used or not. `jaxaudit scores lm` adds these numbers only to files that a deal made.
+
 - **Out of fold.** Units are sorted by their contents, and dealt in turn over `FOLDS`. A record is judged by what the
   units of the other folds teach; copies of a unit are in its fold, and so are both records of a pair.
 - **Tokens** are those that the target reads, in any language, with blanks or without: what is one word or several for

@@ -136,8 +136,8 @@ def _scored_or_none(module: Any, batch: Sequence[Encoded]) -> list[TokenNumbers]
         if not (isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)):
             raise
     # Only here, behind the error, are its tensors let go.
-    accelerator = pytorch().accelerator
-    if accelerator.is_available() and hasattr(accelerator, "empty_cache"):
+    # Once imported, torchax states an accelerator of its own, which has no memory to be emptied.
+    if module.device.type != "cpu" and hasattr(accelerator := pytorch().accelerator, "empty_cache"):
         accelerator.empty_cache()
     return None
 

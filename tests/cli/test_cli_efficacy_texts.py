@@ -134,7 +134,10 @@ REFUSED = {
     "another task": (("--model", "classes"), "no causal language model"),
     "empty answers": (("--data", "empty.jsonl"), "2 of 5 records have no token that counts"),
     "one token": (("--data", "single.jsonl"), "1 of 5 records have no token that counts"),
-    "too long": (("--data", "long.jsonl"), f"1 of 5 records have more than {POSITIONS} tokens"),
+    "too long": (
+        ("--data", "long.jsonl"),
+        f"1 of 5 records have more tokens than the model has positions ({POSITIONS})",
+    ),
     "no records": (("--data", "nothing.jsonl"), "nothing.jsonl: there is no such file"),
     "no class": (("--likelihood", "bernoulli"), "--likelihood and --true-fisher are of records with labels"),
     "no expectation": (("--true-fisher",), "--likelihood and --true-fisher are of records with labels"),

@@ -1,6 +1,7 @@
 """From the folder of a causal model and files of texts to a verdict by adapters, and what is refused on the way."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,10 @@ TRAIN = (
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     save_model(folder / "base")
-    random = np.random.default_rng(5)
-    for name in "qhcm":
-        lines = [
-            {"prompt": f"{random.choice(WORDS)} ", "answer": " ".join(random.choice(WORDS, 3))} for _ in range(COUNT)
-        ]
-        write_lines(folder / f"{name}.jsonl", lines)
+    # Each record is in one set: a copy in another one would hide use, and is refused.
+    every = np.random.default_rng(5).permutation(list(product(WORDS, repeat=4)))
+    for name, records in zip("qhcm", every[: 4 * COUNT].reshape(4, COUNT, 4), strict=True):
+        write_lines(folder / f"{name}.jsonl", [{"prompt": f"{a} ", "answer": " ".join(rest)} for a, *rest in records])
     return folder
 
 
@@ -115,7 +114,7 @@ def test_a_template_is_part_of_every_record(here: Path):
 
 
 BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "long": ([{"text": "ann " * POSITIONS}], f"the model has {POSITIONS} positions"),
+    "long": ([{"text": "ann " * POSITIONS}], f"the model has positions ({POSITIONS})"),
     "empty": ([{"prompt": "ann ", "answer": " "}], "1 of 121 records have no token that counts"),
 }
 

@@ -113,6 +113,8 @@ class OfLittleMemory(LanguageModel):
 def test_a_batch_that_does_not_fit_into_memory_is_halved_and_so_are_those_after_it(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    # States an accelerator of its own, whose memory is not PyTorch's to empty.
+    pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
     model, small = LanguageModel(saved), OfLittleMemory(saved)
     encoded = model.encode(PROMPTS, ANSWERS)
     found, told = token_scores.token_scores(model, encoded), list[int]()

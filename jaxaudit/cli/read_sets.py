@@ -1,4 +1,4 @@
-"""Reads the sets and groups that a command line names: preprocessed, matched, and in the form that a network needs."""
+"""Reads the sets that a command line names: preprocessed, matched, and in the form that a network needs."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -8,22 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from jaxaudit.cli.groups import Columns, Images, TextNetwork
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import Held, SetsFlags
+from jaxaudit.cli.sets import SetsFlags
 from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
-from jaxaudit.data.group_values import COLUMN
-from jaxaudit.data.groups import Groups, as_groups, groups_file, groups_in_file, load_groups
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
-from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
-from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
@@ -111,12 +106,6 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
         refuse_overlap(query, aligned)
         return aligned
     return drop_from(aligned, query, "query")
-
-
-def group_columns(data: Held) -> tuple[str, ...]:
-    """Names of columns with groups, which are not inputs in any set."""
-    groups = (data.groups, data.holdout_groups, getattr(data, "members_groups", None))
-    return tuple(dict.fromkeys(group for group in groups if group is not None and groups_file(group) is None))
 
 
 def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
@@ -230,43 +219,3 @@ def text_reader(
         encoded = [base.encode_texts(texts, template) for texts in sets]
         examples_of_sets = padded(sets, encoded, base.end, base.positions)
     return dict(zip(names, examples_of_sets, strict=True)).__getitem__
-
-
-def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " records"]:
-    """As `load_groups`, and the values of a key of texts."""
-    if not is_texts(data) or groups_file(text) is not None:
-        return load_groups(text, data, records, of, data_dir)
-    values = read_texts(expanded(data)).column(text)
-    if values is None:
-        raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
-    return np.array(values)
-
-
-def written_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
-    """As `groups_in_file`, of texts, too."""
-    if not is_texts(data):
-        return groups_in_file(data)
-    values = read_texts(expanded(data)).column(COLUMN)
-    return None if values is None else np.array(values)
-
-
-def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
-    """The groups of the records of each set, if groups were dealt whole: if query set and holdout both have groups.
-
-    Args:
-        data: the options of the sets.
-        query, holdout, members: the number of records of each set; None if there is no such set.
-
-    Returns:
-        None if the records have no groups, or only one set has.
-    """
-    if data.groups is None or data.holdout_groups is None or holdout is None:
-        return None
-    member_groups, of_members = None, getattr(data, "members_groups", None)
-    if of_members is not None and members is not None:
-        member_groups = read_groups(of_members, data.members or "", members, "members", data.data_dir)
-    return as_groups(
-        read_groups(data.groups, data.query or "", query, "query set", data.data_dir),
-        read_groups(data.holdout_groups, data.holdout or "", holdout, "holdout", data.data_dir),
-        member_groups,
-    )

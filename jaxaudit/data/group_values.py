@@ -4,6 +4,7 @@ No message contains a group's value.
 """
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,24 @@ MISSING = ("", "?", "na", "n/a", "nan", "nat", "none", "null", "<na>")
 """Texts, in small letters, that tables have in place of a value."""
 EXACT = 2**53
 """From here on, a float stands for several whole numbers."""
+SMALLEST_DEALT = 2.0**40
+"""The largest number of a deal's groups is smaller once in 8,000 files with one group, and never with several."""
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+
+
+def are_dealt(values: Shaped[np.ndarray, " n"]) -> bool:
+    """Whether these may be the random numbers of a deal's groups: whole, below 2^53, the largest of them large.
+
+    Other values of the same name, such as classes or years, hardly ever are like that.
+
+    >>> are_dealt(np.array([1995, 2001])), are_dealt(np.array([7, 2**52 + 1]))
+    (False, True)
+    """
+    with suppress(ValueError):
+        values = values.astype(float) if values.dtype.kind in "SU" else values
+    if values.dtype.kind not in "iuf" or not len(values) or not (values == np.rint(values)).all():
+        return False
+    return bool(values.min() >= 0 and SMALLEST_DEALT <= values.max() < EXACT)
 
 
 def number_groups(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

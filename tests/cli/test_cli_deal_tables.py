@@ -162,9 +162,10 @@ def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
     assert len(one.result["targets"]) == len(found.result["targets"]) == 1
     again = jaxaudit(*one.result["provenance"]["command"][1:], "--json")
     assert again.result["targets"] == one.result["targets"]
-    # Without the flags of groups, those that the files have are taken, and never as an input.
-    bare = shlex.split(command.partition(" --groups")[0])[1:]
-    same = jaxaudit(*(f"deal_{outputs[w]}_outputs.csv" if w in outputs else w for w in bare), "--json")
+    # They take the groups that the files have, and never as an input.
+    flags = [word for role in ("", "holdout-", "members-") for word in (f"--{role}groups", "group")]
+    bare = shlex.split(command)[1:]
+    same = jaxaudit(*(f"deal_{outputs[w]}_outputs.csv" if w in outputs else w for w in bare), *flags, "--json")
     assert same.result["targets"] == found.result["targets"]
     refused(
         ("ks", "--challenge", "blind/key.json", "--label", "w", "--target", "blind_challenge_outputs.csv"),

@@ -14,8 +14,6 @@ from jaxaudit.data.deal_record import DEAL_RECORD, HOME
 from jaxaudit.data.group_values import COLUMN
 from jaxaudit.metrics.members import LEAST_MEMBERS
 
-TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
-"""The commands that take query set and holdout with their groups."""
 VIEWS_TOLD = """\
 It has {views} views of each image, itself and copies shifted by a pixel: {views} times as many answers are needed.
 They may help if the model was trained with shifted images, and then little (`jaxaudit deal --help`)."""
@@ -108,18 +106,15 @@ def summary(
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
     if units.whole:
-        flags = " ".join(_group_options(members=False))
-        further = " ".join(_group_options(members=True)[4:])
         lines += [
-            f"The files tell which records belong together ({COLUMN}), by random numbers. Commands that read them",
-            f"must be told: {', '.join(TAKE_GROUPS)} by {flags}, power by --groups {COLUMN}"
-            f"{f', ks also by {further}' if members else ''}.",
+            f"The files tell which records belong together ({COLUMN}), by random numbers; commands that read all of",
+            "them take groups whole, and say so.",
         ]
     lines += _of_groups(report)
     lines += _of_columns(report, "arrays")
     where = f"records of {challenge.file}" if challenge else "records of each file"
     request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
-    words = _of_challenge(out, members) if challenge else _command(out, sides, units.whole, label)
+    words = _of_challenge(out, members) if challenge else _command(out, sides, label)
     commands = [shlex.join(words)]
     lines += ["", f"To test a model later, get {request}:", "", f"  {commands[0]}"]
     if units.within:
@@ -242,7 +237,7 @@ def _of_challenge(out: Path, members: bool) -> list[str]:
     return ["jaxaudit", "ks", "--challenge", str(out / KEY), *calibration, "--target", "OUTPUTS"]
 
 
-def _command(out: Path, sides: Mapping[str, DealSide], whole: bool, label: str | None) -> list[str]:
+def _command(out: Path, sides: Mapping[str, DealSide], label: str | None) -> list[str]:
     """The test that this deal makes possible; words in capitals are the user's to fill in."""
     paths, members = {name: str(out / side.file) for name, side in sides.items()}, "members" in sides
     held = paths.get("holdout", "HOLDOUT")
@@ -253,11 +248,4 @@ def _command(out: Path, sides: Mapping[str, DealSide], whole: bool, label: str |
     else:
         words += ["--calibration", "CALIBRATION", "--target", "OUTPUTS"]
         words += ["--holdout", held, "--holdout-target", "HOLDOUT_OUTPUTS"]
-    words += [] if label is None else ["--label", label]
-    return [*words, *(_group_options(members) if whole else ())]
-
-
-def _group_options(members: bool) -> list[str]:
-    """What tells a command of the groups of the sets that it is given."""
-    words = ["--groups", COLUMN, "--holdout-groups", COLUMN]
-    return [*words, "--members-groups", COLUMN] if members else words
+    return words if label is None else [*words, "--label", label]

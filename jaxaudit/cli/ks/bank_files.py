@@ -7,11 +7,11 @@ from importlib.metadata import version
 import numpy as np
 
 from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.cli.dealt_groups import group_columns
 from jaxaudit.cli.ks.command import as_given
 from jaxaudit.cli.ks.inputs import AuditInputs, positions
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
-from jaxaudit.cli.read_sets import group_columns
 from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE

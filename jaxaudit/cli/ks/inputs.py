@@ -12,25 +12,21 @@ import numpy as np
 from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_target
 from jaxaudit.audits.pool import Part
+from jaxaudit.cli.dealt_groups import group_columns, read_dealt_groups
 from jaxaudit.cli.ks.demonstration import dealt_set
 from jaxaudit.cli.ks.options import KSOptions, Targets
-from jaxaudit.cli.options import with_values
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     drop_from,
-    group_columns,
-    read_dealt_groups,
     read_sets,
     reader,
     tell_of_readings,
     text_reader,
-    written_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
-from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
@@ -107,25 +103,6 @@ class AuditInputs(NamedTuple):
         """The number of records of all sets and simulated targets together: no model is trained on more."""
         parts = (part for target in self.simulated for part in target.parts)
         return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
-
-
-def with_dealt_groups(options: KSOptions) -> KSOptions:
-    """The options with the groups that `jaxaudit deal` wrote into the files of all sets, where none were given."""
-    data = options.data
-    named_groups = data.groups, data.holdout_groups, data.members_groups, data.challenge
-    sets = [name for name in (data.query, data.holdout, data.members) if name is not None]
-    if any(name is not None for name in named_groups) or data.holdout is None:
-        return options
-    groups_of_sets = [groups for groups in map(written_groups, sets) if groups is not None]
-    if len(groups_of_sets) < len(sets):
-        return options
-    distinct = [np.unique(groups) for groups in groups_of_sets]
-    if sum(map(len, distinct)) > len(np.unique(np.concatenate(distinct))):
-        say(f"groups: none. Values of {COLUMN!r} of the files stand in several sets, as of no deal by groups")
-        return options
-    say(f"groups: those that the files have ({COLUMN}), so whole groups are compared; --groups names others")
-    members = None if data.members is None else COLUMN
-    return with_values(options, groups=COLUMN, holdout_groups=COLUMN, members_groups=members)
 
 
 def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:

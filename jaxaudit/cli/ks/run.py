@@ -16,13 +16,14 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
+from jaxaudit.cli.dealt_groups import with_groups_of_sets
 from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.chosen_tests import tests_named
 from jaxaudit.cli.ks.command import as_given, opened
 from jaxaudit.cli.ks.demonstration import tests_of_dealt
 from jaxaudit.cli.ks.effort import plan_audit, take_records
-from jaxaudit.cli.ks.inputs import AuditInputs, read_given, with_dealt_groups
+from jaxaudit.cli.ks.inputs import AuditInputs, read_given
 from jaxaudit.cli.ks.made_tests import load_own_tests, tests_of
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions
 from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
@@ -54,7 +55,7 @@ FILES = {
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
-    options = with_dealt_groups(opened(options))
+    options = with_groups_of_sets(opened(options))
     set_alone = options.has_set_alone
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
@@ -133,7 +134,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
-    options = with_dealt_groups(opened(options))
+    options = with_groups_of_sets(opened(options))
     possible = tests_named(with_values(options, tests=None))
     names = tests_named(options)
     if set(names) - set(possible):

@@ -15,6 +15,7 @@ from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
+from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
 from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.ks.inputs import as_outputs, file_targets
 from jaxaudit.cli.ks.made_tests import built_in_tests, fields_of_tests, load_own_tests
@@ -24,7 +25,7 @@ from jaxaudit.cli.ks.run import described_files, ks_outcome
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_options import with_fields
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_groups, reader
+from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.score_table import read_scores
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.sets import count_of
@@ -51,6 +52,8 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
+    if bank.groups is not None:
+        options = with_dealt_groups(options, members_groups=options.data.members)
     sets, description = _read_sets(options, bank), bank.description
     member_examples, groups = _read_members(options, bank)
     targets = _read_targets(options, bank, member_examples)

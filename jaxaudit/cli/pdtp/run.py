@@ -11,9 +11,9 @@ from jaxaudit.audits.pdtp.audit import check_steps, measure_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.measured import PDTPAudit
 from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import make_classifier, network_of_texts
+from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
 from jaxaudit.cli.job import Job, Outcome
 from jaxaudit.cli.pdtp.command import PDTPOptions
-from jaxaudit.cli.read_sets import read_groups
 from jaxaudit.cli.tables import DEFAULT_DATA, drawn, in_file, read_training_set, summarise_table, table_data
 from jaxaudit.data import Examples, Table, describe_record
 from jaxaudit.data.groups import as_groups, groups_file
@@ -28,6 +28,7 @@ from jaxaudit.runs.files import record_files
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
+    options = _with_groups_of_file(options)
     audit_flags = options.audit
     data, of_column = options.data, audit_flags.groups is not None and groups_file(audit_flags.groups) is None
     if of_column and audit_flags.groups and data.csv is not None:
@@ -105,6 +106,14 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         classes=len(table.class_names),
         measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, left_out),
     )
+
+
+def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
+    """The options with the groups that a deal wrote into the file; as they are if they go by single records."""
+    data = options.data
+    if options.audit.reduce or data.missing == "drop":
+        return options
+    return with_dealt_groups(options, groups=f"{data.csv}" if data.csv is not None else data.data)
 
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:

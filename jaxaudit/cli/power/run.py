@@ -10,6 +10,7 @@ from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
 from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.audits.power.scores import power_of_scores
+from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
 from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.ks.demonstration import THIRD, with_calibration_set
 from jaxaudit.cli.ks.effort import take_records
@@ -26,7 +27,7 @@ from jaxaudit.cli.pace import (
 )
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_groups, read_sets, reader, tell_of_large_numbers, text_reader
+from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.score_table import read_scores
 from jaxaudit.data import is_image
@@ -138,6 +139,9 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     """The options with defaults, and the whole sets that they name."""
     options = with_usual(with_defaults(options), holdout_shadow_models=SHADOW_MODELS)
     data, model = options.data, options.model
+    if data.calibration is not None:
+        options = with_dealt_groups(options, groups=data.query)
+        data = options.data
     # A column with groups is not an input.
     by_column = data.groups is not None and groups_file(data.groups) is None
     texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))

@@ -16,12 +16,12 @@ from msgspec import structs
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.cli.dealt_groups import group_columns, with_groups_of_sets
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.ks.made_tests import built_in_tests, load_own_tests
 from jaxaudit.cli.ks.named_tests import parse_tests
 from jaxaudit.cli.options import command_line, with_values
 from jaxaudit.cli.own_options import with_fields
-from jaxaudit.cli.read_sets import group_columns
 from jaxaudit.cli.shadows.options import OF_SCORES, BankData, BankModels, PlannedModels, PlanOptions, parse_own_designs
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
 from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
@@ -42,7 +42,7 @@ ADVICE = "free space there and repeat the command."
 
 def write_planned_bank(options: PlanOptions) -> Summary:
     """Draws the training sets and writes the bank, or adds models to it."""
-    out = options.bank or Path()
+    options, out = with_groups_of_sets(options), options.bank or Path()
     earlier = bank_there(out)
     key = jax.random.key(options.models.seed)
     scored = options.models.outputs in OF_SCORES

@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
+from jaxaudit.cli.dealt_groups import group_columns, read_dealt_groups
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, read_dealt_groups, reader, text_reader
+from jaxaudit.cli.read_sets import reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows.options import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
@@ -77,8 +77,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
-            f"the other: deal copies together, by the groups that `jaxaudit deal` wrote (--groups {COLUMN} "
-            f"--holdout-groups {COLUMN}), or leave them out (--drop-overlap)."
+            "the other: deal copies together, as `jaxaudit deal` does (its files have the groups; else give --groups "
+            "and --holdout-groups), or leave them out (--drop-overlap)."
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank.train import train_bank
+from jaxaudit.cli.dealt_groups import with_groups_of_sets
 from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
 from jaxaudit.cli.job import Job, Summary
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner, number_of_programs
@@ -65,6 +66,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     For a dry run without workers, returns an estimate of the work. Without a directory, the bank of the work is in the
     folder of unfinished work (`Execution.checkpoints`), whose owner removes it.
     """
+    options = with_groups_of_sets(options)
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
     of_query = np.asarray(sets.labels[: sets.counts.query])

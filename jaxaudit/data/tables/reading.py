@@ -3,19 +3,13 @@
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-import numpy as np
-
 from jaxaudit.data.formats import text_table
 from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
 from jaxaudit.data.formats.parquet_file import read_parquet
 from jaxaudit.data.formats.parquet_footer import MAGIC
-from jaxaudit.data.group_values import COLUMN
+from jaxaudit.data.group_values import COLUMN, are_dealt
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
-
-SMALLEST_DEALT, LARGEST_DEALT = 2.0**40, 2.0**53
-"""The largest number of a deal's groups is below the first once in 8,000 files with one group, and never with several.
-"""
 
 
 def read_text_table(
@@ -53,16 +47,11 @@ def is_parquet(path: Path) -> bool:
 
 
 def has_dealt_groups(table: text_table.TextTable) -> bool:
-    """Whether a column `group` has the random numbers of a deal: whole ones, up to 2^53, of which the largest is large.
-
-    A column of the source that has this name, too, hardly ever is like that.
-    """
+    """Whether a column `group` has the random numbers of a deal, see `are_dealt`."""
     if table.header.count(COLUMN) != 1:
         return False
     numbers = text_table.float_cells(table.columns[table.header.index(COLUMN)], table.decimal)
-    if numbers is None or not len(numbers) or not (numbers == np.rint(numbers)).all():
-        return False
-    return bool(numbers.min() >= 0 and SMALLEST_DEALT <= numbers.max() < LARGEST_DEALT)
+    return numbers is not None and are_dealt(numbers)
 
 
 def without_dealt_groups(

@@ -90,7 +90,7 @@ class Normalizers:
 
 @contextmanager
 def calling(complaint: str, advice: str) -> Iterator[None]:
-    """`parsing` for the package `tokenizers`, whose panics are written to standard error by the library itself."""
+    """`parsing` for the package `tokenizers`, which itself writes panics to standard error and notes to the output."""
     with parsing(complaint, advice), _silent():
         yield
 
@@ -224,18 +224,27 @@ def strings_of(node: Any) -> Iterator[str]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Drops what any language writes to standard error meanwhile."""
+    """Drops what any language writes to standard output and standard error meanwhile."""
+    with _dropped(sys.stdout, 1), _dropped(sys.stderr, 2):
+        yield
+
+
+@contextmanager
+def _dropped(stream: Any, number: int) -> Iterator[None]:
+    """Drops what is written to the file of this number, which is behind this stream."""
     try:
-        sys.stderr.flush()
-        usual = os.dup(2)
+        stream.flush()
+        usual = os.dup(number)
     except (OSError, ValueError, AttributeError):  # there is none
         yield
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(nowhere, number)
         yield
     finally:
-        os.dup2(usual, 2)
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+        os.dup2(usual, number)
         os.close(usual)
         os.close(nowhere)

@@ -193,6 +193,15 @@ def test_what_is_random_in_a_tokenizer_is_said(here: Path):
     assert Path("s.csv").read_text() == Path("t.csv").read_text()
 
 
+def test_notes_of_the_library_of_tokenizers_are_not_in_the_output(here: Path, capfd: pytest.CaptureFixture[str]):
+    """It writes them where results are printed, past Python."""
+    shutil.copytree(here / "target", here / "noted")
+    Path("noted/special_tokens_map.json").write_text(json.dumps({"eos_token": {"content": "e", "further": 1}}))
+    done = jaxaudit("scores", "lm", "noted", "--query", "query.jsonl", "--out", "s.csv")
+    assert done.code == 0, done.err
+    assert "further" not in "".join(capfd.readouterr())
+
+
 def test_names_of_folders_that_are_equal_become_numbers(here: Path):
     words = ("--used", "old/final", "--used", "older/final", "--out", "s.csv")
     assert jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words).code == 0

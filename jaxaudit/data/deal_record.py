@@ -8,7 +8,6 @@ import msgspec
 
 from jaxaudit.data.challenge import file_hash
 from jaxaudit.data.paths import exists, read_small
-from jaxaudit.errors import InputError
 
 DEAL_RECORD, HOME = "deal.json", "groups.csv"
 """What documents a deal, and what says which records of its source each group has; both stay at home."""
@@ -44,7 +43,8 @@ class DealtSide(NamedTuple):
 def dealt_side(path: Path) -> DealtSide | None:
     """The side of a deal that a file is; None without a readable record beside it that has the file's hash."""
     record = path.parent / DEAL_RECORD
-    with suppress(InputError, msgspec.MsgspecError, RecursionError):
+    # An `InputError`, msgspec's, and that of bytes that are no UTF-8 are all of this kind.
+    with suppress(ValueError, RecursionError):
         if exists(record):
             facts = msgspec.json.decode(read_small(record, LARGEST), type=_Facts)
             sides = {"query": facts.query, "members": facts.members, "holdout": facts.holdout}

@@ -10,14 +10,14 @@
 A case is a function of (seed, reader, index) alone. It begins with a small valid input (`sets`, `results`, `models`,
 `runs`, `banks`, `deals`, `scores`, `tables`, `lines`), to which a few changes are made: to bytes (`damage`), to what a
 format means (`arrays`, `archives`, `trees`, `texts`, `columns`, `names`), to what descriptions and sparse files claim
-(`claims`), or to the files themselves (`places`); of a few cases the files change while they are read (`meanwhile`). It
-is read under watch (`watch`) in a process apart (`workers`), by a function of the package or by a whole command
-(`commands`), which may use 5 s of CPU and 1 GiB above what it began with. A case is good when the input was read, or
-refused by an `InputError` of one short line that shows no cell of a table, and what was made of it holds nothing that
-it should not (`printed`); whatever else happens is a finding: another exception, a crash, a hang, too much time or
-memory, a word on stdout or stderr, a module imported, a file changed or left behind. `planted` does all of these, so
-that a test can see them found. Readers of Keras archives, of tokenizers and of models of transformers are there where
-these libraries are.
+(`claims`), to what language models and texts ask for (`language`, `asked_of_models`), or to the files themselves
+(`places`); of a few cases the files change while they are read (`meanwhile`). It is read under watch (`watch`) in a
+process apart (`workers`), by a function of the package or by a whole command (`commands`), which may use 5 s of CPU
+and 1 GiB above what it began with. A case is good when the input was read, or refused by an `InputError` of one short
+line that shows no cell of a table, and what was made of it holds nothing that it should not (`printed`); whatever else
+happens is a finding: another exception, a crash, a hang, too much time or memory, a word on stdout or stderr, a module
+imported, a file changed or left behind. `planted` does all of these, so that a test can see them found. Readers of
+Keras archives, of tokenizers and of models of transformers are there where these libraries are.
 
 Status: 0 without findings, 1 with.
 """

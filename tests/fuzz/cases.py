@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import PurePath
 
-from fuzz import archives, arrays, claims, columns, lines, names, places, texts, trees
+from fuzz import archives, arrays, claims, columns, language, lines, names, places, texts, trees
 from fuzz.damage import damaged
 from fuzz.places import Hole, Tree
 
@@ -143,5 +143,6 @@ HOSTILE: tuple[tuple[Callable[[Tree, random.Random], str | None], float], ...] =
     (claims.bank, 0.25),
     (claims.array, 0.03),
     (claims.tokenizer, 0.25),
+    (language.hostile, 0.6),
 )
 """What is done to whole inputs, as far as they have what it takes, and how often."""

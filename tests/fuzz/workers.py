@@ -147,10 +147,19 @@ class Worker:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return False
-        used = int(fields[11]) + int(fields[12])
+        used = int(fields[11]) + int(fields[12]) + self._used_by_children()
         if used != self.used or fields[0] in "RD":
             self.used, self.moved = used, now
         return now - self.moved > STILL_SECONDS or now - self.began > PATIENCE
+
+    def _used_by_children(self) -> int:
+        """The time that processes of its own have used, for which it may be waiting."""
+        used, pid = 0, self.process.pid
+        with contextlib.suppress(OSError):
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                used += int(fields[11]) + int(fields[12])
+        return used
 
 
 def stopped_at(text: str) -> str:

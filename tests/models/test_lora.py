@@ -1,12 +1,11 @@
 """Adapters on disk: merged as peft merges them and as the formula says, and what is more than LoRA is refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.language_models import SIZE, save_model
+from support.language_models import ALPHA, LAYERS, RANK, SIZE, save_model, write_lora
 
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.errors import InputError
@@ -17,41 +16,7 @@ from jaxaudit.models.token_scores import token_scores
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-LAYERS = {
-    "gpt2": {"transformer.h.0.attn.c_attn": (SIZE, 3 * SIZE), "transformer.h.1.mlp.c_proj": (4 * SIZE, SIZE)},
-    "llama": {"model.layers.0.self_attn.q_proj": (SIZE, SIZE), "model.layers.1.mlp.down_proj": (SIZE, SIZE)},
-}
-RANK, ALPHA = 4, 6.0
 Entries = dict[str, Any]
-
-
-def write_lora(
-    folder: Path,
-    layers: dict[str, tuple[int, int]],
-    rank: int = RANK,
-    weights: dict[str, np.ndarray] | None = None,
-    **entries: Any,
-) -> dict[str, np.ndarray]:
-    """An adapter with random matrices of these layers (inputs, outputs), as peft writes it; returns its matrices."""
-    rng = np.random.default_rng(3)
-    matrices = {}
-    for name, (inputs, outputs) in layers.items():
-        matrices[f"{PREFIX}{name}{A}"] = rng.normal(size=(rank, inputs)).astype(np.float32)
-        matrices[f"{PREFIX}{name}{B}"] = rng.normal(size=(outputs, rank)).astype(np.float32)
-    usual = {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": "someone/base",
-        "r": RANK,
-        "lora_alpha": ALPHA,
-        "target_modules": sorted({name.rpartition(".")[2] for name in layers}),
-        "bias": "none",
-        "inference_mode": True,
-    }
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps(usual | entries))
-    (folder / WEIGHTS).write_bytes(safetensors_bytes(matrices if weights is None else weights))
-    return matrices
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Tiny causal language models and tokenizers of transformers, saved in a folder as `save_pretrained` does."""
+"""Tiny causal language models, their adapters and tokenizers of transformers, as `save_pretrained` saves them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,9 +6,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B
+
 SIZE = 32
 POSITIONS = 96
 END = "<end>"
+LAYERS = {
+    "gpt2": {"transformer.h.0.attn.c_attn": (SIZE, 3 * SIZE), "transformer.h.1.mlp.c_proj": (4 * SIZE, SIZE)},
+    "llama": {"model.layers.0.self_attn.q_proj": (SIZE, SIZE), "model.layers.1.mlp.down_proj": (SIZE, SIZE)},
+}
+RANK, ALPHA = 4, 6.0
 
 
 def save_tokenizer(folder: Path, begin: bool = False, behind: int = 0) -> int:
@@ -64,3 +74,32 @@ def write_lines(path: Path | str, records: Iterable[Mapping[str, Any]]) -> Path:
     path = Path(path)
     path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
     return path
+
+
+def write_lora(
+    folder: Path,
+    layers: dict[str, tuple[int, int]],
+    rank: int = RANK,
+    weights: dict[str, np.ndarray] | None = None,
+    **entries: Any,
+) -> dict[str, np.ndarray]:
+    """An adapter with random matrices of these layers (inputs, outputs), as peft writes it; returns its matrices."""
+    rng = np.random.default_rng(3)
+    matrices = {}
+    for name, (inputs, outputs) in layers.items():
+        matrices[f"{PREFIX}{name}{A}"] = rng.normal(size=(rank, inputs)).astype(np.float32)
+        matrices[f"{PREFIX}{name}{B}"] = rng.normal(size=(outputs, rank)).astype(np.float32)
+    usual = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "someone/base",
+        "r": RANK,
+        "lora_alpha": ALPHA,
+        "target_modules": sorted({name.rpartition(".")[2] for name in layers}),
+        "bias": "none",
+        "inference_mode": True,
+    }
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(usual | entries))
+    (folder / WEIGHTS).write_bytes(safetensors_bytes(matrices if weights is None else weights))
+    return matrices

@@ -26,6 +26,27 @@ AXE = "axe-playwright-python==0.1.8"
 """Ships axe-core as a file, which is all that is used of it: no driver is installed with it."""
 LEAST_TYPED = 95.0
 """Percent of public names with a known type."""
+OF_PYTORCH = (
+    "tests/attacks/test_attacks_learned.py::test_as_good_as_the_toolbox_itself",
+    "tests/audits/test_efficacy_adapters.py",
+    "tests/cli/test_cli_adapters_of_texts.py",
+    "tests/cli/test_cli_chats.py",
+    "tests/cli/test_cli_efficacy_texts.py",
+    "tests/cli/test_cli_scores_lm.py",
+    "tests/cli/test_cli_shadows_adapters.py",
+    "tests/fuzz/test_fuzz_language_models.py",
+    "tests/learners/test_recipes_torch.py",
+    "tests/models/test_adapters.py",
+    "tests/models/test_causal.py",
+    "tests/models/test_lora.py",
+    "tests/models/test_models_language_model.py",
+    "tests/models/test_torch_module.py",
+    "tests/models/test_transformers_classifier.py",
+    "tests/test_examples.py::test_a_script_trains_what_is_missing[shadows_pytorch.py]",
+    "tests/test_examples.py::test_logits_of_a_pytorch_module_become_numpy",
+    "tests/test_what_leaves.py",
+)
+"""Tests that need PyTorch or transformers, which the other sessions do without."""
 
 
 @nox.session
@@ -70,6 +91,13 @@ def tests(session: nox.Session, jax: str) -> None:
     circle = ["-n", "auto", "--dist", "loadfile"]
     for words in [session.posargs] if session.posargs else [circle, [*circle, "--outer"]]:
         session.run("python", "-m", "pytest", *words)
+
+
+@nox.session
+def pytorch(session: nox.Session) -> None:
+    """Networks of PyTorch, language models of transformers and adapters of peft: what the other sessions leave out."""
+    session.install("-e", ".[test,transformers]", "peft")
+    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "loadfile", *OF_PYTORCH)
 
 
 @nox.session

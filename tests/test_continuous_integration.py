@@ -138,6 +138,19 @@ def test_all_checks_in_one_begin_with_the_command_of_the_readme_and_run_no_test_
     assert re.findall('--ignore="(.*?)"', others[0]) == [words.split('"')[1] for words in others[1:]]
 
 
+@pytest.mark.outer
+def test_all_checks_in_one_end_with_what_needs_pytorch_and_every_such_test_is_listed():
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^ *(sed -n '/\^OF_PYTORCH.*?) \| xargs", text, re.MULTILINE)
+    listed = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert tuple(listed.splitlines()) == constant("OF_PYTORCH")
+    needs = re.compile(r'(importorskip|find_spec)\("(torch|torchax|transformers)"')
+    files = {path for path in (ROOT / "tests").rglob("test_*.py") if needs.search(path.read_text(encoding="utf-8"))}
+    # Its peer is an extra of its own.
+    files -= {ROOT / "tests" / "kernels" / "test_gradient_norms_torch.py"}
+    assert {ROOT / test.partition("::")[0] for test in constant("OF_PYTORCH")} == files
+
+
 def test_the_version_stands_in_one_place():
     tracked = ("pyproject.toml", "CITATION.cff", "CONTRIBUTING.md", "noxfile.py", ".github/workflows/ci.yml")
     for name in tracked:

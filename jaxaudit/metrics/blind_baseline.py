@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.metrics.exchangeability import DEALT_LEVEL, PERMUTATIONS, dealt_rows, sampled, standardised
-from jaxaudit.metrics.permutation import share_as_large
+from jaxaudit.metrics.permutation import orders_within, share_as_large
+from jaxaudit.metrics.strata import without_strata
 from jaxaudit.randomness import generator_of, stream
 
 MOST_RECORDS = 2_000
@@ -44,11 +45,13 @@ def blind_baseline(
     *,
     groups: Int[np.ndarray, " n"] | None = None,
     pairs: Int[np.ndarray, " n"] | None = None,
+    strata: Int[np.ndarray, " n"] | None = None,
 ) -> Baseline:
     """Tries to tell the first `size` records (query set) from the others (holdout) without the target.
 
     `columns` holds, by name, numbers of each record that no target enters: covariates, scores of other models; `texts`
-    the records as texts, if they are at hand. `groups` and `pairs` are as for `permuted_differences`.
+    the records as texts, if they are at hand. `groups`, `pairs` and `strata` are as for `permuted_differences`: with
+    strata, records are told apart from others of their stratum.
     """
     generator, most = generator_of(stream(key, "sample")), MOST_RECORDS // 2
     records = np.arange(len(next(iter(columns.values()), texts or ())))
@@ -58,15 +61,21 @@ def blind_baseline(
     elif groups is not None:
         most = groups_in_sample(most, groups)
     chosen = np.concatenate([sampled(generator, side, whole, most) for side in sides])
+    if strata is not None:
+        chosen = chosen[np.argsort(strata[chosen], kind="stable")]
+    within = None if strata is None else strata[chosen]
     units = np.arange(len(chosen)) if whole is None else np.unique(whole[chosen], return_inverse=True)[1]
-    rows = _rows(generator, chosen < size, None if whole is None else units, paired=pairs is not None)
+    rows = _rows(generator, chosen < size, None if whole is None else units, within, paired=pairs is not None)
     kernels = {}
     if columns:
-        numbers = standardised(np.stack([column[chosen] for column in columns.values()], axis=1))
+        numbers = np.stack([column[chosen] for column in columns.values()], axis=1)
+        numbers = standardised(numbers if within is None else without_strata(numbers, within))
         kernels["columns"] = numbers @ numbers.T
     if texts is not None:
         kernels["texts"] = _shared_words([str(texts[index]) for index in chosen])
-    p_values = {name: _p_value(kernel, rows, units) for name, kernel in kernels.items()}
+    p_values = {name: _p_value(kernel, rows, units, within) for name, kernel in kernels.items()}
+    if strata is not None:
+        columns = {name: without_strata(column[:, None], strata)[:, 0] for name, column in columns.items()}
     # The difference of both sets' means, in standard deviations.
     apart = {
         name: abs(float((column[:size].mean() - column[size:].mean()) / max(float(column.std()), 1e-12)))
@@ -124,6 +133,15 @@ def members_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
     return Check(MEMBERS_LIKE_QUERY, passed, smallest, level, True, message)
 
 
+def members_apart() -> Check:
+    """The failed check of known members of other groups than query set and holdout, which were dealt within groups."""
+    message = (
+        "known members are of other groups than query set and holdout, so what the target remembers of them is no "
+        "measure of the query set. Deal the records of every group over all three sets"
+    )
+    return Check(MEMBERS_LIKE_QUERY, False, None, None, True, message)
+
+
 def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[str, ...]:
     """The words whose share of records differs most between query set and holdout, the worst first.
 
@@ -144,25 +162,43 @@ def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[st
 
 
 def _rows(
-    generator: np.random.Generator, row: np.ndarray, units: Int[np.ndarray, " some"] | None, *, paired: bool
+    generator: np.random.Generator,
+    row: np.ndarray,
+    units: Int[np.ndarray, " some"] | None,
+    strata: Int[np.ndarray, " some"] | None,
+    *,
+    paired: bool,
 ) -> Float[np.ndarray, "deals some"]:
-    """Which records are query records, as dealt and in random other deals."""
+    """Which records are query records, as dealt and in random other deals; with strata, records are sorted by them."""
+    if strata is not None:
+        orders = orders_within(generator, strata, PERMUTATIONS)
+        return np.concatenate([row[None], *(row[some] for some in orders)]).astype(np.float64)
     if not paired or units is None:
         return np.concatenate([row[None], *dealt_rows(generator, row, units, PERMUTATIONS)]).astype(np.float64)
     flips = generator.integers(0, 2, (PERMUTATIONS, len(units) // 2), np.int8).astype(bool)
     return np.concatenate([row[None], row[None] ^ flips[:, units]]).astype(np.float64)
 
 
-def _p_value(kernel: Float[np.ndarray, "some some"], rows: np.ndarray, units: np.ndarray) -> float:
+def _p_value(
+    kernel: Float[np.ndarray, "some some"],
+    rows: np.ndarray,
+    units: np.ndarray,
+    strata: Int[np.ndarray, " some"] | None,
+) -> float:
     """How well records of other units predict the set of each record, against random other deals.
 
-    The kernel has a similarity of each two records.
+    The kernel has a similarity of each two records; with strata, of what each differs by from its stratum's mean.
     """
-    kernel = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+    if strata is None:
+        kernel = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+    else:
+        kernel = without_strata(without_strata(kernel, strata).T, strata)
     scale = max(float(np.trace(kernel)) / len(kernel), 1e-12)
     predicts = np.linalg.solve(kernel + PENALTY * scale * np.eye(len(kernel)), kernel)
     predicts[units[:, None] == units] = 0
-    sides = rows - rows.mean(axis=1, keepdims=True)
+    # A stratum has the same number of query records in every deal.
+    shares = rows.mean(axis=1, keepdims=True) if strata is None else rows[0] - without_strata(rows[:1].T, strata)[:, 0]
+    sides = rows - shares
     return share_as_large(np.einsum("ij,ij->i", sides @ (predicts + predicts.T) / 2, sides))
 
 

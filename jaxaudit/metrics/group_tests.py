@@ -112,6 +112,23 @@ def standard_means(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"
     return StandardMeans(means, centre, deviations, np.isin(np.arange(len(names)), unit_of_record[:size]))
 
 
+def one_sided_groups(counts: Int[np.ndarray, "2 groups"]) -> tuple[int, float]:
+    """How many groups have several records, all on one of two sides; and how many a random deal of records may leave.
+
+    `counts` are a group's records on either side. The bound is three standard deviations, and one group, above what
+    independent draws of records would give.
+
+    >>> count, most = one_sided_groups(np.array([[2, 2, 3, 0], [2, 2, 1, 1]]))
+    >>> count, round(most, 1)
+    (0, 3.7)
+    """
+    sizes, several = counts.sum(axis=0), counts.sum(axis=0) > 1
+    share = counts[0].sum() / max(int(sizes.sum()), 1)
+    alone = (share**sizes + (1 - share) ** sizes)[several]
+    one_sided = int(((counts > 0).sum(axis=0) == 1)[several].sum())
+    return one_sided, float(1 + alone.sum() + 3 * np.sqrt((alone * (1 - alone)).sum()))
+
+
 def unlike_in_size(groups: Int[np.ndarray, " n"], size: int) -> Bool[np.ndarray, " groups"]:
     """Whether each group of the query set has fewer records than all groups of the holdout, or more, by `np.unique`.
 

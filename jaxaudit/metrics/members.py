@@ -26,7 +26,8 @@ from msgspec.structs import replace
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance, swapped
-from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
+from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test, permuted_differences, share_as_large
+from jaxaudit.metrics.strata import set_effects
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, without_fraction
 from jaxaudit.randomness import stream
 
@@ -84,6 +85,7 @@ def members_test(
     sizes: tuple[int, int, int],
     *,
     groups: Int[Array | np.ndarray, " n"] | None = None,
+    strata: Int[np.ndarray, " n"] | None = None,
     p_never: float | None = None,
     permutations: int = PERMUTATIONS,
     alpha: float = ALPHA,
@@ -106,6 +108,8 @@ def members_test(
             They are of the query set, the holdout, and then the members.
         sizes: the numbers of records of these three sets.
         groups: the group of each record, if whole groups were chosen at random.
+        strata: the group of each record, if the records of each group were dealt at random over the three sets: they
+            are permuted within it, and the fraction is that of differences within it (`set_effects`).
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
         permutations: the number of random permutations.
         alpha, stated, question: the level of all tests, and the others as for `conclude`.
@@ -120,11 +124,21 @@ def members_test(
             f"there are outputs on {len(scores)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "
             f"the known members: at least {LEAST_MEMBERS} members are needed to tell what the target remembers."
         )
-    parts = (None,) * 3 if groups is None else tuple(np.split(np.asarray(groups), np.cumsum(sizes)[:2]))
+    units = groups if strata is None else strata
+    parts = (None,) * 3 if units is None else tuple(np.split(np.asarray(units), np.cumsum(sizes)[:2]))
     of_query, of_holdout, of_members = parts
 
     def compared(name: str, first: np.ndarray, second: np.ndarray, *owners: np.ndarray | None) -> tuple[float, float]:
-        owners_of_sets = None if groups is None else np.concatenate([owner for owner in owners if owner is not None])
+        owners_of_sets = None if units is None else np.concatenate([owner for owner in owners if owner is not None])
+        if strata is not None:
+            differences = permuted_differences(
+                stream(key, name),
+                np.concatenate([first, second])[:, None],
+                len(first),
+                strata=owners_of_sets,
+                permutations=permutations,
+            )[:, 0]
+            return share_as_large(differences), share_as_large(-differences)
         test = permutation_test(
             stream(key, name), first, second, groups=owners_of_sets, permutations=permutations, alpha=alpha
         )
@@ -134,7 +148,9 @@ def members_test(
     p_never = p_larger if p_never is None else p_never
     p_fully = compared("members and query", members, query, of_members, of_query)[0]
     p_memory, p_reversed = compared("members and holdout", members, holdout, of_members, of_holdout)
-    means = set_means(query, holdout, members, parts)
+    means = (
+        set_means(query, holdout, members, parts) if strata is None else means_within(np.asarray(scores), sizes, strata)
+    )
     limits = limits_by_members(means, alpha, level) if p_memory <= alpha else UNKNOWN
     doubts, invalid = swapped(p_smaller, alpha, question), ()
     if p_reversed <= alpha / 2:
@@ -169,6 +185,18 @@ def set_means(
     units = [len(scores_of_set) if owner is None else len(np.unique(owner)) for scores_of_set, owner in sets]
     means = float(query.mean()), float(holdout.mean()), float(members.mean())
     return Sides(*means, of_query, of_holdout, of_members, max(1, min(units) - 1))
+
+
+def means_within(scores: Float[np.ndarray, " n"], sizes: tuple[int, int, int], strata: Int[np.ndarray, " n"]) -> Sides:
+    """The means of query set, holdout and members within strata, as differences from the holdout (`set_effects`).
+
+    Their variances are those whose sums are the variances and the covariance of both differences, so that one alone
+    may be below 0.
+    """
+    found = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
+    of_holdout = float(found.covariance[0, 1])
+    of_query, of_members = (float(variance) - of_holdout for variance in np.diag(found.covariance))
+    return Sides(float(found.effects[0]), 0.0, float(found.effects[1]), of_query, of_holdout, of_members, found.freedom)
 
 
 def limits_by_members(means: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.strata import without_strata
 from jaxaudit.randomness import generator_of
 
 PERMUTATIONS = 1999
@@ -226,17 +227,21 @@ def _within_strata(
 ) -> Float[np.ndarray, "deals kinds"]:
     """The differences as dealt, and with the records of each stratum permuted."""
     by_stratum, n = np.argsort(strata, kind="stable"), len(values)
-    stratum = np.unique(strata[by_stratum], return_inverse=True)[1]
-    records = np.bincount(stratum)[:, None]
-    means = np.stack([np.bincount(stratum, column) for column in values[by_stratum].T], axis=1) / records
-    apart = values[by_stratum] - means[stratum]
+    apart = without_strata(values[by_stratum], strata[by_stratum])
     in_query = np.flatnonzero(by_stratum < size)
-    parts, rows = [apart[in_query].sum(axis=0)[None]], max(1, CHUNK // n)
-    for start in range(0, permutations, rows):
-        # Each stratum's records in a random order, stratum after stratum.
-        orders = np.argsort(stratum + generator.random((min(rows, permutations - start), n)), axis=1)
+    parts = [apart[in_query].sum(axis=0)[None]]
+    for orders in orders_within(generator, strata[by_stratum], permutations):
         parts.append(apart[orders[:, in_query]].sum(axis=1))
     return np.concatenate(parts) * (1 / size + 1 / (n - size))
+
+
+def orders_within(
+    generator: np.random.Generator, strata: Int[np.ndarray, " n"], times: int
+) -> Iterator[Int[np.ndarray, "some n"]]:
+    """Random orders of records that are sorted by stratum, some at a time; each record stays within its stratum."""
+    stratum, rows = np.unique(strata, return_inverse=True)[1], max(1, CHUNK // max(1, len(strata)))
+    for start in range(0, times, rows):
+        yield np.argsort(stratum + generator.random((min(rows, times - start), len(strata))), axis=1)
 
 
 def better_than_guessing(

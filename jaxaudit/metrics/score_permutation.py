@@ -29,6 +29,7 @@ from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
+from jaxaudit.metrics.strata import set_effects
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2
@@ -202,6 +203,7 @@ def share_left(
     size: int,
     *,
     groups: Int[np.ndarray, " n"] | None = None,
+    strata: Int[np.ndarray, " n"] | None = None,
     alpha: float = ALPHA,
     level: float = LEVEL,
 ) -> ShareLeft:
@@ -209,15 +211,20 @@ def share_left(
 
     Scores are of `size` query records, and then of the holdout records, if there are any: of the target; of models
     trained without the query set, or none if the holdout alone shows what that looks like; and of models trained with
-    all of it. `groups` has the group of each record, if whole groups were dealt.
+    all of it. `groups` has the group of each record, if whole groups were dealt; `strata`, if the records of each group
+    were dealt over query set and holdout: means are then differences within it (`set_effects`).
     """
     is_query = np.arange(len(target)) < size
     sides = [is_query] if is_query.all() else [is_query, ~is_query]
 
     def mean(scores: np.ndarray) -> float:
+        if strata is not None:
+            return float(set_effects(scores, is_query.astype(int), strata).effects[0])
         return float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
 
     def variance_of(scores: np.ndarray) -> float:
+        if strata is not None:
+            return float(set_effects(scores, is_query.astype(int), strata).covariance[0, 0])
         return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
 
     low = unused.mean(axis=0) if len(unused) else np.zeros_like(target)
@@ -232,6 +239,8 @@ def share_left(
     (v_unused, free_unused), (v_used, free_used) = (of_side or variances[0] for of_side in of_seeds)
     units = min(int(side.sum()) if groups is None else len(np.unique(groups[side])) for side in sides)
     freedom_records = max(1, units - 1)
+    if strata is not None:
+        freedom_records = set_effects(target, is_query.astype(int), strata).freedom
     more_unused = 1 / len(unused) if len(unused) else 0.0
     p_unused = None
     if len(unused) > 1:

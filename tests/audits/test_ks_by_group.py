@@ -176,7 +176,7 @@ def test_many_groups_that_all_stand_out_are_suspected_where_none_could_be_accuse
 
 def test_groups_of_few_records_are_not_counted() -> None:
     """Two records in each set are dealt in 6 ways: p is never below 1/6."""
-    columns = _columns(np.random.default_rng(7), used=2, query=10, split=True)
+    columns = _columns(np.random.default_rng(6), used=2, query=10, split=True)
     small = np.isin(columns["group"], range(5, 10))
     counts = [
         np.cumsum((columns["group"] == name) & (columns["set"] == role))
@@ -198,7 +198,8 @@ def test_groups_of_few_records_are_not_counted() -> None:
 def test_the_set_is_judged_as_without_groups_where_records_were_dealt() -> None:
     columns = _columns(np.random.default_rng(8), used=4, split=True)
     alone = judge_scores(KEY, score_table({name: column for name, column in columns.items() if name != "group"}))
-    assert _judged(columns).tests == alone.targets[0].tests
+    (found,), (expected,) = _judged(columns).tests, alone.targets[0].tests
+    assert (found.details, found.finding.sentence) == (expected.details, expected.finding.sentence)
     with pytest.raises(InputError, match="groups must be dealt whole"):
         judge_scores(KEY, score_table(columns))
 
@@ -348,6 +349,17 @@ def test_too_many_groups_for_own_records_are_told_to_be_too_many() -> None:
     assert "11 in each" in needs_text(deal, most)
     assert "10,001 groups and targets are too many at once" in needs_text(deal, most + 1)
     assert "Ask about fewer" in needs_text(deal, most + 1)
+
+
+def test_members_of_other_groups_than_the_sets_that_were_dealt_within_groups_measure_nothing() -> None:
+    random = np.random.default_rng(27)
+    columns = _columns(random, split=True)
+    for name, group in (("members dealt, too", random.integers(0, 8, 80)), ("others", random.integers(8, 16, 80))):
+        rows = {"set": np.repeat("members", 80), "group": group, "baseline.loss": random.normal(3, 1, 80)}
+        rows["target.t0.loss"] = rows["baseline.loss"] - 1 + 0.3 * random.normal(size=80)
+        found = _judged({column: np.r_[values, rows[column]] for column, values in columns.items()})
+        states = {check.name: check.state for check in found.finding.checks}
+        assert (states["members like query"] == "failed") == (name == "others"), name
 
 
 def test_members_of_a_group_of_another_set_are_refused_by_their_name() -> None:

@@ -19,7 +19,14 @@ from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
 from jaxaudit.metrics.group_drift import FEWEST_HOLDOUT, FEWEST_MODELS, FEWEST_QUERY, drift_test
-from jaxaudit.metrics.group_tests import GroupTest, among_groups, beyond_groups, unlike_in_size, within_group
+from jaxaudit.metrics.group_tests import (
+    GroupTest,
+    among_groups,
+    beyond_groups,
+    one_sided_groups,
+    unlike_in_size,
+    within_group,
+)
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import share_left
 from jaxaudit.randomness import stream
@@ -56,12 +63,8 @@ def dealt_groups_of(table: ScoreTable) -> DealtGroups:
     names, whole = np.flatnonzero(in_sets[0]), int(in_sets[1].sum())
     if not in_sets.all(axis=0).any():
         return DealtGroups(names, whole, within=False)
-    sizes = counts.sum(axis=0)
-    several = sizes > 1
-    share = counts[0].sum() / sizes.sum()
-    alone = (share**sizes + (1 - share) ** sizes)[several]
-    one_sided = int((in_sets.sum(axis=0) == 1)[several].sum())
-    if one_sided > 1 + alone.sum() + 3 * np.sqrt((alone * (1 - alone)).sum()):
+    one_sided, most = one_sided_groups(counts)
+    if one_sided > most:
         raise InputError(
             f"{table.name}: {int(in_sets.all(axis=0).sum())} groups have records of both query set and holdout, and "
             f"{one_sided} have several of one set alone: neither whole groups nor single records were dealt at random. "

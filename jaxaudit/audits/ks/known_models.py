@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.group_tests import one_sided_groups
 from jaxaudit.metrics.resemblance import unlike_models
 from jaxaudit.metrics.score_permutation import ShareLeft, normal_scores, share_left
 
@@ -71,6 +72,18 @@ def means_of_units(
         return values
     unit_of_record = np.unique(table.groups[rows], return_inverse=True)[1]
     return np.bincount(unit_of_record, values) / np.bincount(unit_of_record)
+
+
+def members_within(table: ScoreTable) -> bool:
+    """Whether the records of each group were dealt over known members and other sets, as far as the numbers tell."""
+    if table.strata is None:
+        return False
+    rows = table.rows("members"), table.rows("query", "holdout")
+    least = int(table.strata.max()) + 1
+    one_sided, most = one_sided_groups(
+        np.stack([np.bincount(table.strata[rows_of_side], minlength=least) for rows_of_side in rows])
+    )
+    return one_sided <= most
 
 
 class PlacedScores(NamedTuple):
@@ -139,12 +152,14 @@ def _place(
     scores = placed_scores(table, target, names, directions)
     if scores is None:
         return None
+    has_holdout = len(scores.rows) > len(table.rows("query"))
     return share_left(
         scores.target,
         scores.unused,
         scores.used,
         len(table.rows("query")),
         groups=None if table.groups is None else table.groups[scores.rows],
+        strata=None if table.strata is None or not has_holdout else table.strata[scores.rows],
         alpha=alpha,
         level=level,
     )

@@ -1,6 +1,6 @@
 """The numbers behind a verdict on a table of scores: the p-value of "never used", and the share of the effect."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import scipy
@@ -11,6 +11,7 @@ from jaxaudit.audits.ks.known_models import (
     between_models,
     contrary_scores,
     means_of_units,
+    members_within,
     models_that_used,
     recipe_evidence,
     ways_by_members,
@@ -26,6 +27,7 @@ from jaxaudit.metrics.effect import ALPHA, Limits
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import ScoreTest, normal_scores, residuals, score_test
+from jaxaudit.metrics.strata import set_effects
 from jaxaudit.metrics.usage import Question
 from jaxaudit.randomness import stream
 
@@ -223,6 +225,7 @@ def _by_members(
         (left * directions)[:, directions != 0].mean(axis=1),
         (len(sets[0]), len(sets[1]), len(sets[2])),
         groups=None if table.groups is None else table.groups[rows],
+        strata=table.strata[rows] if table.strata is not None and members_within(table) else None,
         p_never=p_never,
         permutations=least_permutations(len(table.of("target"))),
         level=level,
@@ -235,13 +238,19 @@ def know_members(table: ScoreTable) -> frozenset[str]:
 
     They would predict away what the target remembers of its members. The query set has no part in the choice. Where
     whole groups were dealt, their means are compared: by records, groups of ten equal ones told sets apart in half of
-    all deals, and covariates were lost that tell how difficult a record is.
+    all deals, and covariates were lost that tell how difficult a record is. Where the records of each group were dealt
+    over the sets, they are compared within groups.
     """
     sides = [(rows, known_columns(table, rows)) for rows in (table.rows("members"), table.rows("holdout"))]
+    within = table.strata if members_within(table) else None
     return frozenset(
         name
         for name in sides[0][1].keys() & sides[1][1].keys()
-        if _differ(*(means_of_units(table, rows, columns[name]) for rows, columns in sides))
+        if (
+            _differ(*(means_of_units(table, rows, columns[name]) for rows, columns in sides))
+            if within is None
+            else _differ_within([columns[name] for _, columns in sides], [within[rows] for rows, _ in sides])
+        )
     )
 
 
@@ -251,3 +260,11 @@ def _differ(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> 
     if min(len(first), len(second)) < 2 or not np.ptp(np.concatenate([first, second])) > 0:
         return False
     return bool(np.asarray(scipy.stats.ttest_ind(first, second, equal_var=False))[1] <= ALPHA)
+
+
+def _differ_within(sides: Sequence[Float[np.ndarray, " _"]], strata: Sequence[Int[np.ndarray, " _"]]) -> bool:
+    """Whether two samples differ beyond chance within strata, by a t-test."""
+    sets = np.repeat([0, 1], [len(side) for side in sides])
+    found = set_effects(np.concatenate(sides), sets, np.concatenate(strata))
+    error = float(np.sqrt(found.covariance[0, 0]))
+    return error > 0 and bool(2 * scipy.special.stdtr(found.freedom, -abs(float(found.effects[0])) / error) <= ALPHA)

@@ -14,6 +14,7 @@ from jaxaudit.audits.finding import no_confidence, undecided
 from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members
 from jaxaudit.audits.ks.group_finding import with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
+from jaxaudit.audits.ks.known_models import members_within
 from jaxaudit.audits.ks.model_evidence import ScoreEvidence
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
@@ -22,7 +23,7 @@ from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Number, number
-from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_blind
+from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_apart, members_blind
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.group_drift import SOURCE as DRIFT_SOURCE
@@ -143,7 +144,11 @@ def judge_scores(
         sets = ("members", "query", "holdout")
         # What no model made.
         columns = {f"covariate.{name}": covariate[table.rows(*sets)] for name, covariate in table.covariates.items()}
-        checks = (*checks, members_blind(_blind(stream(key, "blind members"), table, columns, *sets)))
+        is_told = table.strata is not None and not members_within(table)
+        alike = (
+            members_apart() if is_told else members_blind(_blind(stream(key, "blind members"), table, columns, *sets))
+        )
+        checks = (*checks, alike)
     models = table.of("target")
     judged = [_judgement(key, table, model, test, checks, level) for model in models]
     # Only targets that were tested count for the adjustment.
@@ -182,7 +187,8 @@ def _blind(
     rows = table.rows(*sets)
     texts = None if table.texts is None else [table.texts[index] for index in rows]
     groups = None if table.groups is None else table.groups[rows]
-    return blind_baseline(key, columns, texts, len(table.rows(sets[0])), groups=groups, pairs=pairs)
+    strata = None if table.strata is None else table.strata[rows]
+    return blind_baseline(key, columns, texts, len(table.rows(sets[0])), groups=groups, pairs=pairs, strata=strata)
 
 
 def _judgement(

@@ -133,7 +133,7 @@ def members_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
     return Check(MEMBERS_LIKE_QUERY, passed, smallest, level, True, message)
 
 
-def members_apart() -> Check:
+def members_of_other_groups() -> Check:
     """The failed check of known members of other groups than query set and holdout, which were dealt within groups."""
     message = (
         "known members are of other groups than query set and holdout, so what the target remembers of them is no "

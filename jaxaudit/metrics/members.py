@@ -193,10 +193,18 @@ def means_within(scores: Float[np.ndarray, " n"], sizes: tuple[int, int, int], s
     Their variances are those whose sums are the variances and the covariance of both differences, so that one alone
     may be below 0.
     """
-    found = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
-    of_holdout = float(found.covariance[0, 1])
-    of_query, of_members = (float(variance) - of_holdout for variance in np.diag(found.covariance))
-    return Sides(float(found.effects[0]), 0.0, float(found.effects[1]), of_query, of_holdout, of_members, found.freedom)
+    differences = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
+    of_holdout = float(differences.covariance[0, 1])
+    of_query, of_members = (float(variance) - of_holdout for variance in np.diag(differences.covariance))
+    return Sides(
+        float(differences.effects[0]),
+        0.0,
+        float(differences.effects[1]),
+        of_query,
+        of_holdout,
+        of_members,
+        differences.freedom,
+    )
 
 
 def limits_by_members(means: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, Check
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.scores import MembershipScores, cut
 from jaxaudit.metrics.usage import STATED_FRACTION
 
@@ -167,6 +169,33 @@ def unlike_models(target: Float[np.ndarray, " n"], models: Float[np.ndarray, "mo
     of_models = np.array([described(scores, np.delete(models, place, 0)) for place, scores in enumerate(models)])
     p_values = _of_one_more(np.array(described(target, models)), of_models)
     return float(min(1.0, len(p_values) * p_values.min()))
+
+
+def models_like_target(p_value: float | None, level: float = ALPHA) -> Check:
+    """There is no evidence that the target was trained in another way than models of known truth.
+
+    A failure is a warning: p (not used) does not need these models. It takes away what they say of a share, and a
+    `forgotten` by them.
+
+    Args:
+        p_value: that of `unlike_models` on records that no model used; None if there are too few models, or no records.
+        level: the p-value must be above this.
+    """
+    if p_value is None:
+        message = (
+            "whether the target was trained like the models of known truth was not measured: that needs a holdout and "
+            "three of these models; without, what they say of a share rests on a statement"
+        )
+        return Check(MODELS_LIKE_TARGET, False, None, level, False, message)
+    passed = p_value > level
+    message = (
+        f"on the holdout, the target differs from models of known truth no more than they do from one another "
+        f"(p = {p_value:.2g}, above {level:g}); some of another recipe are missed"
+        if passed
+        else f"on the holdout, the target differs from models of known truth more than they do from one another "
+        f"(p = {p_value:.2g} if all had one recipe), so they give no share and no `forgotten`"
+    )
+    return Check(MODELS_LIKE_TARGET, passed, p_value, level, False, message)
 
 
 def _of_one_more(

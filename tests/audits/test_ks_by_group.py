@@ -18,7 +18,7 @@ from jaxaudit.audits.ks.by_group import (
 )
 from jaxaudit.audits.ks.group_finding import needs_text
 from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.scores import judge_scores
+from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.reading import load_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
@@ -438,7 +438,21 @@ def test_two_models_or_few_groups_suspect_nobody(models: int, query: int, holdou
     assert set(_verdicts(found).values()) == {"cannot be found"}
     assert found.grouping is not None
     assert "at least three models without the query set" in found.grouping.finding.sentence
-    assert any(group.share is not None for group in found.groups)
+    # Without a holdout nothing shows that the target is of the models' recipe.
+    assert any(group.share is not None for group in found.groups) == (holdout > 0)
+
+
+def test_groups_get_no_share_where_the_set_gets_none() -> None:
+    table = score_table(_columns(np.random.default_rng(30), used=2, query=8, holdout=0, models=3))
+    alone, stated = (
+        judge_scores(KEY, table, test=ScoresTest(same_recipe=word), by="group").targets[0] for word in (False, True)
+    )
+    for found in (alone, stated):
+        assert found.grouping is not None
+        given = {group.share is not None for group in found.groups}
+        assert given == {found.usage[0].has_fraction} == {found is stated}
+        assert ("not given" in " ".join(found.grouping.finding.caveats)) is (found is alone)
+    assert [group.p_never for group in alone.groups] == [group.p_never for group in stated.groups]
 
 
 def test_what_cannot_be_told_by_group_is_refused() -> None:

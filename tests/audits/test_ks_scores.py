@@ -11,6 +11,7 @@ from jaxaudit.audits.ks.known_models import recipe_evidence, ways_of_use
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import MODELS_LIKE_TARGET
 from jaxaudit.metrics.score_permutation import normal_scores
 from jaxaudit.metrics.usage import Usage
 
@@ -225,9 +226,20 @@ def test_a_target_of_another_recipe_gets_no_limit_by_models_whatever_is_stated()
     assert found.verdict == "inconclusive"
     assert not found.usage[0].has_fraction
     assert "on the holdout, which nobody used" in found.because
+    (check,) = [check for check in found.checks if check.name == MODELS_LIKE_TARGET]
+    assert (check.passed, check.decisive, check.value) == (False, False, recipe_evidence(table, table.of("target")[0]))
     # What is left after unlearning is no question of the target's recipe.
     left = judge_scores(KEY, table, test=ScoresTest(question="left", same_recipe=True)).targets[0]
     assert left.usage[0].has_fraction
+    assert MODELS_LIKE_TARGET not in {check.name for check in left.checks}
+
+
+@pytest.mark.parametrize(("models", "holdout", "state"), [(3, 200, "passed"), (1, 200, "warning"), (3, 0, "warning")])
+def test_the_comparison_of_recipes_is_a_check(models: int, holdout: int, state: str) -> None:
+    table = score_table(_with_models(np.random.default_rng(14), 0.0, models, holdout=holdout))
+    found = judge_scores(KEY, table, test=STATED).targets[0]
+    assert {check.name: check.state for check in found.finding.checks}[MODELS_LIKE_TARGET] == state
+    assert ({check.name: check.value for check in found.checks}[MODELS_LIKE_TARGET] is None) is (state == "warning")
 
 
 def test_targets_of_the_same_recipe_are_seldom_taken_for_others() -> None:

@@ -24,7 +24,7 @@ from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.group_drift import FEWEST_HOLDOUT, FEWEST_QUERY
 from jaxaudit.metrics.group_tests import counted_deals, sizes_apart
 from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
@@ -77,6 +77,7 @@ AdjustedValues = tuple[float | None, float | None]
 """A p-value adjusted by Holm's method, and by that of Benjamini and Hochberg; None if it is not counted."""
 ENOUGH_MODELS = 5
 """Models without the query set, from which on Student's t is no longer wide beyond use."""
+NO_SHARE = "Shares of groups by models of known truth are not given: {why}."
 NONE_RULED_OUT = "A group that is not found is not shown to be forgotten."
 
 
@@ -85,6 +86,7 @@ def with_groups(
     table: ScoreTable,
     targets: Sequence[TargetResult],
     of_set: Sequence[Details],
+    unlike: Sequence[str],
     dealt_groups: DealtGroups,
     level: float,
 ) -> tuple[TargetResult, ...]:
@@ -92,7 +94,8 @@ def with_groups(
 
     Holm's method counts every group of every target. That of Benjamini and Hochberg counts the groups of one target,
     times the number of targets. `of_set` has the numbers behind the verdict on the whole query set, by target: what
-    makes these invalid, such as a score that is read the wrong way round, holds for its groups, too.
+    makes these invalid, such as a score that is read the wrong way round, holds for its groups, too. `unlike` has, by
+    target, why models of known truth tell no share: then they tell none of a group.
 
     Raises:
         InputError: as `group_evidence`.
@@ -104,7 +107,7 @@ def with_groups(
     smallest = iter(holm([part.test.least for parts in evidence for part in parts if part.test and part.can_reach()]))
     counted = f"{tests} tests" if len(targets) == 1 else f"{tests} tests of {len(targets)} targets"
     results = []
-    for target, numbers, parts, p_of_target in zip(targets, of_set, evidence, p_values, strict=True):
+    for target, numbers, why, parts, p_of_target in zip(targets, of_set, unlike, evidence, p_values, strict=True):
         by_rank = any(part.basis == "holdout groups" and part.can_reach() for part in parts)
         reasons = (*_withheld(target, numbers), *(_sizes_not_dealt(table) if by_rank else ()))
         suspects = iter(np.minimum(np.array(benjamini_hochberg(p_of_target)) * len(targets), 1.0).tolist())
@@ -114,7 +117,8 @@ def with_groups(
             if part.can_reach():
                 p_values_of_part, least = (next(every), next(suspects)), next(smallest)
             verdict = "inconclusive" if reasons else _verdict(part, p_values_of_part, least)
-            groups.append(_group_result(table, name, part, verdict, p_values_of_part))
+            shown = part._replace(share=UNKNOWN) if why else part
+            groups.append(_group_result(table, name, shown, verdict, p_values_of_part))
         left_out = len(parts) - len(p_of_target)
         adjustment = " ".join(
             [
@@ -123,7 +127,10 @@ def with_groups(
             ]
         )
         doubts = numbers.doubts if isinstance(numbers, Usage) else ()
+        has_share = any(np.isfinite(part.share.fraction) for part in parts)
+        no_share = (NO_SHARE.format(why=why),) if why and has_share else ()
         finding = _finding(groups, dealt_groups, len(parts) * len(targets), len(table.of("unused")), reasons, doubts)
+        finding = structs.replace(finding, caveats=(*finding.caveats, *no_share))
         groups.sort(key=lambda group: (np.inf if group.p_never is None else group.p_never, group.name))
         first_is = "record" if table.above is None else "line"
         grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests, first_is=first_is)

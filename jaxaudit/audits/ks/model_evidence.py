@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
+from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
 from jaxaudit.metrics.score_permutation import ShareLeft
 from jaxaudit.metrics.usage import Question
@@ -61,6 +62,7 @@ class ScoreEvidence(NamedTuple):
         caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
         by_members: whether the limits are by known members.
         helps: what leads to a verdict, where that is known.
+        checks: of what the limits rest on.
     """
 
     p_never: float | None
@@ -77,6 +79,7 @@ class ScoreEvidence(NamedTuple):
     strange: tuple[str, ...] = ()
     by_members: bool = False
     helps: str = ""
+    checks: tuple[Check, ...] = ()
 
 
 def _counted(models: int) -> str:
@@ -117,11 +120,17 @@ def of_recipe(
 
     What the data contradict, no statement upholds. `p_alike` is that of `recipe_evidence`.
     """
-    if evidence.why or (is_stated and p_alike is None):
+    if evidence.why:
         return evidence
-    if p_alike is not None and p_alike > ALPHA:
-        trust = Confidence(evidence.trust.word, evidence.trust.why.replace(WORD, ALIKE))
-        return evidence._replace(trust=trust)
-    why = NOTHING_SHOWS if p_alike is None else NOT_ALIKE.format(p=p_text(p_alike))
+    if not (why := unlike_recipe(p_alike, is_stated)):
+        basis = WORD if p_alike is None else ALIKE
+        return evidence._replace(trust=Confidence(evidence.trust.word, evidence.trust.why.replace(WORD, basis)))
     helps = SHOW if p_alike is None else OWN_MODELS
     return without_models._replace(why=why, trust=no_confidence(why), helps=helps)
+
+
+def unlike_recipe(p_alike: float | None, is_stated: bool) -> str:
+    """Why models of known truth tell no share of a target's; empty if data show its recipe, or a statement has to."""
+    if p_alike is None:
+        return "" if is_stated else NOTHING_SHOWS
+    return "" if p_alike > ALPHA else NOT_ALIKE.format(p=p_text(p_alike))

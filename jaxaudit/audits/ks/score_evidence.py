@@ -26,6 +26,7 @@ from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.effect import ALPHA, Limits
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.resemblance import models_like_target
 from jaxaudit.metrics.score_permutation import ScoreTest, normal_scores, residuals, score_test
 from jaxaudit.metrics.strata import set_effects
 from jaxaudit.metrics.usage import Question
@@ -122,7 +123,9 @@ def score_evidence(
     by_models = of_models(evidence, share, len(table.of("unused")), len(used), question)
     if question == "left":
         return by_models
-    return of_recipe(by_models, evidence, recipe_evidence(table, target), same_recipe)
+    p_alike = recipe_evidence(table, target)
+    with_share = of_recipe(by_models, evidence, p_alike, same_recipe)
+    return with_share._replace(checks=(models_like_target(p_alike),))
 
 
 def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
@@ -265,6 +268,8 @@ def _differ(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> 
 def _differ_within(sides: Sequence[Float[np.ndarray, " _"]], strata: Sequence[Int[np.ndarray, " _"]]) -> bool:
     """Whether two samples differ beyond chance within strata, by a t-test."""
     sets = np.repeat([0, 1], [len(side) for side in sides])
-    found = set_effects(np.concatenate(sides), sets, np.concatenate(strata))
-    error = float(np.sqrt(found.covariance[0, 0]))
-    return error > 0 and bool(2 * scipy.special.stdtr(found.freedom, -abs(float(found.effects[0])) / error) <= ALPHA)
+    difference = set_effects(np.concatenate(sides), sets, np.concatenate(strata))
+    error = float(np.sqrt(difference.covariance[0, 0]))
+    return error > 0 and bool(
+        2 * scipy.special.stdtr(difference.freedom, -abs(float(difference.effects[0])) / error) <= ALPHA
+    )

@@ -14,8 +14,8 @@ from jaxaudit.audits.finding import no_confidence, undecided
 from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members
 from jaxaudit.audits.ks.group_finding import with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
-from jaxaudit.audits.ks.known_models import members_within
-from jaxaudit.audits.ks.model_evidence import ScoreEvidence
+from jaxaudit.audits.ks.known_models import members_within, recipe_evidence
+from jaxaudit.audits.ks.model_evidence import ScoreEvidence, unlike_recipe
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
@@ -23,7 +23,13 @@ from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Number, number
-from jaxaudit.metrics.blind_baseline import Baseline, blind_baseline, holdout_blind, members_apart, members_blind
+from jaxaudit.metrics.blind_baseline import (
+    Baseline,
+    blind_baseline,
+    holdout_blind,
+    members_blind,
+    members_of_other_groups,
+)
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.group_drift import SOURCE as DRIFT_SOURCE
@@ -146,7 +152,9 @@ def judge_scores(
         columns = {f"covariate.{name}": covariate[table.rows(*sets)] for name, covariate in table.covariates.items()}
         is_told = table.strata is not None and not members_within(table)
         alike = (
-            members_apart() if is_told else members_blind(_blind(stream(key, "blind members"), table, columns, *sets))
+            members_of_other_groups()
+            if is_told
+            else members_blind(_blind(stream(key, "blind members"), table, columns, *sets))
         )
         checks = (*checks, alike)
     models = table.of("target")
@@ -160,7 +168,9 @@ def judge_scores(
     )
     if dealt_groups is not None:
         of_set = [judgement.details for judgement, *_ in judged]
-        targets = with_groups(stream(key, "groups"), by_groups, targets, of_set, dealt_groups, level)
+        is_left = test.question == "left"
+        unlike = ["" if is_left else unlike_recipe(recipe_evidence(table, model), test.same_recipe) for model in models]
+        targets = with_groups(stream(key, "groups"), by_groups, targets, of_set, unlike, dealt_groups, level)
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
     has_tofu = any(target.tofu for target in targets)
@@ -200,6 +210,7 @@ def _judgement(
     level: float,
 ) -> Judgement:
     evidence = score_evidence(key, table, target, test.question, level, same_recipe=test.same_recipe)
+    checks = (*checks, *evidence.checks)
     # A t-test over seeds uses no holdout.
     of_p = frozenset({HOLDOUT_LIKE_QUERY}) if evidence.p_trust is EXACT else frozenset[str]()
     if evidence.p_never is None:

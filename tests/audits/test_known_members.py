@@ -1,14 +1,19 @@
 """Which columns tell known members from the holdout: by groups where groups were dealt, and how often by chance."""
 
+import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy import stats
 
 from jaxaudit.audits.ks.known_models import ways_by_members
+from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.score_evidence import know_members
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.audits.ks.scores import judge_scores
+from jaxaudit.audits.power.scores import power_of_scores
+from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.metrics.effect import ALPHA
 
 TABLES = 300
@@ -24,7 +29,7 @@ def _columns(random: np.random.Generator, alike: float, knows: float = 0.0, size
         return alike * random.normal(size=45)[groups] + random.normal(size=len(groups))
 
     columns: dict[str, Any] = {"set": sets, "group": groups, "target.loss": column(), "covariate.tokens": column()}
-    return columns | {"unused.loss": column() - knows * (sets == "members")}
+    return columns | {"baseline.loss": column() - knows * (sets == "members")}
 
 
 @pytest.mark.parametrize("sizes", [10, None])
@@ -49,10 +54,10 @@ def test_directions_by_members_keep_their_level() -> None:
     assert told <= stats.binom.ppf(0.999, TABLES, ALPHA)
 
 
-def test_a_model_that_used_the_members_is_still_left_out() -> None:
+def test_a_baseline_that_used_the_members_is_still_left_out() -> None:
     random = np.random.default_rng(33)
     found = [know_members(score_table(_columns(random, 0.5, knows=1.0))) for _ in range(20)]
-    assert sum("unused.loss" in names for names in found) >= 18
+    assert sum("baseline.loss" in names for names in found) >= 18
     columns = _columns(random, 0.5)
     columns["target.loss"] = columns["target.loss"] - 1.5 * (columns["set"] == "members")
     table = score_table(columns)
@@ -65,13 +70,13 @@ def test_a_column_is_left_out_by_the_means_of_its_groups() -> None:
     for _ in range(60):
         columns = _columns(random, 1.0, knows=0.7, sizes=None)
         values: dict[str, dict[int, list[float]]] = {"members": {}, "holdout": {}}
-        for role, group, value in zip(columns["set"], columns["group"], columns["unused.loss"], strict=True):
+        for role, group, value in zip(columns["set"], columns["group"], columns["baseline.loss"], strict=True):
             if role in values:
                 values[role].setdefault(int(group), []).append(float(value))
         means = [[sum(of_group) / len(of_group) for of_group in of_set.values()] for of_set in values.values()]
         slow = float(np.asarray(stats.ttest_ind(*means, equal_var=False))[1]) <= ALPHA
         answers.append(slow)
-        assert ("unused.loss" in know_members(score_table(columns))) == slow
+        assert ("baseline.loss" in know_members(score_table(columns))) == slow
     assert 10 < sum(answers) < 50
 
 
@@ -79,3 +84,50 @@ def test_a_single_group_tells_nothing() -> None:
     columns = _columns(np.random.default_rng(35), 0.5, knows=9.0)
     columns["group"] = np.where(columns["set"] == "members", 99, columns["group"])
     assert not know_members(score_table(columns))
+
+
+def _retrained(random: np.random.Generator, used: float, left: float, *, records: int = 200) -> ScoreTable:
+    """A target that used the query set by `used`, with `left` of its members; two retrained models hold 0.1 of them."""
+    sets = np.repeat(["query", "holdout", "members"], records)
+    hard, members = random.normal(3, 1, len(sets)), sets == "members"
+
+    def loss(memory: np.ndarray) -> np.ndarray:
+        return hard - memory + 0.3 * random.normal(size=len(sets))
+
+    columns = {"set": sets, "target.loss": loss(used * (sets == "query") + left * members)}
+    return score_table(columns | {f"unused.{number}.loss": loss(0.1 * members) for number in (1, 2)})
+
+
+def _judged(random: np.random.Generator, tables: int, used: float, left: float) -> list[TargetResult]:
+    return [
+        judge_scores(jax.random.key(number), _retrained(random, used, left)).targets[0] for number in range(tables)
+    ]
+
+
+def test_retrained_models_tell_nothing_of_members_that_they_used_too() -> None:
+    """Also where what they remember does not show; a baseline that does not know the members tells how hard they are."""
+    table = _retrained(np.random.default_rng(36), 0.1, 0.1)
+    assert know_members(table) == {"unused.1.loss", "unused.2.loss"}
+    assert "baseline.loss" not in know_members(score_table(_columns(np.random.default_rng(37), 0.0)))
+    alone = dataclasses.replace(table, models=table.of("target"))
+    key = jax.random.key(1)
+    assert power_of_scores(key, table).result == power_of_scores(key, alone).result
+
+
+@pytest.mark.outer
+def test_use_is_found_beside_members_that_an_unlearning_weakened() -> None:
+    """Of 20 targets that used the query set and lost what they remembered of the members.
+
+    With the scores of retrained models taken from those of the members, half of such targets were `inconclusive`:
+    holdout and members looked exchanged.
+    """
+    found = _judged(np.random.default_rng(38), 20, 0.15, 0.0)
+    assert all(target.usage[0].p_never <= ALPHA for target in found)
+    assert sum(target.verdict == "not forgotten" for target in found) >= 18
+
+
+@pytest.mark.outer
+def test_a_target_without_use_keeps_its_level_beside_weakened_members() -> None:
+    """At most 5% of 60 tables are called not forgotten, by the bound of 99.9%."""
+    called = sum(target.verdict == "not forgotten" for target in _judged(np.random.default_rng(39), 60, 0.0, 0.0))
+    assert called <= stats.binom.ppf(0.999, 60, ALPHA)

@@ -237,24 +237,28 @@ def _by_members(
 
 
 def know_members(table: ScoreTable) -> frozenset[str]:
-    """The columns that tell members from the holdout, as of a retrained model, which used the members, too.
+    """The columns that may know the members: all of models without the query set, and what tells members from holdout.
 
-    They would predict away what the target remembers of its members. The query set has no part in the choice. Where
-    whole groups were dealt, their means are compared: by records, groups of ten equal ones told sets apart in half of
-    all deals, and covariates were lost that tell how difficult a record is. Where the records of each group were dealt
-    over the sets, they are compared within groups.
+    They would predict away what the target remembers of its members. A retrained model used the members like the
+    target, also where it remembers too little of them to show it: what was left of the members then looked less used
+    than the query set (fractions above 100%), or, after an unlearning that weakened them, less used than the holdout.
+    A model that used neither set is a baseline. The query set has no part in the choice. Where whole groups were dealt,
+    their means are compared: by records, groups of ten equal ones told sets apart in half of all deals, and covariates
+    were lost that tell how difficult a record is. Where the records of each group were dealt over the sets, they are
+    compared within groups.
     """
     sides = [(rows, known_columns(table, rows)) for rows in (table.rows("members"), table.rows("holdout"))]
     within = table.strata if members_within(table) else None
-    return frozenset(
+    trained = {_column_of(model, name) for model in table.of("unused") for name in model.scores}
+    return frozenset(trained) | {
         name
-        for name in sides[0][1].keys() & sides[1][1].keys()
+        for name in (sides[0][1].keys() & sides[1][1].keys()) - trained
         if (
             _differ(*(means_of_units(table, rows, columns[name]) for rows, columns in sides))
             if within is None
             else _differ_within([columns[name] for _, columns in sides], [within[rows] for rows, _ in sides])
         )
-    )
+    }
 
 
 def _differ(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> bool:

@@ -1,15 +1,17 @@
-"""Finds records that two sets share, and removes them so that the tests stay valid."""
+"""Finds records that two sets share, and removes them so that the tests stay valid; and outputs that they share."""
 
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 
 SHOWN = 3
 HOLDOUT, REFERENCE, MEMBERS = "holdout", "reference", "members"
+SAME = 0.5
+"""The share of equal rows from which on outputs on different records are copies, and of different rows that must be."""
 MEANING = {
     HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
     REFERENCE: "a reference has records that the target did not use, and that are in no other set",
@@ -146,3 +148,18 @@ def _shared(
         f"{len(shared[0])} of the {len(calibration)} records of {of}{calibration.name} also occur in "
         f"{role}{query.name} (first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"
     )
+
+
+def are_copies(first: Float[np.ndarray, "n classes"], second: Float[np.ndarray, "m classes"]) -> bool:
+    """Whether outputs on different records are the same, row by row, in more than half of the rows.
+
+    Outputs of which most rows are alike, such as those of a small tree or of a model that is sure of nearly all, are
+    left alone: in most places they may be the same by chance.
+
+    >>> one = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]])
+    >>> are_copies(one, one), are_copies(one, one[::-1]), are_copies(one[:1].repeat(3, axis=0), one[:1])
+    (True, False, False)
+    """
+    if first.shape != second.shape or (first == second).all(axis=1).mean() <= SAME:
+        return False
+    return len(np.unique(first, axis=0)) > SAME * len(first)

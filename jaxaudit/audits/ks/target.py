@@ -18,16 +18,36 @@ from jaxaudit.audits.ks.evidence import (
     of_rho,
 )
 from jaxaudit.audits.ks.models import Rows, generators
+from jaxaudit.audits.ks.refusals import refuse_absent, refuse_copied_outputs, refuse_order, refuse_shape
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.audits.pool import Part, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, Check, target_accuracy, target_order
+from jaxaudit.metrics.checks import (
+    BEFORE_ON_HOLDOUT,
+    BEFORE_OUTPUTS,
+    HOLDOUT_OUTPUTS,
+    MEMBERS_OUTPUTS,
+    TARGET_OUTPUTS,
+    Check,
+    target_accuracy,
+    target_order,
+)
 from jaxaudit.metrics.ema import Signals, signals
-from jaxaudit.metrics.output_order import counted, described, listed, moved_columns, ranked
+from jaxaudit.metrics.output_order import ranked
+from jaxaudit.metrics.output_scale import one_scale
 from jaxaudit.shadow_models import Pool
+
+CHECKED = {
+    Role.QUERY: ("query set", TARGET_OUTPUTS),
+    Role.HOLDOUT: ("holdout", HOLDOUT_OUTPUTS),
+    Role.MEMBERS: ("known members", MEMBERS_OUTPUTS),
+}
+"""The sets on which outputs must be in order, with their names in messages and the names of the checks."""
+CHECKED_BEFORE = {Role.QUERY: ("query set", BEFORE_OUTPUTS), Role.HOLDOUT: ("holdout", BEFORE_ON_HOLDOUT)}
+"""The same of outputs before a deletion."""
 
 
 @runtime_checkable
@@ -126,10 +146,12 @@ class FileTarget(NamedTuple):
         files = (*self.on.items(), *self.earlier.items())
         present = [(file, sets[role], role.words) for role, file in files if role in sets]
         for file, examples, of in present:
-            _refuse_shape(file, len(examples), len(examples.class_names), of)
-            _refuse_absent(file, examples, of)
+            refuse_shape(file, len(examples), len(examples.class_names), of)
+            refuse_absent(file, examples, of)
+        for outputs in (self.on, self.earlier):
+            refuse_copied_outputs({role.words: file for role, file in outputs.items()})
         if not self.allow_unrelated:
-            _refuse_order([file_of_role for file_of_role in present if not file_of_role[0].own_class])
+            refuse_order([file_of_role for file_of_role in present if not file_of_role[0].own_class])
 
     def of_kept(self, pool: Pool) -> "FileTarget":
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
@@ -140,7 +162,7 @@ class FileTarget(NamedTuple):
         for role, file in (*self.on.items(), *self.earlier.items()):
             if role in kept:
                 called = Role.CALIBRATION if role == Role.REFERENCE else role
-                _refuse_shape(file, len(kept[role]), len(pool.examples.class_names), called.words)
+                refuse_shape(file, len(kept[role]), len(pool.examples.class_names), called.words)
         return self.taken(kept.map(lambda _, mask: np.flatnonzero(mask)))
 
     def taken(self, records: Sets[Int[np.ndarray, " _"]]) -> "FileTarget":
@@ -162,20 +184,14 @@ class FileTarget(NamedTuple):
         log_odds, at_resolution, compared = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            names = {Role.QUERY: ("query set", TARGET_OUTPUTS), Role.MEMBERS: ("known members", MEMBERS_OUTPUTS)}
-            for role, (of, check) in names.items():
-                if role in pairs:
-                    stored_outputs, classes = pairs[role]
-                    accuracy = float(
-                        np.mean(stored_outputs.probabilities.argmax(axis=1) == stored_outputs.columns(classes))
-                    )
-                    file_check = target_accuracy(accuracy, classes, stored_outputs.name, of=of, check=check)
-                    if not file_check.passed and not stored_outputs.own_class:
-                        ranking = ranked(stored_outputs.probabilities, classes)
-                        file_check = target_accuracy(
-                            accuracy, classes, stored_outputs.name, of=of, check=check, ranking=ranking
-                        )
-                    checks = (*checks, file_check)
+            to_check = [
+                (files_of_time[role], labels[parts[role]], *words)
+                for files_of_time, words_by_role in ((self.on, CHECKED), (self.earlier, CHECKED_BEFORE))
+                for role, words in words_by_role.items()
+                if role in files_of_time and role in pairs
+            ]
+            sure = {CHECKED[role][0]: self.on[role].probabilities.max(axis=1) for role in CHECKED if role in pairs}
+            checks = (*(_in_order(*of_file_given) for of_file_given in to_check), *one_scale(sure))
         elif not self.allow_unrelated and len(models):
             dealt_records = evidence.dealt_records
             usual = models.log_odds[:, dealt_records].mean(axis=0)
@@ -245,63 +261,17 @@ class SimulatedTarget(NamedTuple):
         )
 
 
+def _in_order(file: Outputs, labels: Int[np.ndarray, " n"], of: str, check: str) -> Check:
+    """Whether the rows and columns of a file are in the order of the set `of`; `check` is the name of the check."""
+    accuracy = float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
+    file_check = target_accuracy(accuracy, labels, file.name, of=of, check=check)
+    if file_check.passed or file.own_class:
+        return file_check
+    ranking = ranked(file.probabilities, labels)
+    return target_accuracy(accuracy, labels, file.name, of=of, check=check, ranking=ranking)
+
+
 def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
     """The kind of the model of each target, which no other model has; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
-
-
-def _refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
-    """Rejects outputs on another number of records or classes than the named set has."""
-    if file.probabilities.shape != (records, 2 if file.own_class else classes):
-        raise InputError(
-            f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {records} records "
-            f"and {classes} classes: give one row per record, in the {name}'s order."
-        )
-
-
-def _refuse_absent(file: Outputs, examples: Examples, of: str) -> None:
-    """Rejects a table without a column for a class that the set has records of."""
-    for index in np.intersect1d(file.absent, examples.labels):
-        raise InputError(
-            f"{file.name}: has no column for the class {examples.class_names[index][:40]!r}, of which the {of} has "
-            f"{int((examples.labels == index).sum())} records; give one column per class. Does the model not know it?"
-        )
-
-
-def _refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
-    """Rejects a target whose columns fit the labels far better in another order of classes.
-
-    All files of the target are tested together, and each file by itself.
-    """
-    tables = [counted(file.probabilities, examples.labels) for file, examples, _ in files]
-    if not tables or len(tables[0]) < 2:
-        return
-    first_moved = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
-    if first_moved is None:
-        return
-    alone = [file for file, table in zip(files, tables, strict=True) if moved_columns([table]) is not None]
-    which, moved = first_moved
-    blamed = alone if len(alone) == 1 else files if which == 0 else files[which - 1 : which]
-    name, names = ", ".join(dict.fromkeys(file.name for file, *_ in blamed)), files[0][1].class_names
-    go_on = "allow an unrelated target (`allow_unrelated`)"
-    if blamed[0][0].reading and all(file.values.shape[1] == 1 for file, *_ in blamed):
-        better = "if its one column is of the other class than that which it is read as"
-        otherwise = "head the column with the name of its class, in a .csv or .parquet, or give a column for each class"
-    else:
-        better = f"with {described(moved, names)}"
-        otherwise = (
-            f"put the columns in the order of the classes ({listed([class_name[:40] for class_name in names])}), or "
-            "give a table whose header names them"
-        )
-    if len(files) > 1 and blamed == [files[0]] and files[0][2] == "query set":
-        raise InputError(
-            f"{name}: on the query set, and on no other set, the labels are met far better {better}. If the query set "
-            f"was over-forgotten, as after a deletion that went too far, {go_on}. If this file differs from the "
-            f"others, {otherwise}."
-        )
-    raise InputError(
-        f"{name}: the columns seem to be in another order than the classes. The labels are met far better {better}: "
-        f"{otherwise}. If the model really takes these classes for others, as after a deletion that went too far, "
-        f"{go_on}."
-    )

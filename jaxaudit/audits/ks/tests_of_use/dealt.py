@@ -11,12 +11,14 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
     HOLDOUT_MODELS,
+    HOLDOUT_OUTPUTS,
     TARGET_OUTPUTS,
     better_recipe,
 )
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike
 from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.output_scale import OUTPUTS_ON_ONE_SCALE
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
@@ -24,7 +26,7 @@ from jaxaudit.metrics.usage import Difficulty, Usage
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
-OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
+OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS, HOLDOUT_OUTPUTS, OUTPUTS_ON_ONE_SCALE})
 TAUGHT = "taught"
 """The name under which evidence keeps what its records teach."""
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")

@@ -19,7 +19,7 @@ from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words,
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.roles import Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import HOLDOUT_APART, Check
+from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check
 from jaxaudit.metrics.deletion import deletion_test
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
@@ -125,7 +125,7 @@ class DeletionTest(KSTest):
             self,
             msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
             (holdout_like_query(alikeness), holdout_apart(alikeness)),
-            needs=OF_P | {HOLDOUT_APART},
+            needs=OF_P | {HOLDOUT_APART, BEFORE_OUTPUTS, BEFORE_ON_HOLDOUT},
             of_p=OF_P,
             p_trust=OF_LATER,
             trust=trust if remembers else FAINT,

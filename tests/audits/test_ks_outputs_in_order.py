@@ -1,0 +1,127 @@
+"""Outputs on any set that are in another order, of another set or on another scale give no verdict of use."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import special
+from support.clouds import HOLDOUT, QUERY, examples, probabilities, with_log_odds
+from support.ks_audits import audit_ks
+
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_OUTPUTS, MEMBERS_OUTPUTS, TARGET_OUTPUTS
+from jaxaudit.metrics.output_scale import OUTPUTS_ON_ONE_SCALE, one_scale
+
+KEY = jax.random.key(3)
+MEMBERS = examples(7, 0.0, "members")
+SETS = {"outputs": QUERY, "on_holdout": HOLDOUT, "on_members": MEMBERS, "before": QUERY, "before_on_holdout": HOLDOUT}
+BY_MEMBERS, BY_BEFORE = (
+    ("outputs", "on_holdout", "on_members"),
+    ("outputs", "on_holdout", "before", "before_on_holdout"),
+)
+SURE = np.random.default_rng(4)
+
+
+def says(of: Examples, seed: int, used: bool = False) -> Outputs:
+    """A model that knows the classes of all records, and of used ones better by 2 nats."""
+    odds = np.random.default_rng(seed).normal(1.0 + 2 * used, 2.0, len(of))
+    return with_log_odds(odds, of, f"{seed}.csv")
+
+
+def given(fields: tuple[str, ...]) -> FileTarget:
+    """It never used the query set, or once did."""
+    files: dict[str, Any] = {
+        name: says(SETS[name], seed, name in ("on_members", "before"))
+        for seed, name in enumerate(SETS)
+        if name in fields
+    }
+    return FileTarget(**files)
+
+
+def judged(target: FileTarget) -> TargetResult:
+    members = MEMBERS if target.on_members is not None else None
+    return audit_ks(KEY, QUERY, None, None, [target], holdout=HOLDOUT, members=members).targets[0]
+
+
+def failed(found: TargetResult) -> set[str]:
+    return {check.name for check in found.checks if not check.passed}
+
+
+@pytest.mark.parametrize("fields", [BY_MEMBERS, BY_BEFORE])
+def test_outputs_in_order_pass(fields: tuple[str, ...]) -> None:
+    found = judged(given(fields))
+    assert not failed(found)
+    assert found.verdict == "forgotten"
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "check"),
+    [
+        (BY_MEMBERS, "outputs", TARGET_OUTPUTS),
+        (BY_MEMBERS, "on_holdout", HOLDOUT_OUTPUTS),
+        (BY_MEMBERS, "on_members", MEMBERS_OUTPUTS),
+        (BY_BEFORE, "on_holdout", HOLDOUT_OUTPUTS),
+        (BY_BEFORE, "before", BEFORE_OUTPUTS),
+        (BY_BEFORE, "before_on_holdout", BEFORE_ON_HOLDOUT),
+    ],
+)
+def test_rows_in_another_order_give_no_verdict(fields: tuple[str, ...], name: str, check: str) -> None:
+    """Of the holdout they look less remembered than those of a query set that was never used."""
+    target = given(fields)
+    file = getattr(target, name)
+    shuffled: Any = file.take(np.random.default_rng(5).permutation(len(file.values)))
+    found = judged(target._replace(**{name: shuffled}))
+    assert failed(found) == {check}
+    assert found.verdict == "inconclusive"
+    allowed = judged(target._replace(**{name: shuffled, "allow_unrelated": True}))
+    assert check not in failed(allowed)
+
+
+@pytest.mark.parametrize(
+    ("name", "copied"),
+    [
+        ("on_holdout", "outputs"),
+        ("on_members", "outputs"),
+        ("on_members", "on_holdout"),
+        ("before_on_holdout", "before"),
+    ],
+)
+def test_the_outputs_on_one_set_as_those_on_another_are_refused(name: str, copied: str) -> None:
+    target = given(BY_BEFORE if name == "before_on_holdout" else BY_MEMBERS)
+    file, other = getattr(target, name), getattr(target, copied)
+    mixed = file.values.copy()
+    mixed[:200] = other.values[:200]
+    for copy in (other, probabilities(mixed, "mixed")):
+        with pytest.raises(InputError, match="has the same rows as"):
+            judged(target._replace(**{name: copy}))
+
+
+def test_outputs_that_are_alike_by_chance_are_no_copies() -> None:
+    """A model that is sure of nearly all records, and a tree of four leaves."""
+    for odds in (np.full(300, 40.0), SURE.integers(0, 4, 300) / 2.0):
+        same, members = (with_log_odds(np.asarray(odds, float), of, "a.csv") for of in (QUERY, MEMBERS))
+        held = with_log_odds(np.asarray(odds, float), HOLDOUT, "b.csv")
+        judged(FileTarget(same, held, on_members=members))
+
+
+def test_a_file_on_another_scale_weakens_the_verdict() -> None:
+    target = given(BY_MEMBERS)
+    odds = np.random.default_rng(9).normal(0.3, 0.2, len(HOLDOUT))
+    found = judged(target._replace(on_holdout=with_log_odds(odds, HOLDOUT, "softmax_twice.csv")))
+    assert failed(found) == {OUTPUTS_ON_ONE_SCALE}
+    assert found.finding.confidence.word == "weak"
+
+
+@pytest.mark.parametrize("memory", [0.0, 1.0, 3.0])
+def test_memory_is_no_other_scale(memory: float) -> None:
+    """In none of 2,000 trials outputs of one model are taken for those of another scale: less than 1 in 600 (95%)."""
+    odds = SURE.normal(2, 2, (2000, 2, 150))
+    odds[:, 0] += memory
+    sure = special.expit(np.abs(odds))
+    assert not any(one_scale({"query set": query, "holdout": holdout}) for query, holdout in sure)
+    assert not any(one_scale({"query set": holdout, "holdout": query}) for query, holdout in sure)

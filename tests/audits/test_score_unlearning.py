@@ -36,6 +36,17 @@ RETRAINED = side(16)
 SURE = side(8, 8.0, 2)
 
 
+def test_labels_of_other_records_are_noticed() -> None:
+    methods, retrained = {"mine": side(8, 4.0, 2)}, side(16, 1.0)
+    for labels, state in ((LABELS, "passed"), (np.random.default_rng(3).permutation(LABELS), "warning")):
+        finding = score(methods, retrained, labels).result["mine"].finding
+        assert finding is not None
+        assert {check.state for check in finding.checks if check.name == "labels of these records"} == {state}
+    one_class = score({"mine": {"forget": -SURE["forget"]}}, RETRAINED, np.zeros(30, int)).result["mine"].finding
+    assert one_class is not None
+    assert "labels of these records" in {check.name for check in one_class.checks if check.state == "passed"}
+
+
 def untouched(key, log_probs, params, inputs, labels, forget):
     return params
 

@@ -108,6 +108,57 @@ def test_forced_kind(write):
             load_outputs(write(wrong), 4, 20, kind="probabilities")
 
 
+SURE = P**8 / (P**8).sum(axis=1, keepdims=True)
+"""Probabilities of a model that is sure of most records."""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.log10(P), "logarithms to base 10"),
+        (np.log2(P), "logarithms to base 2"),
+        (-np.log(P), "negative logarithms"),
+        (softmax(SURE), "through a softmax once more"),
+        (softmax(SURE).astype(np.float32), "through a softmax once more"),
+        (csv(softmax(SURE), decimals=4), "through a softmax once more"),
+    ],
+)
+def test_what_a_softmax_would_not_turn_back_is_refused_unless_it_is_said(write, content, message):
+    with pytest.raises(InputError, match=message):
+        load_outputs(write(content), 4, 20)
+    kind = "probabilities" if "softmax" in message else "logits"
+    assert load_outputs(write(content), 4, 20, kind=kind).kind == kind
+
+
+def test_one_column_after_a_second_softmax_is_refused(write):
+    """Two classes, of which one column is given; and a model that knows little is read."""
+    twice = softmax(np.stack([SURE[:, 0], 1 - SURE[:, 0]], axis=1))[:, 1]
+    with pytest.raises(InputError, match="through a softmax once more"):
+        load_outputs(write(twice), 2, 20)
+    assert load_outputs(write(0.5 + (P[:, 0] - 0.5) / 5), 2, 20).kind == "probabilities"
+
+
+@pytest.mark.parametrize(
+    "bits",
+    [
+        (P.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
+        (LOGITS.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
+        P.astype(np.float16).view(np.uint16),
+        P.astype(np.float32).view(np.int32),
+        P.astype(np.float64).view(np.int64),
+        np.rint(P * 65535).astype(np.uint16),
+    ],
+    ids=["bfloat16", "bfloat16 logits", "float16", "float32", "float64", "16-bit probabilities"],
+)
+def test_bits_of_numbers_are_no_logits(write, bits):
+    """NumPy has no bfloat16, so programs save its bits as whole numbers."""
+    for kind in ("auto", "logits"):
+        with pytest.raises(InputError, match="whole numbers of type"):
+            load_outputs(write(bits), 4, 20, kind=kind)
+    whole = np.rint(LOGITS * 8).astype(np.int8)
+    assert load_outputs(write(whole), 4, 20).kind == "logits"
+
+
 def test_float32_softmax_may_leave_the_interval_by_rounding(write):
     values = np.array([[1.0000001, -1e-9], [0.25, 0.75]], np.float32)
     outputs = load_outputs(write(values), 2, 2)

@@ -19,6 +19,7 @@ from jaxaudit.data.outputs.kinds import (
     inside,
     kind_of_outputs,
     of_infinite,
+    refuse_bits,
     refuse_hard_labels,
     rounding_of_sums,
     span_of,
@@ -44,6 +45,7 @@ class GivenModels(NamedTuple):
     Attributes:
         log_odds: of the class of each record to forget, in nats.
         forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; None without outputs on these records.
+        commonest: the share of the records to forget that are of their commonest class: the accuracy of a guess.
         classes: their number.
         kind, dtype: the form of the outputs on the records to forget.
         digests: of each model's outputs on the records to forget: equal outputs have equal ones.
@@ -53,6 +55,7 @@ class GivenModels(NamedTuple):
     forgotten_accuracy: Float[np.ndarray, " models"]
     remaining_accuracy: Float[np.ndarray, " models"] | None
     test_accuracy: Float[np.ndarray, " models"] | None
+    commonest: float
     classes: int
     kind: Literal["probabilities", "logits"]
     dtype: str
@@ -138,7 +141,10 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: K
         _accuracies(name, part, arrays[part], labels, models, classes, kind) if part in arrays else None
         for part in (RETAIN, TEST)
     )
-    return GivenModels(odds, forgotten, remaining, test, classes, kinds.pop(), str(forget.dtype), tuple(digests))
+    commonest = float(np.bincount(labels[FORGET]).max() / len(labels[FORGET]))
+    return GivenModels(
+        odds, forgotten, remaining, test, commonest, classes, kinds.pop(), str(forget.dtype), tuple(digests)
+    )
 
 
 def check_together(methods: Mapping[str, GivenModels], retrained: GivenModels, original: GivenModels | None) -> None:
@@ -220,6 +226,7 @@ def _check_shape(source: str, array: Any, labels: np.ndarray) -> None:
 def _of_model(array: Any, model: int, source: str, kind: Kind) -> tuple[np.ndarray, Found]:
     """One model's outputs, and what they are."""
     stored = np.asarray(array[model : model + 1])[0]
+    refuse_bits(stored, source)
     values = stored if stored.dtype in (np.float32, np.float64) else stored.astype(np.float64)
     if of_infinite(values, source) is not None:
         return values, "logits"

@@ -19,6 +19,8 @@ from jaxaudit.metrics.over_models import FEWEST
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 GUESS, FALSE_POSITIVE_RATE = 0.5, 0.01
+LEAST_REACH = 0.1
+"""How much of the way from guessing to no mistake models come whose outputs and labels are in one order."""
 RESOLVING = 6
 """The least number of models on a side with which a method can be distinguishable."""
 CAVEATS = (
@@ -155,6 +157,8 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
     compared = bool(protocol.compared) and len(side) >= FEWEST
     enough = compared and protocol.compared >= LEAST_SEEDS
     cut = max(side.cut, retrained.cut)
+    best = max(float(accuracies.mean()) for accuracies in (side.forgotten_accuracy, retrained.forgotten_accuracy))
+    guess = retrained.commonest
     return in_order(
         (
             assumed(
@@ -165,6 +169,14 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
                 if compared
                 else f"{_models(len(side))} of `{name}` and {len(retrained)} retrained",
                 decisive=not compared,
+            ),
+            assumed(
+                "labels of these records",
+                guess == 1 or best >= guess + LEAST_REACH * (1 - guess),
+                f"accuracy on the records to forget: {best:.1%} (guessing: {guess:.1%})",
+                f"neither `{name}` nor `{RETRAINED}` classifies the records to forget better than guessing "
+                f"({best:.1%}, guessing: {guess:.1%}): if no class was forgotten whole, the labels may be of other "
+                "records or in another order, and the numbers then say nothing of memory",
             ),
             assumed(
                 "one form of outputs",

@@ -13,6 +13,17 @@ Kind = Literal["auto", "probabilities", "logits"]
 Span = tuple[float, float]
 # A softmax in float32 can leave [0, 1] by about 1e-7.
 SLACK = 1e-6
+LARGEST_WHOLE = 1 << 12
+"""No outputs are whole numbers as large; the bits of 1 are, as bfloat16 or float16 have them."""
+SOFTMAX_TWICE, REACHED, NEAR = 1.01, 0.95, 0.25
+"""After a second softmax no two logits of a row are further apart than the first, and a share of rows, the third, reach
+the second, since most models are sure of some records."""
+_OTHER_LOGARITHMS = {
+    "logarithms to base 10 of probabilities": np.log(10),
+    "logarithms to base 2 of probabilities": np.log(2),
+    "negative logarithms of probabilities": -1.0,
+}
+"""What to multiply them with for natural logarithms."""
 _BLOCK = 1 << 19
 
 
@@ -66,9 +77,16 @@ def are_log_probabilities(values: np.ndarray, span: Span) -> bool:
     """Whether these logits are logarithms of probabilities of several classes."""
     if values.shape[1] == 1 or span[1] > SLACK or span[0] >= 0:
         return False
-    return all(
-        bool((np.abs(np.exp(block).sum(axis=1, dtype=np.float64) - 1) <= 1e-3).all()) for block in blocks(values)
-    )
+    return _powers_sum_to_one(values, 1.0)
+
+
+def _powers_sum_to_one(values: np.ndarray, factor: float) -> bool:
+    """Whether the rows are logarithms of probabilities, divided by a factor."""
+    with np.errstate(over="ignore"):
+        return all(
+            bool((np.abs(np.exp(factor * block).sum(axis=1, dtype=np.float64) - 1) <= 1e-3).all())
+            for block in blocks(values)
+        )
 
 
 def inside(span: Span) -> bool:
@@ -87,6 +105,15 @@ def refuse_hard_labels(values: np.ndarray, source: str) -> None:
         return
     if values.shape[1] == 1 or (values.sum(axis=1) == 1).all():
         raise InputError(f"{source}: contains only 0 and 1: {HARD_LABELS}.")
+
+
+def refuse_bits(values: np.ndarray, source: str) -> None:
+    """Rejects whole numbers that are too large to be outputs, such as the bits of floating-point numbers."""
+    if values.dtype.kind in "iu" and values.size and int(values.max()) >= LARGEST_WHOLE:
+        raise InputError(
+            f"{source}: has whole numbers of type {values.dtype}, up to {int(values.max())}: the bits of bfloat16 or "
+            "of other floating-point numbers, or numbers on a scale of their own? Save the outputs as float32."
+        )
 
 
 def rounding_of_sums(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
@@ -111,10 +138,14 @@ def kind_of_outputs(values: np.ndarray, kind: Kind, span: Span, tolerance: float
         return kind
     single = values.shape[1] == 1
     if inside(span) if single else are_probabilities(values, span, tolerance):
+        if kind == "auto":
+            _refuse_second_softmax(values, source)
         return "probabilities"
     if single and kind == "auto":
         _refuse_one_sign(span, source)
         return "logits"
+    if kind == "auto":
+        _refuse_other_logarithms(values, span, source)
     if kind == "auto" and not inside(span) and span[0] < 0:
         return "logits"
     sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
@@ -130,13 +161,47 @@ def kind_of_outputs(values: np.ndarray, kind: Kind, span: Span, tolerance: float
             f"{sums[first(off) - 1]:g}; if they are logits, give `kind` logits; if they are independent "
             "scores (sigmoid), renormalise the rows."
         )
-    for scale, trouble in ((100, "percentages"), (255, "8-bit probabilities")):
-        if (np.abs(sums - scale) <= 0.02 * scale).all():
-            raise InputError(
-                f"{source}: every row sums to about {scale}: these look like {trouble}; divide them by {scale}, or "
-                "give `kind` logits if they are logits."
-            )
+    total = float(np.median(sums))
+    # Logits may have a constant sum, and a large number added to all: then none is near 0.
+    if (np.abs(sums - total) <= 0.02 * total).all() and 0 <= span[0] <= 0.1 * total / values.shape[1]:
+        trouble = {100: "percentages", 255: "8-bit probabilities"}.get(round(total), "counts, such as votes of trees")
+        raise InputError(
+            f"{source}: every row sums to about {total:g}: these look like {trouble}; divide them by {total:g}, or "
+            "give `kind` logits if they are logits."
+        )
     return "logits"
+
+
+def _refuse_second_softmax(values: np.ndarray, source: str) -> None:
+    """Rejects probabilities that a softmax gave of numbers from 0 to 1, such as probabilities."""
+    near = 0
+    for block in blocks(values):
+        low, high = block.min(axis=1).astype(np.float64), block.max(axis=1).astype(np.float64)
+        if values.shape[1] == 1:
+            low, high = np.minimum(low, 1 - low), np.maximum(low, 1 - low)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = np.log(high / low)
+        if not (apart <= SOFTMAX_TWICE).all():
+            return
+        near += int((apart >= REACHED).sum())
+    if near >= NEAR * len(values):
+        raise InputError(
+            f"{source}: these look like probabilities that went through a softmax once more: in no row is the largest "
+            f"more than 2.72 times the smallest, and in {near} of {len(values)} it is about that. Give them as they "
+            "were before; if they are right as they are, give `kind` probabilities."
+        )
+
+
+def _refuse_other_logarithms(values: np.ndarray, span: Span, source: str) -> None:
+    """Rejects logarithms of probabilities that are no natural ones, which a softmax would not turn back."""
+    if span[0] < 0 < span[1] or span[0] == span[1] or are_log_probabilities(values, span):
+        return
+    for name, factor in _OTHER_LOGARITHMS.items():
+        if (factor < 0) == (span[1] > 0) and _powers_sum_to_one(values, factor):
+            raise InputError(
+                f"{source}: has {name}; multiply them by {factor:.6g} for natural logarithms, or give the "
+                "probabilities. If they are logits, give `kind` logits."
+            )
 
 
 def _refuse_one_sign(span: Span, source: str) -> None:

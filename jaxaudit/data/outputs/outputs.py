@@ -19,6 +19,7 @@ from jaxaudit.data.outputs.kinds import (
     inside,
     kind_of_outputs,
     of_infinite,
+    refuse_bits,
     refuse_hard_labels,
     rounding_of_sums,
     span_of,
@@ -134,8 +135,9 @@ def load_outputs(
 
     Raises:
         InputError: when the file cannot be read; has another number of rows or classes, or other names of records;
-            holds NaN, infinity, text or predicted labels; its rows are neither probabilities nor logits; or they could
-            be either, as one column of numbers of one sign.
+            holds NaN, infinity, text or predicted labels; its rows are neither probabilities nor logits, or are
+            probabilities after a second softmax or logarithms that are not natural; or they could be either, as one
+            column of numbers of one sign.
     """
     path = Path(path).expanduser()
     class_names = None if isinstance(classes, int) else [str(name) for name in classes]
@@ -145,6 +147,7 @@ def load_outputs(
     values = read.values
     dtype = "text" if path.suffix.lower() == ".csv" else values.dtype.name
     _check_shape(values, expected, len(read.absent), path.name)
+    refuse_bits(values, path.name)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     values = values.astype(np.float32 if exact else np.float64, copy=False)
     unlogged = None if kind == "probabilities" else of_infinite(values, path.name)

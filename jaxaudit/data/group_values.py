@@ -5,6 +5,7 @@ No message contains a group's value.
 
 import re
 from contextlib import suppress
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,17 @@ from jaxaudit.errors import InputError
 COLUMN = "group"
 """The column of a table that holds the groups, and the key of the files that `jaxaudit deal` writes."""
 LONGEST = 200
-MISSING = ("", "?", "na", "n/a", "nan", "nat", "none", "null", "<na>")
+MISSING = (
+    *("", "?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "nat", "nil", "none", "null"),
+    *("(null)", "\\n", "missing", "(missing)", "undefined", "unknown"),
+)
 """Texts, in small letters, that tables have in place of a value."""
 EXACT = 2**53
 """From here on, a float stands for several whole numbers."""
 SMALLEST_DEALT = 2.0**40
 """The largest number of a deal's groups is smaller once in 8,000 files with one group, and never with several."""
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+_SCIENTIFIC = re.compile(r"[+-]?\d(?:\.(\d+))?e\+?(\d+)")
 
 
 def are_dealt(values: Shaped[np.ndarray, " n"]) -> bool:
@@ -69,6 +74,8 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
         words = np.char.lower(np.char.strip(values))
         _refuse_without((np.arange(len(words)) if rows is None else rows)[np.isin(words, MISSING)], of)
         _refuse_rounded(words, of)
+        _refuse_alike(words, of)
+    _refuse_without_code(values, of)
     return values
 
 
@@ -129,15 +136,47 @@ def _refuse_without(rows: Int[np.ndarray, " some"], of: str) -> None:
         )
 
 
+def _refuse_without_code(values: np.ndarray, of: str) -> None:
+    """Refuses -1 beside numbers from 0: pandas' codes and clusterings have it for records without a group."""
+    coded = values == "-1" if values.dtype.kind == "U" else values == -1
+    if coded.sum() < 2 or (values.dtype.kind == "i" and values.min() < -1):
+        return
+    raise InputError(
+        f"the groups of the {of} have {int(coded.sum())} records of group -1, as pandas and clusterings number records "
+        "without a group; give each a group of its own, or leave them out. If it is a group, give it another number."
+    )
+
+
 def _refuse_rounded(words: np.ndarray, of: str) -> None:
     """Refuses numbers that were floats: from 2**53 on, different numbers may have become the same."""
+    matches = list(map(_SCIENTIFIC.fullmatch, words.tolist()))
+    if matches and all(matches) and any(match and int(match[2]) > len(match[1] or "") > 0 for match in matches):
+        raise _rounded(of)
     floats = [word for word in words.tolist() if "." in word or "e" in word]
     if floats and all(map(_FLOAT.fullmatch, words.tolist())) and any(abs(float(word)) >= EXACT for word in floats):
         raise _rounded(of)
 
 
+def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
+    """Refuses groups that are one to a reader and two to a computer: 7, 007 and 7.0, or texts apart in their blanks."""
+    distinct = np.unique(words).tolist()
+    plain = {_plain(word) for word in distinct}
+    if len(plain) < len(distinct):
+        raise InputError(
+            f"the groups of the {of} have {len(distinct) - len(plain)} pairs that look alike, such as 7 and 007, 7 and "
+            "7.0, or texts that differ in blanks or accents alone; write each group in one way."
+        )
+
+
+def _plain(word: str) -> str:
+    """A text in the one form of its characters and blanks, a whole number without zeros around it."""
+    text = " ".join(unicodedata.normalize("NFC", word).split())
+    number = re.fullmatch(r"\+?(-?)0*(\d+?)(?:\.0*)?", text)
+    return number[1] + number[2] if number else text
+
+
 def _rounded(of: str) -> InputError:
     return InputError(
-        f"the groups of the {of} are floating-point numbers of 2**53 or more, so several groups may have been rounded "
-        "to one; write them as integers or texts."
+        f"the groups of the {of} are floating-point numbers of 2**53 or more, or large numbers with few digits, such "
+        "as 1.23E+11, so several groups may have been rounded to one; write them as integers or texts."
     )

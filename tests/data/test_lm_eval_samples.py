@@ -127,8 +127,8 @@ def test_a_task_has_one_file(tmp_path: Path):
 def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     for place, model in enumerate(("npo", "base", "other")):
-        for of in ("query", "holdout", "members"):
-            lines = [sample(row, [-1.0 - row - place - row * place / 7]) for row in range(8)]
+        for level, of in enumerate(("query", "holdout", "members")):
+            lines = [sample(row, [-1.0 - row - place - row * place / 7 - 10 * level]) for row in range(8)]
             write(Path(model), f"my_{of}", lines if model == "npo" else lines[::-1])
     tasks = ("--query", "my_query", "--holdout", "my_holdout", "--members", "my_members")
     done = jaxaudit("scores", "lm-eval", "npo", *tasks, "--baseline", "base", "--out", "s.csv")
@@ -136,8 +136,9 @@ def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.Mo
     assert SECRET not in done.out + done.err + Path("s.csv").read_text()
     table = csv.read_csv("s.csv").to_pydict()
     assert table["set"] == [of for of in ("query", "holdout", "members") for _ in range(8)]
-    assert table["target.npo.log_likelihood"] == [-1.0 - row for row in range(8)] * 3
-    assert table["baseline.base.log_likelihood"] == [-2.0 - row - row / 7 for row in range(8)] * 3
+    assert table["target.npo.log_likelihood"] == [-1.0 - row - 10 * level for level in range(3) for row in range(8)]
+    below = [2.0 + row + row / 7 + 10 * level for level in range(3) for row in range(8)]
+    assert table["baseline.base.log_likelihood"] == pytest.approx([-each for each in below])
     write(Path("other"), "my_query", [sample(row, [-3.0 - row], doc_hash="x") for row in range(8)])
     words = ("scores", "lm-eval", "npo", *tasks, "--out", "t.csv")
     refused((*words, "--unused", "other"), ("other: has other records of query than the target",))

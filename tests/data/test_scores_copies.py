@@ -51,6 +51,33 @@ def test_copies_are_refused_and_both_columns_named(columns: dict[str, Any]) -> N
     assert sum(name in str(refused.value) for name in columns) >= 2
 
 
+@pytest.mark.parametrize("role", ["target", "unused", "before"])
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_the_scores_of_one_set_as_those_of_another_are_refused(role: str, share: float) -> None:
+    """A model that was asked for the query set twice has used nothing; so a used one is `forgotten`."""
+    copied, count = B.copy(), round(share * 100)
+    copied[100 : 100 + count] = copied[:count]
+    columns = {"target.loss": A, f"{role}.loss": copied}
+    with pytest.raises(InputError, match=rf"column {role}\.loss has the same numbers on holdout as on query"):
+        table(columns)
+    table({"target.loss": A, "covariate.words": copied})
+    # Of few different numbers most may be the same.
+    table({"target.loss": A, "target.accuracy": np.tile(RIGHT[:100], 2)})
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_table_that_has_every_record_several_times_is_refused(times: int) -> None:
+    """Copies of records make any difference significant."""
+    columns = {"set": SETS, "target.loss": A, "unused.loss": np.where(QUERY, B, np.nan)}
+    repeated = {name: np.repeat(values, times) for name, values in columns.items()}
+    with pytest.raises(InputError, match=f"every record occurs {times} times"):
+        score_table(repeated)
+    score_table(columns)
+    score_table({name: values[:-1] for name, values in repeated.items()})
+    few = {"set": np.repeat(SETS, 2), "target.accuracy": np.repeat(RIGHT, 2)}
+    score_table(few)
+
+
 def test_what_a_copy_means_is_said_by_its_roles() -> None:
     for role, meaning in (("before", "exactly as before the deletion"), ("used", "no evidence against itself")):
         with pytest.raises(InputError, match=meaning):

@@ -74,7 +74,11 @@ def test_records_without_a_group_are_refused_by_their_rows(name: str, column: st
 
 
 @pytest.mark.parametrize(
-    "missing", [None, float("nan"), "", "NaN", "null", "NA", np.float32("nan"), np.datetime64("NaT")]
+    "missing",
+    [
+        *(None, float("nan"), np.float32("nan"), np.datetime64("NaT")),
+        *("", "NaN", "null", "NA", "#N/A", "-", "--", ".", "\\N", "(null)", "Unknown", "missing"),
+    ],
 )
 def test_whatever_stands_for_no_group_is_refused(missing: object):
     groups = np.array([f"g{row // 2}" for row in range(SIZE)], object)
@@ -130,6 +134,49 @@ def test_groups_as_whole_floats_are_those_as_integers():
 def test_numbers_and_texts_that_look_alike_are_refused():
     with pytest.raises(InputError):
         score_table(columns(group=[1, "1"] * (SIZE // 2)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("7", "007"), ("7", "7.0"), ("-7", "-07"), ("J.\u00a0B.", "J. B."), ("\u00e9", "e\u0301")]
+)
+def test_one_group_in_two_spellings_is_refused(one: str, other: str):
+    """As two groups its records would count as more evidence than they are."""
+    values = np.array([one, other, "8", "9"])
+    with pytest.raises(InputError, match="1 pairs that look alike"):
+        checked_groups(values, "set")
+    assert checked_groups(values[1:], "set").tolist() == [other, "8", "9"]
+
+
+@pytest.mark.parametrize("values", [[-1, 0, -1, 5], ["-1", "4", "-1", "b"]])
+def test_the_code_of_no_group_is_refused(values: list[Any]):
+    with pytest.raises(InputError, match="2 records of group -1"):
+        checked_groups(np.array(values), "set")
+
+
+@pytest.mark.parametrize("values", [[-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0]])
+def test_other_negative_groups_are_read(values: list[int]):
+    assert checked_groups(np.array(values), "set").tolist() == values
+
+
+def test_numbers_as_spreadsheets_shorten_them_are_refused():
+    """1.23457E+11 stands for many numbers of groups."""
+    with pytest.raises(InputError, match="rounded"):
+        checked_groups(np.array(["1.23457E+11", "1.23458E+11"]), "set")
+    for exact in (["1.5E+1", "2.5E+1"], ["1.23457E+11", "b"]):
+        assert checked_groups(np.array(exact), "set").tolist() == exact
+
+
+@pytest.mark.parametrize("code", [-999.0, 99.0, 9999.0])
+def test_codes_of_missing_scores_are_refused(code: float):
+    losses = np.random.default_rng(3).gamma(2, size=SIZE)
+    losses[[3, 8]] = code
+    with pytest.raises(InputError, match="2 records of"):
+        score_table(columns(**{"target.loss": losses}))
+    losses[8] = 1.0
+    score_table(columns(**{"target.loss": losses}))
+    # Within the others' range, or of few different numbers, it is a number.
+    score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, 2e4 * (np.arange(SIZE) - 20.0))}))
+    score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, np.arange(SIZE) % 3.0)}))
 
 
 def test_names_that_only_look_like_numbers_are_no_rounded_numbers():

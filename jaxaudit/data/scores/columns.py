@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.data.group_values import MISSING, group_values, number_groups
+from jaxaudit.data.overlap import SAME
 from jaxaudit.data.scores.copies import ScoreColumn
 from jaxaudit.data.scores.names import is_number, parts
 from jaxaudit.errors import InputError
@@ -14,6 +15,10 @@ from jaxaudit.errors import InputError
 SETS = ("query", "holdout", "members", "reference")
 LONGEST, MOST = 100, 1e75
 """Characters of a name, and how far a number may be from 0."""
+ENOUGH = 20
+"""Different rows from which on it is no chance that each occurs twice."""
+CODES = tuple(sign * (10.0**digits - 1) for digits in range(2, 9) for sign in (-1, 1))
+"""What tables have in place of a number that is missing: -99, 999 and the like."""
 
 
 def cell_texts(values: Any) -> Any:
@@ -78,7 +83,7 @@ def _with_gaps(values: Any) -> Any:
 
 
 def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
-    """Refuses scores that are missing on part of a set, the same everywhere, or one value for each set.
+    """Refuses scores that are missing on part of a set, by a gap or a code, the same everywhere, or one value a set.
 
     Args:
         column, name: the names of the column and of the table, for messages.
@@ -97,6 +102,13 @@ def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str)
                 f"{set_name}; leave these records out, or ask the model again."
             )
     present = values[~np.isnan(values)]
+    for code in (present.min(initial=np.inf), present.max(initial=-np.inf)):
+        coded = present == code
+        if code in CODES and coded.sum() > 1 and len(np.unique(present[~coded])) > SAME * (~coded).sum():
+            raise InputError(
+                f"{name}: the column {column} has {int(coded.sum())} records of {code:g}, beyond all others, as tables "
+                "have it for a missing value; leave these records out, or ask the model again."
+            )
     # A difference of the largest numbers would be infinite.
     if not len(present) or present.min() == present.max():
         raise InputError(f"{name}: the column {column} has no number, or the same one for all records; is it a score?")
@@ -118,6 +130,25 @@ def refuse_repeated_records(cleaned: Mapping[str, Any], sets: np.ndarray, name: 
             twice = len(sets) - len(set(labels))
             if twice:
                 raise InputError(f"{name}: {twice} records occur twice (column {column}); keep one: a copy hides use.")
+
+
+def refuse_repeated_rows(numbers: Mapping[str, Float[np.ndarray, " records"]], sets: np.ndarray, name: str) -> None:
+    """Refuses a table in which every record has the numbers of another one of its set, as after joining it with itself.
+
+    Whole tables are refused, since single records may be alike by chance: all numbers of rows occur twice, or three
+    times, and there are enough different ones.
+    """
+    columns = [
+        np.unique(sets, return_inverse=True)[1],
+        *(np.nan_to_num(values, nan=-np.inf) for values in numbers.values()),
+    ]
+    counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)[1]
+    times = int(np.gcd.reduce(counts))
+    if times > 1 and len(counts) >= ENOUGH:
+        raise InputError(
+            f"{name}: every record occurs {times} times, with the same numbers: was the table joined with itself? Keep "
+            "one of each: a copy is no further evidence."
+        )
 
 
 def partition(

@@ -1,4 +1,5 @@
-"""Refuses one model as evidence of two: a log or a folder that is given twice, and columns with the same numbers.
+"""Refuses one model as evidence of two: a log or a folder that is given twice, and columns with the same numbers; and
+one set's scores as those on two.
 
 A model is no evidence against itself. If the target is also `unused`, nothing of it can look used; a second `unused`
 model that copies the first says that seeds do not matter; a covariate that copies the target takes its memory away.
@@ -6,12 +7,15 @@ model that copies the first says that seeds do not matter; a covariate that copi
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from jaxaudit.data.overlap import are_copies
+from jaxaudit.data.scores.names import COVARIATE
 from jaxaudit.errors import InputError
 
 BOTH = (
@@ -89,6 +93,18 @@ def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -
                 f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of "
                 f"{set_name}, or the same on another scale: {_meaning(first.role, second.role)}"
             )
+
+
+def refuse_same_on_two_sets(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
+    """Refuses a model's scores on one set that are, record by record, those on another: see `are_copies`."""
+    scores = [column for column in columns if column.role != COVARIATE]
+    for first, second in combinations(dict.fromkeys(sets.tolist()), 2):
+        for column in scores:
+            if are_copies(column.values[sets == first, None], column.values[sets == second, None]):
+                raise InputError(
+                    f"{name}: the column {column.name} has the same numbers on {second} as on {first}, and these are "
+                    "different records: was the model asked for one set twice? Give its scores on each set."
+                )
 
 
 def _meaning(first: str, second: str) -> str:

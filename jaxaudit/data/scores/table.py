@@ -17,10 +17,11 @@ from jaxaudit.data.scores.columns import (
     columns_of,
     partition,
     refuse_repeated_records,
+    refuse_repeated_rows,
     refuse_useless,
     shape_of,
 )
-from jaxaudit.data.scores.copies import refuse_copies
+from jaxaudit.data.scores.copies import refuse_copies, refuse_same_on_two_sets
 from jaxaudit.data.scores.names import (
     COVARIATE,
     HIGHER,
@@ -141,9 +142,10 @@ def score_table(
 
     Raises:
         InputError: there is no set, no score, a set of an unknown name, a record twice, a number that is not finite, a
-            score that is missing on part of a set, the same for all records or one value for each set; columns differ
-            in length; it is not clear what in a name is the model; a score has the sign of the other direction; a
-            record has no group; groups or pairs do not fit; or two models have the same numbers (`refuse_copies`).
+            score that is missing on part of a set, the same for all records, one value for each set, or the same on two
+            sets; every record occurs several times; columns differ in length; it is not clear what in a name is the
+            model; a score has the sign of the other direction; a record has no group; groups or pairs do not fit; or
+            two models have the same numbers (`refuse_copies`).
 
     >>> table = score_table({"set": ["query", "holdout"] * 2, "target.loss": [0.1, 2.0, 0.3, 1.0]})
     >>> table.of("target")[0].scores["loss"], table.directions
@@ -213,7 +215,9 @@ def score_table(
         if not np.isfinite(values).all():
             raise InputError(f"{name}: the column covariate.{column} has empty cells or infinite numbers; complete it.")
     _refuse_pairs(table)
+    refuse_repeated_rows(numbers, sets, name)
     refuse_copies(columns_of(numbers), sets, name)
+    refuse_same_on_two_sets(columns_of(numbers), sets, name)
     return table
 
 

@@ -83,6 +83,28 @@ def test_missing_among_numbers_and_alone(read):
     assert table.columns[0].categories == (*map(str, range(20)), MISSING)
 
 
+@pytest.mark.parametrize("text", ["-", ".", "unknown", "1,234", "-99 "])
+def test_a_few_texts_among_numbers_are_not_taken_for_categories_without_a_word(read, text):
+    """As categories all numbers would lose their order, and a learner sees another record."""
+    ages = [*range(20, 40), f'"{text}"', 40, f'"{text}"']
+    if text.strip() == "-99":
+        assert read(column_of(*ages), label="y").columns[0].categories == ()
+        return
+    with pytest.raises(InputError, match=r"21 different numbers, and 2 cells of text \(first: row 21\)"):
+        read(column_of(*ages), label="y")
+    assert len(read(column_of(*ages), label="y", categorical=["a"]).columns[0].categories) == 22
+    several = [f"text {number}" for number in range(3)]
+    assert len(read(column_of(*range(20), *several), label="y").columns[0].categories) == 23
+
+
+@pytest.mark.parametrize("missing", ["null", "NULL", "#N/A", "<NA>"])
+def test_what_databases_and_spreadsheets_write_for_no_number_is_missing(read, missing):
+    content = column_of(*range(20), missing)
+    with pytest.raises(InputError, match=r"numbers are missing in 'a' \(1 of 21\)"):
+        read(content, label="y")
+    assert len(read(content, label="y", missing="drop")) == 20
+
+
 def test_labels(read):
     table = read("a,Label\nx,10\nx,9\ny,-1\n")
     assert (table.class_names, table.labels.tolist()) == (("-1", "9", "10"), [2, 1, 0])
@@ -172,7 +194,7 @@ MANY = column_of(*range(20))
         (MANY + ",n\n", {}, r"numbers are missing in 'a' \(1 of 21\); .*`missing` drop, mean or category"),
         (MANY + "x1,n\n", {"numeric": ["a"]}, "text, not a number; correct it"),
         (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
-        (column_of(*range(10_000), "x"), {}, "more than 10000 categories; row 10001"),
+        (column_of(*range(10_000), "x"), {}, "10000 different numbers, and 1 cells of text .first: row 10001"),
         ("a," * 32_768 + "\n", {}, "its first line has more than the allowed 32,768 columns"),
     ],
 )

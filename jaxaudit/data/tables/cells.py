@@ -14,7 +14,9 @@ from jaxaudit.data.formats.text_table import decimal_points, float_cells, trimme
 from jaxaudit.data.tables.table import MISSING
 from jaxaudit.errors import InputError
 
-MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
+MISSING_TEXTS = ("", "?", "na", "n/a", "nan", "null", "#n/a", "<na>")
+FEW_TEXTS = 0.1
+"""Different texts for each different number, up to which a column of numbers is not taken for categories."""
 MOST_CATEGORIES, MOST_CLASSES, MOST_NUMBERED = 10_000, 1_000, 50
 
 
@@ -79,9 +81,20 @@ def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.nda
 
 
 def are_numeric(cells: ColumnCells, few: int, name: str, source: str) -> bool:
-    """Whether all present values are numbers, more than `few` of them distinct; none may be infinite."""
+    """Whether all present values are numbers, more than `few` of them distinct; none may be infinite.
+
+    Where a few texts stand among many different numbers, nothing is guessed: they may stand for missing values, and as
+    categories the numbers would lose their order.
+    """
     present = ~cells.missing
-    if not cells.is_number[present].all():
+    texts, numbers = present & ~cells.is_number, len(np.unique(cells.numbers[present & cells.is_number]))
+    if texts.any():
+        if numbers > few and texts.sum() <= FEW_TEXTS * numbers:
+            raise InputError(
+                f"{source}: column {name!r} has {numbers} different numbers, and {int(texts[cells.codes].sum())} cells "
+                f"of text (first: row {cells.row(texts)}). If these are missing values, leave their cells empty; or "
+                "make the column categorical (`categorical`)."
+            )
         return False
     _refuse_infinite(cells, name, source)
     return len(np.unique(cells.numbers[present])) > few
@@ -103,12 +116,10 @@ def as_categories(cells: ColumnCells, name: str, source: str) -> tuple[tuple[str
     """The categories in ascending order (numerical if all are numbers), and the index of each record's category."""
     present = ~cells.missing
     if int(present.sum()) > MOST_CATEGORIES:
-        text = present & ~cells.is_number
-        if text.any() and text.sum() < 0.1 * present.sum():
-            advice = f"row {cells.row(text)} is text, but most others are numbers: correct it if the column is numeric"
-        else:
-            advice = "is it an identifier? Leave it out (`drop`)"
-        raise InputError(f"{source}: column {name!r} has more than {MOST_CATEGORIES} categories; {advice}.")
+        raise InputError(
+            f"{source}: column {name!r} has more than {MOST_CATEGORIES} categories; is it an identifier? Leave it out "
+            "(`drop`)."
+        )
     order = _order(cells)
     rank = np.full(len(present), len(order))
     rank[order] = np.arange(len(order))

@@ -155,8 +155,10 @@ def read_people(
 
     A column is numeric if every present value is a finite number and more than 10 of them are distinct, or if it is in
     `numeric`; else, and if it is in `categorical`, it is categorical. Its categories are the distinct texts, in
-    ascending order (numerical if all are numbers). A value is missing if it is empty, `?`, `NA`, `N/A` or `nan` in any
-    case; in a categorical column, missing values are the last category, `MISSING`. Blanks around a value are ignored.
+    ascending order (numerical if all are numbers). A few texts among many different numbers are refused unless the
+    column is in `categorical`. A value is missing if it is empty, `?`, `NA`, `N/A`, `#N/A`, `nan`, `null` or `<NA>` in
+    any case; in a categorical column, missing values are the last category, `MISSING`. Blanks around a value are
+    ignored.
 
     The label column is `label`, or the one named label, labels, class, target or y, in any case. Labels are text or
     numbers: the classes are the distinct texts, in sorted order, numbers in numerical order.

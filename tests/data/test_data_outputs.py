@@ -230,6 +230,8 @@ BAD = [
     ({"a": P, "b": P}, "the outputs 'probabilities' or 'logits'"),
     (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*`kind` logits.*renormalise"),
     (P * 100, "every row sums to about 100: these look like percentages; divide them by 100"),
+    (np.round(P * 500).astype(np.int32), "counts, such as votes of trees; divide them by 500"),
+    (np.round(P * 1000, 1), "counts, such as votes of trees; divide them by 1000"),
     (np.round(P * 255).astype(np.uint8), "these look like 8-bit probabilities; divide them by 255"),
     (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists"),
     (pa.table({"a": [[0.1, 0.9], [None, 1.0]] * 10}), "has empty cells"),

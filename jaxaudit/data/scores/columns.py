@@ -138,10 +138,11 @@ def refuse_repeated_rows(numbers: Mapping[str, Float[np.ndarray, " records"]], s
     Whole tables are refused, since single records may be alike by chance: all numbers of rows occur twice, or three
     times, and there are enough different ones.
     """
-    columns = [
-        np.unique(sets, return_inverse=True)[1],
-        *(np.nan_to_num(values, nan=-np.inf) for values in numbers.values()),
-    ]
+    of_sets = np.unique(sets, return_inverse=True)[1]
+    # The numbers of one column nearly always tell that rows are not repeated.
+    if any(np.gcd.reduce(np.unique(values, return_counts=True)[1]) == 1 for values in numbers.values()):
+        return
+    columns = [of_sets, *(np.nan_to_num(values, nan=-np.inf) for values in numbers.values())]
     counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)[1]
     times = int(np.gcd.reduce(counts))
     if times > 1 and len(counts) >= ENOUGH:

@@ -52,9 +52,9 @@ def with_dealt_groups(options: Options, **files: str | None) -> Options:
 
 
 def with_groups_of_sets(options: Options) -> Options:
-    """As `with_dealt_groups`, of query set, holdout and known members, where records were not dealt one by one."""
-    data = options.data
-    if data.holdout is None or getattr(data, "challenge", None) is not None or getattr(data, "coins", False):
+    """As `with_dealt_groups`, of query set, holdout and known members; without a holdout only coins deal groups."""
+    data, coins = options.data, getattr(options.data, "coins", False)
+    if getattr(data, "challenge", None) is not None or (data.holdout is None and not coins):
         return options
     members = {"members_groups": data.members} if hasattr(data, "members") else {}
     return with_dealt_groups(options, groups=data.query, holdout_groups=data.holdout, **members)
@@ -85,7 +85,7 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
 
 
 def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
-    """The groups of the records of each set, if groups were dealt whole: if query set and holdout both have groups.
+    """The groups of the records of each set, if groups were dealt whole: if query set and any holdout have groups.
 
     Args:
         data: the options of the sets.
@@ -94,13 +94,16 @@ def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int |
     Returns:
         None if the records have no groups, or only one set has.
     """
-    if data.groups is None or data.holdout_groups is None or holdout is None:
+    if data.groups is None or (data.holdout_groups is None) != (holdout is None):
         return None
+    groups = read_groups(data.groups, data.query or "", query, "query set", data.data_dir)
+    if holdout is None:
+        return as_groups(groups, groups[:0])
     member_groups, of_members = None, getattr(data, "members_groups", None)
     if of_members is not None and members is not None:
         member_groups = read_groups(of_members, data.members or "", members, "members", data.data_dir)
     return as_groups(
-        read_groups(data.groups, data.query or "", query, "query set", data.data_dir),
+        groups,
         read_groups(data.holdout_groups, data.holdout or "", holdout, "holdout", data.data_dir),
         member_groups,
     )

@@ -4,8 +4,8 @@ No message contains a group's value.
 """
 
 import re
-from contextlib import suppress
 import unicodedata
+from contextlib import suppress
 from typing import Any
 
 import numpy as np

@@ -18,7 +18,9 @@ the probability of any event by a factor of at most e^epsilon, plus delta. Why t
 
 So the bound is above the true epsilon with probability at most 1 - level. If the attack is weak, it is far below. It
 can refute a claim of differential privacy, but never prove one. Other random designs (a fixed number of records per
-model or of models per record, whole groups) violate the first point.
+model or of models per record) violate the first point. Where a coin decides about a whole group of records, such as the
+texts of an author, a group stands in place of a record in all of this: the bound is then on the epsilon of adding or
+removing one group, also called user-level.
 
 The binomial bound is `jax_privacy.auditing.CanaryScoreAuditor.epsilon_one_run` at one explicit threshold. Three other
 functions of that library are not used: `epsilon_from_gdp`, which in version 2.0.0 gives a bound of 3 and more for
@@ -117,10 +119,10 @@ def _spread(counts: np.ndarray, of: int) -> float:
     return float(2 * min(special.chdtr(len(counts), squares), special.chdtrc(len(counts), squares)))
 
 
-def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
+def refuse_unless_coins(membership: Bool[np.ndarray, "models n"], unit: str = "record") -> None:
     """Refuses (`InputError`) masks of fewer than `LEAST_MODELS` models, or that a test of `coins` rejects.
 
-    About 1 in 300,000 sets of fair masks is refused wrongly.
+    About 1 in 300,000 sets of fair masks is refused wrongly. `unit` names what a coin decides about, in messages.
     """
     models, records = membership.shape
     if models < LEAST_MODELS:
@@ -131,19 +133,19 @@ def refuse_unless_coins(membership: Bool[np.ndarray, "models n"]) -> None:
     coin_tests, sizes = coins(membership), membership.sum(axis=1)
     if coin_tests.models < FALSE_ALARM:
         span = f"{sizes.min():,}" if np.ptp(sizes) == 0 else f"{sizes.min():,} to {sizes.max():,}"
-        deviation = f"its models were trained on {span} of {records:,} records"
+        deviation = f"its models were trained on {span} of {records:,} {unit}s"
         usual = f"about {records / 2:,.0f}, give or take {records**0.5:,.0f}"
     elif coin_tests.records < FALSE_ALARM:
         count = membership.sum(axis=0)
-        deviation = f"its records are in {count.min()} to {count.max()} of {models} models"
+        deviation = f"its {unit}s are in {count.min()} to {count.max()} of {models} models"
         usual = f"counts with a variance of {models / 4:g}; theirs is {count.var():.3g}"
     elif coin_tests.alike < FALSE_ALARM:
-        deviation = "two of its models have far too many, or too few, records in common"
-        usual = "a quarter of all records in common"
+        deviation = f"two of its models have far too many, or too few, {unit}s in common"
+        usual = f"a quarter of all {unit}s in common"
     else:
         return
     raise InputError(
-        f"`delta`: a bound on epsilon needs a fair coin for each model and record, but {deviation}; independent fair "
+        f"`delta`: a bound on epsilon needs a fair coin for each model and {unit}, but {deviation}; independent fair "
         f"coins would give {usual}. Deal a new bank with `coins`."
     )
 

@@ -87,6 +87,26 @@ def test_coins_are_fair_and_more_models_begin_with_the_same():
     assert len(set(many.seeds.tolist())) == 200
 
 
+@pytest.mark.parametrize("holdout", [0, HOLDOUT])
+def test_coins_deal_whole_groups(holdout: int):
+    """Each group, and each record of the calibration set, by a coin of its own; dropped records never."""
+    groups = as_groups(GROUPS.query, GROUPS.holdout[:holdout])
+    dropped = np.arange(QUERY + holdout + CALIBRATION) == 5
+    sets = {"holdout": holdout, "calibration": CALIBRATION, "coins": True}
+    plan = plan_bank(KEY, 200, QUERY, **sets, groups=groups, dropped=dropped)
+    units = np.concatenate([groups.dealt_sets, 100 + np.arange(CALIBRATION)])
+    assert not plan.membership[:, 5].any()
+    masks = [plan.membership[:, (units == unit) & ~dropped] for unit in np.unique(units)]
+    assert all((mask == mask[:, :1]).all() for mask in masks)
+    refuse_unless_coins(np.stack([mask[:, 0] for mask in masks], axis=1))
+    fewer = plan_bank(KEY, 20, QUERY, **sets, groups=groups, dropped=dropped)
+    np.testing.assert_array_equal(plan.membership[:20], fewer.membership)
+    # Groups of one record are records.
+    alone = as_groups(np.arange(QUERY), 100 + np.arange(holdout))
+    one_by_one = [plan_bank(KEY, 5, QUERY, **sets, groups=each).membership for each in (alone, None)]
+    np.testing.assert_array_equal(*one_by_one)
+
+
 @pytest.mark.parametrize(
     "sets",
     [
@@ -94,9 +114,8 @@ def test_coins_are_fair_and_more_models_begin_with_the_same():
         {"holdout": 0, "calibration": CALIBRATION, "groups": GROUPS},
         {"holdout": HOLDOUT, "dropped": np.arange(QUERY + HOLDOUT) < QUERY},
         {"holdout": HOLDOUT, "groups": as_groups(np.zeros(QUERY, int), np.ones(HOLDOUT, int))},
-        {"holdout": HOLDOUT, "groups": GROUPS, "coins": True},
     ],
-    ids=["query alone", "groups without a holdout", "nothing left", "two groups", "groups and coins"],
+    ids=["query alone", "groups without a holdout", "nothing left", "two groups"],
 )
 def test_what_cannot_be_dealt_is_refused(sets):
     with pytest.raises(InputError):

@@ -99,9 +99,7 @@ def _retrained(random: np.random.Generator, used: float, left: float, *, records
 
 
 def _judged(random: np.random.Generator, tables: int, used: float, left: float) -> list[TargetResult]:
-    return [
-        judge_scores(jax.random.key(number), _retrained(random, used, left)).targets[0] for number in range(tables)
-    ]
+    return [judge_scores(jax.random.key(number), _retrained(random, used, left)).targets[0] for number in range(tables)]
 
 
 def test_retrained_models_tell_nothing_of_members_that_they_used_too() -> None:

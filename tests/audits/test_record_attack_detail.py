@@ -13,6 +13,7 @@ from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, LiRA
 from jaxaudit.audits.attack.records import attack_memory, open_for_attacks, shadow_scores
 from jaxaudit.audits.attack.targets import compare_targets
+from jaxaudit.audits.attack.units import attack_units
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.audits.resolution import detail_of
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
@@ -48,7 +49,9 @@ def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     same = target_of(tmp_path / "same.npy", probabilities(odds).astype(dtype), bank)
     targets = [same, target_of(tmp_path / "logits.npy", logits(odds), bank), same._replace(name="bare", stored=None)]
     known = open_for_attacks(bank, 1)
-    assert all(each.shadowed.models is known.views for each in compare_targets(targets, known, shadow_scores(known), 1))
+    units = attack_units(known.pool)
+    compared = compare_targets(targets, known, shadow_scores(known, units), units, 1)
+    assert all(each.shadowed.models is known.views for each in compared)
     found = attack(bank, targets, attacks=[LiRA()])
     one, other, bare = found.result.targets
     assert [each.finding.verdict for each in (found, one, other)] == ["attack succeeds"] * 3

@@ -124,8 +124,17 @@ def test_delta_needs_a_bank(folder: Path):
     refused(said="--delta")
 
 
-def test_coins_and_groups_are_refused_together(folder: Path):
+def test_coins_deal_groups_and_the_bound_is_of_groups(folder: Path):
     for place, name in enumerate(("who.npy", "others.npy")):
         np.save(name, place * N + np.arange(N) // 2)
     words = ("--groups", "who.npy", "--holdout-groups", "others.npy", "--coins", "--models", "8", "--out", "new")
-    cli_runs.refused(("shadows", "plan", *SETS, *words), ("--coins",))
+    assert jaxaudit("shadows", "plan", *SETS, *words[:-3], str(MODELS), "--out", "new").code == 0
+    bank = load_bank("new")
+    masks = np.array(bank.membership).reshape(MODELS, N, 2)
+    np.testing.assert_array_equal(masks[..., 0], masks[..., 1])
+    train(bank, range(MODELS), 12.0)
+    found = attacked("new", "--out", "run", "--report", "page.html")["epsilon"]
+    assert (found["of"], found["members"] + found["non_members"]) == ("group", 8 * N)
+    assert found["bound"] > 2
+    is_said(found, "at least")
+    assert "one group added or removed" in Path("page.html").read_text()

@@ -1,5 +1,6 @@
 """`jaxaudit attack` of texts: as by a bank that is dealt by coins; attacks that compare classes are refused."""
 
+import csv
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, process, refused
 
+from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.ensemble import kept_models
 from jaxaudit.report.kinds import schema_of
 
@@ -58,6 +60,42 @@ def test_a_plan_comes_before_the_work():
     assert not os.listdir("temporary")
 
 
+def authors() -> None:
+    """The texts again, four of each author, and all of an author alike."""
+    lines = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
+    Path("t.jsonl").write_text("\n".join(json.dumps({**line, "author": at // 4}) for at, line in enumerate(lines)))
+
+
+def test_groups_are_dealt_and_attacked_whole():
+    authors()
+    done = jaxaudit(
+        *("attack", *MODELS, *ATTACKS, "--groups", "author", "--pooled-shadow-models", "12", "--json", "--out", "run")
+    )
+    assert done.code == 0, done.err
+    direct = done.result
+    jsonschema.validate(direct, schema_of("attack"))
+    # Two equal texts of two authors are dealt apart; no model is trained on them.
+    assert (direct["groups"], direct["records"]) == (COUNT // 4, COUNT - 2)
+    bank = ("--coins", "--drop-overlap", "--designs", "guess", "--models", "12", "--groups", "author", "--out", "bank")
+    made = jaxaudit("shadows", "train", *MODELS, *bank)
+    assert made.code == 0, made.err
+    membership = load_bank(Path("bank")).membership[:, 4:36].reshape(12, -1, 4)
+    assert (membership == membership[..., :1]).all()
+    stepwise = jaxaudit("attack", "--shadows", "bank", *ATTACKS, "--json").result
+    for part in ("finding", "attacks", "exposure", "records", "groups", "models"):
+        assert direct[part] == stepwise[part]
+    # Each text has the scores and the number of its author.
+    scores = np.load("run/scores.npz")["lira"]
+    assert scores.shape == (12, COUNT)
+    np.testing.assert_array_equal(scores[:, 4:36].reshape(12, -1, 4), np.repeat(scores[:, 4:36:4, None], 4, axis=2))
+    with open("run/records.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {int(row["place"]): int(row["group"]) for row in rows} == {
+        at: at // 4 + 1 for at in range(COUNT) if at not in (0, COUNT - 1)
+    }
+    assert "group of" in Path("run/table.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -65,6 +103,8 @@ def test_a_plan_comes_before_the_work():
         ((*MODELS, "--iterations", "3"), ("--iterations is for tables",)),
         ((*MODELS, "--sample", "20"), ("--sample is for tables",)),
         ((*MODELS, "--delta", "1e-5"), ("--delta", "--shadows")),
+        ((*MODELS, "--groups", "writer"), ("'writer'", "key of the texts")),
+        (("--data", "breast-cancer", "--groups", "author"), ("--groups is for texts",)),
         ((*MODELS[:2], "--epochs", "3"), ("--optimizer sgd", "adamw")),
         ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),
     ],

@@ -17,6 +17,7 @@ from jaxaudit import unlearning
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.plan import ATTACKS
+from jaxaudit.audits.attack.units import SOURCE as OF_GROUPS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
@@ -52,6 +53,7 @@ SOURCES = {
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
     **{f"method {name}": papers_of(method) for name, method in make_methods(METHODS, UnlearnFlags(), 8, NET).items()},
     "attack of unlearned models": LEARNED,
+    "attack of groups": OF_GROUPS,
     "method retraining": papers_of(unlearning.retrain),
     "method amnesiac": papers_of(unlearning.train_and_record),
 }

@@ -1,35 +1,38 @@
 """A lower bound on the epsilon of a bank's training recipe: half of the models serve to attack the other half."""
 
+from typing import Literal
+
 import msgspec
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.audits.attack.sections import Epsilon
-from jaxaudit.data.bank.bank import Bank
-from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
 
 
-def bound_of_recipe(bank: Bank, shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float) -> Epsilon:
+def bound_of_recipe(
+    shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float, unit: Literal["record", "group"]
+) -> Epsilon:
     """A lower bound on epsilon of differential privacy of the shadow models' recipe, from one attack on them.
 
     Args:
-        bank: the shadow models.
-        shadowed: their outputs and membership masks, the input of the attack.
+        shadowed: the shadow models' outputs and membership masks, the input of the attack.
         attack: the attack.
         delta: the delta of differential privacy.
         level: the one-sided confidence level of the bound.
+        unit: what is attacked, and so what is added or removed.
 
     Raises:
-        InputError: the bank deals whole groups, its masks are not independent fair coins, or `epsilon_bound` raises.
+        InputError: the masks are not independent fair coins, or `epsilon_bound` raises.
     """
-    if bank.groups is not None:
-        raise InputError(
-            "`delta`: the bank deals whole groups, and a bound on epsilon needs a coin for each record; deal a new "
-            "bank with `coins`."
-        )
-    refuse_unless_coins(shadowed.membership)
+    refuse_unless_coins(shadowed.membership, unit)
     bound = bound_by_halves(shadowed, attack, delta=delta, level=level)
-    return Epsilon(**msgspec.structs.asdict(bound), method=METHOD, attack=attack.name, sentence=_sentence(bound))
+    return Epsilon(
+        **msgspec.structs.asdict(bound),
+        method=METHOD,
+        attack=attack.name,
+        sentence=_sentence(bound),
+        of=unit,
+    )
 
 
 def bound_by_halves(shadowed: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:

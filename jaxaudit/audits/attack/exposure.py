@@ -10,6 +10,7 @@ from scipy import special
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.result import RecordArrays
 from jaxaudit.audits.attack.sections import MOST_POINTS, BesidePDTP, Exposure, Riskiest
+from jaxaudit.audits.attack.units import AttackUnits
 from jaxaudit.audits.bank_odds import BLOCK
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import BY_CLASS
@@ -54,8 +55,8 @@ def surely_named(seen: Vulnerability, models: int) -> int:
     return int((sure & (seen.named[finite] >= OFTEN)).sum())
 
 
-def exposure_of(shadows: ShadowModels, arrays: RecordArrays, at_fpr: float) -> Exposure:
-    """The exposure of the records of a bank."""
+def exposure_of(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, at_fpr: float) -> Exposure:
+    """The exposure of the units of a bank."""
     seen = arrays.vulnerability
     separations, often = seen.separation[np.isfinite(seen.separation)], seen.named[np.isfinite(seen.named)]
     counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
@@ -71,7 +72,7 @@ def exposure_of(shadows: ShadowModels, arrays: RecordArrays, at_fpr: float) -> E
         copies=int((arrays.copies >= 0).sum()),
         separation_edges=tuple(edges.tolist()),
         separation_counts=tuple(counts.tolist()),
-        riskiest=tuple(_riskiest(shadows, arrays, at) for at in order[:LISTED].tolist()),
+        riskiest=tuple(_riskiest(shadows, units, arrays, at) for at in order[:LISTED].tolist()),
     )
 
 
@@ -84,15 +85,17 @@ def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
     raise IndexError(column)
 
 
-def _riskiest(shadows: ShadowModels, arrays: RecordArrays, at: int) -> Riskiest:
+def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, at: int) -> Riskiest:
     seen, examples, group = arrays.vulnerability, shadows.pool.examples, int(arrays.copies[at])
     assert shadows.bank is not None
-    of, place = place_in_set(shadows.bank, int(shadows.pool.columns[at]))
+    of, place = place_in_set(shadows.bank, int(shadows.pool.columns[units.first[at]]))
+    label = int(units.common(examples.labels)[at])
     revealing = None if arrays.revealing is None or arrays.revealing[at] < 0 else int(arrays.revealing[at])
     return Riskiest(
         set=of,
         place=place,
-        label=examples.class_names[examples.labels[at]],
+        records=int(units.records[at]),
+        label="" if label < 0 else examples.class_names[label],
         models=int(seen.inside[at]),
         saturated=float(arrays.saturated[at]),
         revealing=None if revealing is None else examples.class_names[revealing],

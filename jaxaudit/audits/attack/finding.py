@@ -106,12 +106,12 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
 
 
 def _by_bank(result: AttackResult, usual: bool) -> Finding:
-    deciding, exposure = result.deciding, result.exposure
+    deciding, exposure, unit = result.deciding, result.exposure, result.unit
     area, words = _decided_area(deciding), _in_words(deciding)
     checks, caveats = checks_of_bank(result, deciding), _caveats_by_bank(result)
     strong = [(rate, real) for rate, real in deciding.rates if _well_above(rate, real, deciding)]
     if area.low > CLEAR or strong:
-        sentence = f"Records that a model of this recipe was trained on can be told from others ({words})."
+        sentence = f"{unit.title()}s that a model of this recipe was trained on can be told from others ({words})."
         if result.models < FEW_MODELS:
             sure = Confidence("weak", f"Only {result.models} models were attacked.")
         elif strong:
@@ -124,15 +124,15 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
     single = 0 if exposure is None else exposure.surely_named
     if single:
         sentence = (
-            f"Single records are given away: {single:,} {'is' if single == 1 else 'are'} called a member by models "
+            f"Single {unit}s are given away: {single:,} {'is' if single == 1 else 'are'} called a member by models "
             f"trained on {'it' if single == 1 else 'them'} far more often than chance explains. On average over "
-            f"records the attack does not succeed clearly ({words})."
+            f"{unit}s the attack does not succeed clearly ({words})."
         )
-        why = f"With probability {1 - SURELY:.0%} no record's outputs would differ so much by chance."
+        why = f"With probability {1 - SURELY:.0%} no {unit}'s outputs would differ so much by chance."
         return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
     fails = _fails(area, deciding)
     if fails and usual:
-        sentence = f"Records that a model was trained on cannot be told from others ({words}; guessing: 0.5)."
+        sentence = f"{unit.title()}s that a model was trained on cannot be told from others ({words}; guessing: 0.5)."
         why = f"The attack stays below an area of {MATTERS}. Another may do better."
         sure = Confidence("fair" if result.models >= FEW_MODELS else "weak", why)
         return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
@@ -143,7 +143,7 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
     else:
         sentence = f"The deciding attack is not clearly better than guessing, and does not clearly fail ({words})."
         why = (
-            f"Its interval reaches {MATTERS} or more, there is none, or its scores tie too often to tell records apart."
+            f"Its interval reaches {MATTERS} or more, there is none, or its scores tie too often to tell {unit}s apart."
         )
         more = ("Add shadow models to the bank.",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
@@ -259,11 +259,12 @@ def _caveats_on_halves(result: AttackResult, splits: SplitAttacks, most: float) 
 
 def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
     first, *other_attacks = result.attacks
+    unit = result.unit
     caveats = [
-        "The rates hold for models that are trained as the shadow models are, on records drawn as theirs were. A "
+        f"The rates hold for models that are trained as the shadow models are, on {unit}s drawn as theirs were. A "
         "stronger attack may exist.",
-        "Intervals of rates treat records and models as independent; the spread over models is told beside them.",
-        "The riskiest of many records look riskier than they are: their intervals hold for a record alone.",
+        f"Intervals of rates treat {unit}s and models as independent; the spread over models is told beside them.",
+        f"The riskiest of many {unit}s look riskier than they are: their intervals hold for a {unit} alone.",
     ]
     better = [
         _in_words(attack, decides=False)
@@ -274,10 +275,10 @@ def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
         caveats.append(f"Attacks that do not decide do better: {'; '.join(better)}.")
     # Fewer would be 0.0%.
     if first.unjudged >= 0.0005:
-        caveats.append(f"{first.unjudged:.1%} of the records and models have too few shadow models and are not judged.")
+        caveats.append(f"{first.unjudged:.1%} of the {unit}s and models have too few shadow models and are not judged.")
     if result.exposure is not None and result.exposure.copies:
         caveats.append(
-            f"{result.exposure.copies:,} records have the same outputs as another in every model: copies hide what "
+            f"{result.exposure.copies:,} {unit}s have the same outputs as another in every model: copies hide what "
             "their removal would change."
         )
     return tuple(caveats)

@@ -1,11 +1,11 @@
-"""Attacks on every record with a bank of shadow models; no model is trained."""
+"""Attacks on every record, or every group, with a bank of shadow models; no model is trained."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
@@ -28,6 +28,8 @@ from jaxaudit.audits.attack.targets import (
     scores_of,
     target_scores,
 )
+from jaxaudit.audits.attack.units import SOURCE as OF_GROUPS
+from jaxaudit.audits.attack.units import AttackUnits, attack_units
 from jaxaudit.audits.bank_odds import LARGEST
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.open_bank import open_bank
@@ -69,30 +71,30 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
     return open_bank(bank, models.tolist(), records=records, by_view=True)
 
 
-def shadow_scores(shadows: ShadowModels) -> ShadowScores:
+def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
     """The input of attacks: how these models and the planned models of their bank were dealt, and their log-odds.
 
     Raises:
         InputError: the models are not of a bank opened `by_view`; no record is a member of some models and a non-member
-            of others; or all models have equal outputs.
+            of others; a model was trained on a part of a group; or all models have equal outputs.
     """
-    odds, membership = shadows.views, shadows.membership
-    if odds is None or shadows.bank is None:
+    if shadows.views is None or shadows.bank is None:
         raise InputError("attacks need the outputs in each view: open the bank with `by_view`, or give the bank.")
+    odds, membership = units.mean(shadows.views), units.whole(shadows.membership, "the shadow models' training sets")
     inside = membership.sum(axis=0)
     if not ((inside > 0) & (inside < len(membership))).any():
         raise InputError("no record was in the training sets of some finished models and not of others.")
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
-    bank, columns, planned = shadows.bank, shadows.pool.columns, shadows.bank.membership
-    # How records were dealt to models, set by set, from the masks of all planned models.
-    design = FixedDesign(*(np.full(bank.description.records, np.inf) for _ in FixedDesign._fields))
+    bank, columns, planned = shadows.bank, shadows.pool.columns[units.first], shadows.bank.membership
+    # How units were dealt to models, set by set, from the masks of all planned models.
+    design = FixedDesign(*(np.full(len(columns), np.inf) for _ in FixedDesign._fields))
     for part in (bank.query, bank.holdout, bank.calibration):
-        kept = np.flatnonzero(~bank.dropped[part]) + part.start
-        if len(kept):
-            for whole, planned_part in zip(design, fixed_design(np.array(planned[:, kept])), strict=True):
-                whole[kept] = planned_part
-    design = FixedDesign(*(array[columns] for array in design))
+        of_part = np.flatnonzero((part.start <= columns) & (columns < part.stop))
+        if len(of_part):
+            design_of_part = fixed_design(np.array(planned[:, columns[of_part]]))
+            for whole, planned_part in zip(design, design_of_part, strict=True):
+                whole[of_part] = planned_part
     return ShadowScores(odds, membership, design=design, unused=unused_records(planned[:, columns]))
 
 
@@ -110,7 +112,9 @@ def attack_records(
     """Which training records do models of this recipe reveal? Attacks every record with the shadow models of a bank.
 
     Each shadow model is attacked with all others as references, so its membership is known. Thresholds come from the
-    other models; realised false positive rates are given beside the stated ones. Nothing is random. A target and the
+    other models; realised false positive rates are given beside the stated ones. Where the bank deals whole groups,
+    each group is attacked as one (`AttackUnits`): what is said of records then holds for groups. Nothing is random. A
+    target and the
     shadow models are compared at the coarser of their resolutions, so a verdict does not depend on whether the file has
     logits or probabilities. The rates over shadow models do not depend on targets.
 
@@ -124,21 +128,23 @@ def attack_records(
         level: confidence level of the intervals.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below.
         pdtp: nats, of each attacked record, dropped ones included; NaN if not measured. Compared with the deciding
-            attack.
+            attack; of a group, the largest of its records.
         progress: called after each attack.
 
     Raises:
         InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; or
-            `delta` is given, and the records were not included by independent fair coins or the extra `dp` is not
-            installed.
+            `delta` is given, and the records or groups were not included by independent fair coins or the extra `dp`
+            is not installed; or a mask has a part of a group.
     """
     candidates = USUAL if attacks is None else tuple(attacks)
     if not candidates or len({attack.name for attack in candidates}) < len(candidates):
         raise InputError(
             f"attacks are {', '.join(attack.name for attack in candidates) or 'none'}: give each once, at least one."
         )
-    shadowed, columns, bank = shadow_scores(shadows), shadows.pool.columns, shadows.bank
+    units, bank = attack_units(shadows.pool), shadows.bank
+    shadowed, columns = shadow_scores(shadows, units), shadows.pool.columns
     assert bank is not None
+    assert shadows.views is not None
     check_shadow_scores(shadowed)
     unlike = [
         attack.name for attack in candidates if shadows.scale is not None and getattr(attack, "of_likelihoods", False)
@@ -150,12 +156,16 @@ def attack_records(
         )
     candidates = tuple(attack for attack in candidates if attack.name not in unlike)
     chosen, left_out = _possible(candidates, shadowed, refuse=attacks is not None)
-    groups = compare_targets(targets, shadows, shadowed, len(chosen))
+    # Masks that split a group are refused before anything is attacked.
+    members = [
+        None if target.members is None else units.whole(target.members[columns], target.name) for target in targets
+    ]
+    groups = compare_targets(targets, shadows, shadowed, units, len(chosen))
     records = shadows.pool.given_records
     if pdtp is not None and pdtp.shape != (records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {records:,} records.")
     # Raises before the attacks are run.
-    epsilon = None if delta is None else bound_of_recipe(bank, shadowed, chosen[0], delta, level)
+    epsilon = None if delta is None else bound_of_recipe(shadowed, chosen[0], delta, level, units.noun)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
@@ -172,7 +182,7 @@ def attack_records(
             continue
         rates = attack_rates(scores, shadowed.membership, false_positive_rates=false_positive_rates, level=level)
         scored = target_scores(attack, groups, shadowed, scores, alone)
-        of_targets = _of_targets(scored, targets, columns, false_positive_rates, level)
+        of_targets = _of_targets(scored, members, false_positive_rates, level)
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([of_target.target_scores for of_target in scored]) if scored else scores
         whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
@@ -189,11 +199,12 @@ def attack_records(
     seen = vulnerability(odds, shadowed.membership, called, judged, level=level)
     by_record = RecordArrays(
         vulnerability=seen,
-        saturated=(np.abs(shadowed.models) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1)),
-        copies=same_outputs(odds, shadows.pool.examples.labels),
-        revealing=revealing_classes(shadows),
-        called=np.zeros((0, len(columns)), bool),
-        pdtp=None if pdtp is None else pdtp[columns],
+        saturated=units.mean((np.abs(shadows.views) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1))),
+        copies=same_outputs(odds, units.common(shadows.pool.examples.labels)),
+        # The outputs of one record do not reveal a group.
+        revealing=None if units.grouped else revealing_classes(shadows),
+        called=np.zeros((0, len(units)), bool),
+        pdtp=None if pdtp is None else units.largest(pdtp[columns]),
     )
     result = AttackResult(
         finding=UNDECIDED,
@@ -202,10 +213,11 @@ def attack_records(
         models=len(shadowed.models),
         references=(groups[0].shadowed if groups else shadowed).references,
         records=len(columns),
+        groups=len(units) if units.grouped else None,
         views=bank.description.queries,
         left_out=left_out,
         attacks=tuple(results),
-        exposure=exposure_of(shadows, by_record, named_at),
+        exposure=exposure_of(shadows, units, by_record, named_at),
         epsilon=epsilon,
         beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
@@ -215,9 +227,15 @@ def attack_records(
         result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),
         scores=kept,
         truth=shadowed.membership,
-        records=columns,
+        records=columns[units.first],
+        unit_of_record=units.of_record if units.grouped else None,
         by_record=replace(by_record, called=calls),
-        sources=(*(outcome.source for outcome in results), SOURCE, *(() if epsilon is None else (OF_EPSILON,))),
+        sources=(
+            *(outcome.source for outcome in results),
+            SOURCE,
+            *((OF_GROUPS,) if units.grouped else ()),
+            *(() if epsilon is None else (OF_EPSILON,)),
+        ),
     )
 
 
@@ -246,22 +264,21 @@ def _possible(
 
 def _of_targets(
     scored: Sequence[TargetScores],
-    targets: Sequence[RecordTarget],
-    columns: Int[np.ndarray, " n"],
+    members: Sequence[Bool[np.ndarray, " n"] | None],
     false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership; None without such targets."""
     judged = [
-        (of_target, target.members[columns])
-        for of_target, target in zip(scored, targets, strict=True)
-        if target.members is not None and 0 < target.members[columns].sum() < len(columns)
+        (of_target, mask)
+        for of_target, mask in zip(scored, members, strict=True)
+        if mask is not None and 0 < mask.sum() < len(mask)
     ]
     if not judged:
         return None
     return attack_rates(
         np.stack([of_target.target_scores for of_target, _ in judged]),
-        np.stack([members for _, members in judged]),
+        np.stack([mask for _, mask in judged]),
         false_positive_rates=false_positive_rates,
         level=level,
         thresholds_of=[(of_target.scores, of_target.shadow_scores.membership) for of_target, _ in judged],

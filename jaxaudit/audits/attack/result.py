@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
@@ -51,6 +51,8 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         models: number of attacked models.
         references: the least number of shadow models that attack one model of a bank; None on random halves.
         records: number of attacked records.
+        groups: number of attacked groups, where a bank deals whole groups: each is attacked as one, and what is said of
+            records holds for groups. None where each record is attacked.
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         attacks: the result of each attack.
@@ -67,6 +69,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     models: Count
     references: Count | None = None
     records: Count
+    groups: Count | None = None
     views: Count = 1
     left_out: tuple[str, ...] = ()
     attacks: tuple[AttackOutcome, ...]
@@ -81,10 +84,20 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         """The attack that the verdict is about."""
         return next(attack for attack in self.attacks if attack.name == self.decided_by)
 
+    @property
+    def unit(self) -> Literal["record", "group"]:
+        """What is attacked, in a word."""
+        return "record" if self.groups is None else "group"
+
+    @property
+    def attacked(self) -> int:
+        """The number of attacked records, or groups."""
+        return self.records if self.groups is None else self.groups
+
 
 @dataclass(frozen=True, eq=False)
 class RecordArrays:
-    """Results for each attacked record of a bank.
+    """Results for each attacked record of a bank, or each group.
 
     Attributes:
         vulnerability: under the deciding attack, at `Exposure.at_fpr`.
@@ -114,7 +127,10 @@ class AttackAudit:
         scores: of each attack, the score of each record on each attacked model, larger for a member; NaN if the attack
             has no score. On models of random halves a score above 0 means `in`.
         truth: which records each attacked model was trained on; for targets of a bank, the masks of the shadow models.
-        records: index of each attacked record: its column in the bank, or its row among the candidates.
+        records: index of each attacked record: its column in the bank, or its row among the candidates; of a group,
+            that of its first record.
+        unit_of_record: where a bank deals whole groups, the group of each of its records that is not dropped, numbered
+            from 0 as the columns of `scores`; else None.
         measurements: PDTP of each record in nats, one row per measured iteration; None with a bank.
         by_record: results for each record of a bank; None on random halves.
         sources: the papers that the numbers rest on.
@@ -126,6 +142,7 @@ class AttackAudit:
     scores: Mapping[str, Float[np.ndarray, "attacked n"]]
     truth: Bool[np.ndarray, "models n"]
     records: Int[np.ndarray, " n"]
+    unit_of_record: Int[np.ndarray, " records"] | None = None
     measurements: Float[np.ndarray, "measurements n"] | None = None
     by_record: RecordArrays | None = None
     sources: tuple[str, ...] = ()

@@ -3,6 +3,8 @@
 PDTP: how far leaving a record out of training moves the output on it, in nats.
 """
 
+from typing import Literal
+
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct
 from jaxaudit.metrics.attack import Correlation
@@ -51,11 +53,12 @@ class AttackedTarget(StrictStruct, frozen=True):
 
 
 class Riskiest(StrictStruct, frozen=True):
-    """An exposed record.
+    """An exposed record, or group of records.
 
     Attributes:
-        set, place: its set in the bank, and its index within that set, from 0.
-        label: its class.
+        set, place: its set in the bank, and its index within that set, from 0; of a group, that of its first record.
+        records: the number of its records.
+        label: its class; empty if the records of a group have several.
         named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
             interval; `models` is the number of these models.
         gap, gap_low, gap_high: see `jaxaudit.metrics.vulnerability.Vulnerability`; nats.
@@ -68,6 +71,7 @@ class Riskiest(StrictStruct, frozen=True):
 
     set: str
     place: Count
+    records: Count
     label: str
     named: float
     named_low: float
@@ -113,11 +117,14 @@ class Epsilon(EpsilonBound, frozen=True, kw_only=True):
         method: how the bound was computed.
         attack: the attack that it rests on.
         sentence: what follows for a claim of differential privacy.
+        of: what is added or removed, a record or a whole group; differential privacy of groups is also called that of
+            users.
     """
 
     method: str
     attack: str
     sentence: str
+    of: Literal["record", "group"] = "record"
 
 
 class BesidePDTP(StrictStruct, frozen=True):

@@ -14,6 +14,7 @@ from jaxaudit.audits.attack.exposure import rate_named_at
 from jaxaudit.audits.attack.finding import FEW_MODELS, SURELY, checks_of_bank
 from jaxaudit.audits.attack.result import AttackResult
 from jaxaudit.audits.attack.sections import AttackedTarget, Named
+from jaxaudit.audits.attack.units import AttackUnits
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.audits.resolution import Detail, at_resolution, coarser, detail_of
 from jaxaudit.data.memory import MAX_BYTES
@@ -64,17 +65,18 @@ class TargetScores(NamedTuple):
 
 
 def compare_targets(
-    targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, attacks: int
+    targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, units: AttackUnits, attacks: int
 ) -> tuple[ResolutionGroup, ...]:
     """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
 
-    `whole` is the input of attacks made of the shadow models `shadows`; `attacks` the number of attacks, for the
-    estimate of memory.
+    `whole` is the input of attacks made of the shadow models `shadows` for these `units`; `attacks` the number of
+    attacks, for the estimate of memory.
 
     Raises:
         InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
             shadow models at all of these resolutions.
     """
+    assert shadows.views is not None
     shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns
     own_details, unused = [detail_of(resolution) for resolution in shadows.resolutions], whole.unused
     # The models at each coarser resolution; at their own resolution they are not copied.
@@ -96,7 +98,7 @@ def compare_targets(
         # Round to the target's own resolution too: its file may store one of two classes more precisely.
         odds = at_resolution(odds, (*coarser(details, own_details), *coarse))
         if coarse not in by_coarse:
-            models, views, count = whole.models.shape
+            models, views, count = shadows.views.shape
             needed = attack_memory(models, views, count, attacks, len(by_coarse))
             if needed > MAX_BYTES:
                 raise InputError(
@@ -104,11 +106,13 @@ def compare_targets(
                     f"resolutions, which takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of "
                     "one kind at a time, or name fewer attacks (`attacks`)."
                 )
-            by_coarse[coarse] = at_resolution(whole.models, coarse)
+            by_coarse[coarse] = units.mean(at_resolution(shadows.views, coarse))
         # Records that a target is declared to have used cannot serve as known non-members.
-        lent = unused is not None and (target.members is None or not (unused & target.members[columns]).any())
+        lent = unused is not None and (
+            target.members is None or not (unused & target.members[columns][units.first]).any()
+        )
         rows, indices = rows_by_resolution.setdefault((coarse, lent), ([], []))
-        rows.append(odds)
+        rows.append(units.mean(odds))
         indices.append(index)
     groups = []
     for (coarse, lent), (rows, indices) in rows_by_resolution.items():
@@ -201,7 +205,7 @@ def judged_targets(
         )
         judged.append(AttackedTarget(target.name, target_finding, numbers, *seen))
         calls.append(called[-1] if np.isfinite(named_at) else none[0])
-    return tuple(judged), np.array(calls, bool).reshape(len(judged), result.records)
+    return tuple(judged), np.array(calls, bool).reshape(len(judged), result.attacked)
 
 
 def by_chance(
@@ -242,8 +246,8 @@ def find_target(
     """
     attack, checks = result.decided_by, in_order((_like(alikeness), *checks_of_bank(result, rates)))
     caveats = (
-        "A record that is called a member was not for certain in the training set: see the expected number of false "
-        "calls. Thresholds come from the shadow models and hold for targets that are trained as they are.",
+        f"A {result.unit} that is called a member was not for certain in the training set: see the expected number of "
+        "false calls. Thresholds come from the shadow models and hold for targets that are trained as they are.",
     )
 
     def undecided(sentence: str, why: str, *more: str, reasons: tuple[str, ...] = ()) -> Finding:
@@ -251,19 +255,19 @@ def find_target(
 
     if relative:
         why = (
-            "The deciding attack compares a record with the target's other records, so how many it would call by "
+            f"The deciding attack compares a {result.unit} with the target's others, so how many it would call by "
             "chance depends on how many the target used. Name another attack first, or give the bank 100 "
-            "records that neither its models nor the target used."
+            f"{result.unit}s that neither its models nor the target used."
         )
         return undecided("This attack does not tell how many calls are by chance.", why)
     if called_members is None:
         why = (
-            "The bank has too few records without their model to set a threshold, or the thresholds of other models do "
-            "not hold."
+            f"The bank has too few {result.unit}s without their model to set a threshold, or the thresholds of other "
+            "models do not hold."
         )
         return undecided(f"No threshold can be set for the deciding attack, {attack}.", why)
     words = (
-        f"{called_members.count:,} of {records:,} records are called members by {attack}, which decides, at "
+        f"{called_members.count:,} of {records:,} {result.unit}s are called members by {attack}, which decides, at "
         f"{called_members.fpr:.0%} false positives; about {called_members.by_chance:,.0f} would be if none were, and "
         f"up to {called_members.at_most:,.0f} by chance"
     )
@@ -283,8 +287,8 @@ def find_target(
         sure = Confidence("weak" if weak else "strong", why)
         return Finding("attack succeeds", "bad", f"Members can be named: {words}.", (words,), sure, checks, caveats)
     return undecided(
-        f"No more records are called members than chance explains ({words}).",
-        "Either the target used few of these records, or it does not give them away.",
+        f"No more {result.unit}s are called members than chance explains ({words}).",
+        f"Either the target used few of these {result.unit}s, or it does not give them away.",
         "Whether it used the records as a whole is what `jaxaudit ks` asks, with more power.",
         reasons=(words,),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
 from jaxaudit.audits.attack.exposure import place_in_set
@@ -76,15 +76,15 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
 def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
     """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
-    scores = {}
+    scores, columns = {}, np.flatnonzero(~bank.dropped[:records])
     for name, attack_scores in audit.scores.items():
-        # Dropped records have none.
+        # Dropped records have none; those of a group have the group's.
         scores[name] = np.full((len(attack_scores), records), np.nan)
-        scores[name][:, audit.records] = attack_scores
+        scores[name][:, columns] = attack_scores[:, _units(audit)]
 
     def write(file: IO[bytes]) -> None:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        csv.writer(text, lineterminator="\n").writerows(_rows(audit, bank))
+        csv.writer(text, lineterminator="\n").writerows(_rows(audit, bank, columns))
         text.detach()
 
     files: dict[str, Writer] = {"scores.npz": arrays(scores), "records.csv": write}
@@ -159,8 +159,13 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
     )
 
 
-def _rows(audit: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
-    """A header, and a row for each record."""
+def _units(audit: AttackAudit) -> Int[np.ndarray, " records"]:
+    """The number of each attacked record, or of its group, among the columns of the scores."""
+    return np.arange(len(audit.records)) if audit.unit_of_record is None else audit.unit_of_record
+
+
+def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) -> Iterator[list[Any]]:
+    """A header, and a row for each record; where groups are attacked, with the number and the results of its group."""
     by_record = audit.by_record
     assert by_record is not None
     record_arrays = by_record.vulnerability
@@ -188,13 +193,15 @@ def _rows(audit: AttackAudit, bank: Bank) -> Iterator[list[Any]]:
             ("called", np.where(np.isnan(record_scores), "", (called * 1).astype(str))),
         )
     }
-    yield ["set", "place", "label", *numbers, "revealing_class", *scores]
-    for at, column in enumerate(audit.records.tolist()):
+    grouped = audit.unit_of_record is not None
+    yield ["set", "place", *(["group"] if grouped else []), "label", *numbers, "revealing_class", *scores]
+    for at, column in zip(_units(audit).tolist(), columns.tolist(), strict=True):
         of, index = place_in_set(bank, column)
         revealing = "" if by_record.revealing is None or by_record.revealing[at] < 0 else by_record.revealing[at]
         shown = [_shown(number[at].item()) for number in numbers.values()]
         extra = [_shown(score[at]) for score in scores.values()]
-        yield [of, index, int(bank.labels[column]), *shown, revealing, *extra]
+        # Groups count from 1, as those of `ks` do.
+        yield [of, index, *([at + 1] if grouped else []), int(bank.labels[column]), *shown, revealing, *extra]
 
 
 def _shown(value: Any) -> Any:

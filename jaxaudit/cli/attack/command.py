@@ -7,7 +7,19 @@ from typing import Literal
 
 from jaxaudit.attacks.records import BUILT_IN
 from jaxaudit.cli.classifiers import ClassifierOptions, check_texts
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, RecipeFlags, failing
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    Level,
+    ListOutput,
+    RecipeFlags,
+    dealt_groups,
+    failing,
+)
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import REFUSALS, ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_own_names
@@ -127,6 +139,12 @@ class AttackFlags(ByBank, Level):
         minimum=1,
         maximum=MOST,
     )
+    groups: str | None = dealt_groups(
+        "Of texts: group of each text, such as its author; each group is dealt and attacked whole. A key of the texts, "
+        "a .npy or a .csv. (With --shadows the bank says which groups it deals.)",
+        of=ModelSource.TRAINING,
+        usual="Group of each text, attacked whole.",
+    )
     measured_iterations: int = training_option(
         "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
     )
@@ -171,6 +189,8 @@ def _check_attacks(options: AttackOptions) -> None:
         _check_texts(options, tuple(names))
         return
     check_texts(None, options.model.model, options.recipe)
+    if audit_flags.groups is not None:
+        raise InputError("--groups is for texts: records of a table are attacked one by one; leave it out.")
     if options.source is ModelSource.TRAINING:
         of_bank = [name for name, code in names.items() if name not in ON_TARGETS and code is None]
         if of_bank:
@@ -221,8 +241,8 @@ ATTACK = Command(
 
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
 
-    `jaxaudit attack --query texts.jsonl --tokens words --optimizer adamw --learning-rate 0.003 --epochs 15 --attacks
-    lira,rmia` (a language model; `shadows train --coins` keeps the models)
+    `jaxaudit attack --query texts.jsonl --groups author --tokens words --optimizer adamw --learning-rate 0.003 --epochs
+    15` (a language model, author by author; `shadows train --coins` keeps the models)
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
 

@@ -26,6 +26,7 @@ from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
+from jaxaudit.cli.dealt_groups import with_dealt_groups
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.options import with_values
@@ -152,11 +153,18 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
 
     The bank is in the folder of unfinished work, so that the same command goes on after a stop, or in a temporary one.
     """
+    options = with_dealt_groups(options, groups=options.data.data)
     attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
     assert isinstance(texts, Examples)
     network = BankNetwork(**vars(network_of_texts(options.model)))
     train_options = TrainOptions(
-        data=BankData(query=options.data.data, data_dir=options.data.data_dir, coins=True, drop_overlap=True),
+        data=BankData(
+            query=options.data.data,
+            data_dir=options.data.data_dir,
+            groups=options.audit.groups,
+            coins=True,
+            drop_overlap=True,
+        ),
         models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
         model=network,
         recipe=ShadowRecipe(**vars(options.recipe)),
@@ -184,7 +192,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
         outcome=outcome,
         models=lambda _: options.audit.pooled_shadow_models,
         line=f"attacking {len(texts):,} texts, {work.options.model.model} on {jax.default_backend()}",
-        after="attacking every text",
+        after="attacking every text" if options.audit.groups is None else "attacking every group of texts",
         record_shape=work.record_shape,
         classes=work.classes,
     )

@@ -45,7 +45,9 @@ class BankData(Held, SetsFlags):
     )
     drop_unshared: bool = option("Do not use calibration records of classes without a query record.", default=False)
     coins: bool = option(
-        "Deal each record to each model by a fair coin: for a bound on epsilon (attack --delta).", default=False
+        "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
+        "epsilon (attack --delta).",
+        default=False,
     )
 
 

@@ -34,8 +34,8 @@ def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
         areas,
         _curves(result),
         *(() if result.splits is None else (_against_pdtp(result, result.splits),)),
-        *(() if result.exposure is None else (_separations(result.exposure),)),
-        *(() if result.beside_pdtp is None else (_beside(result.beside_pdtp),)),
+        *(() if result.exposure is None else (_separations(result.exposure, result.unit),)),
+        *(() if result.beside_pdtp is None else (_beside(result.beside_pdtp, result.unit),)),
     )
 
 
@@ -125,7 +125,7 @@ def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
     )
 
 
-def _separations(exposure: Exposure) -> Picture:
+def _separations(exposure: Exposure, unit: str) -> Picture:
     edges, counts = np.array(exposure.separation_edges), np.array(exposure.separation_counts)
     above = int(counts[edges[:-1] >= 0.9 - 1e-9].sum())
     rows = tuple(
@@ -133,29 +133,29 @@ def _separations(exposure: Exposure) -> Picture:
     )
     return Picture(
         "separations",
-        "How far records are given away",
-        f"{above:,} of {int(counts.sum()):,} records have a separation of 0.9 or more.",
-        "Separation: the chance that a model trained on the record is surer of its class than one that was not. "
-        "Records at the dotted line give nothing away; some lie off it by chance.",
+        f"How far {unit}s are given away",
+        f"{above:,} of {int(counts.sum()):,} {unit}s have a separation of 0.9 or more.",
+        f"Separation: the chance that a model trained on the {unit} is surer of it than one that was not. "
+        f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
         chart(lambda axes: plot.draw_separations(axes, edges, counts)),
-        PageTable("Records by separation", ("separation", "records"), rows, ("records",)),
+        PageTable(f"{unit.title()}s by separation", ("separation", f"{unit}s"), rows, (f"{unit}s",)),
     )
 
 
-def _beside(comparison: BesidePDTP) -> Picture:
-    """PDTP against the share of models that name a record."""
+def _beside(comparison: BesidePDTP, unit: str) -> Picture:
+    """PDTP against the share of models that name a record, or a group."""
     values, named_shares = np.array(comparison.pdtp), np.array(comparison.named)
     alone = f"{comparison.pdtp_alone:,} at risk by PDTP alone, {comparison.attack_alone:,} by the attack alone"
     columns = ("PDTP (nats)", "share of its models that name it")
     return Picture(
         "beside-pdtp",
-        "PDTP, and how often a record is given away",
-        f"{comparison.both:,} records are at risk by both, {alone}.",
-        "A mark is a record. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more of "
-        f"the models trained on the record give it away. {alone}. {beside_words(comparison)}",
+        f"PDTP, and how often a {unit} is given away",
+        f"{comparison.both:,} {unit}s are at risk by both, {alone}.",
+        f"A mark is a {unit}. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more "
+        f"of the models trained on the {unit} give it away. {alone}. {beside_words(comparison, unit)}",
         chart(lambda axes: plot.draw_beside_pdtp(axes, values, named_shares, (RISKY, OFTEN))),
         PageTable(
-            "Records by PDTP and calls",
+            f"{unit.title()}s by PDTP and calls",
             columns,
             tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named_shares, strict=True)),
             columns,

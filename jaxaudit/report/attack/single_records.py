@@ -12,23 +12,23 @@ from jaxaudit.report.page import PageTable, Where
 LISTED, CUT = 60, " (cut)"
 
 
-def beside_table(comparison: BesidePDTP, attack: str) -> PageTable:
-    """Numbers of records at risk by both measures, by one, or by neither."""
+def beside_table(comparison: BesidePDTP, attack: str, unit: str) -> PageTable:
+    """Numbers of records or groups at risk by both measures, by one, or by neither."""
     columns = ("", f"given away by {visible(attack)}", "not given away")
     rows = (
         ("PDTP above 1", f"{comparison.both:,}", f"{comparison.pdtp_alone:,}"),
         ("PDTP up to 1", f"{comparison.attack_alone:,}", f"{comparison.neither:,}"),
     )
-    return PageTable("Records at risk by PDTP, and by the attack", columns, rows, columns[1:], on="both")
+    return PageTable(f"{unit.title()}s at risk by PDTP, and by the attack", columns, rows, columns[1:], on="both")
 
 
-def beside_words(comparison: BesidePDTP) -> str:
+def beside_words(comparison: BesidePDTP, unit: str) -> str:
     """A sentence on how the two measures agree."""
     if math.isnan(comparison.rank_correlation):
-        return "PDTP and the attack have no rank correlation: one of them is the same for all records."
+        return f"PDTP and the attack have no rank correlation: one of them is the same for all {unit}s."
     correlation_words = f"{number_text(comparison.rank_correlation, 2)} (p = {comparison.p_value:.1g})"
     return (
-        f"Rank correlation of PDTP with how often the attack names a record: {correlation_words}; with its separation: "
+        f"Rank correlation of PDTP with how often the attack names a {unit}: {correlation_words}; with its separation: "
         f"{number_text(comparison.separation_correlation, 2)}. PDTP is of the classifier of its own run, and does not "
         "say how much models differ by anyhow."
     )
@@ -40,7 +40,7 @@ def records_tables(result: AttackResult, top: int) -> tuple[PageTable, ...]:
         ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
         return _attacked(ranked[:top], "terminal"), _attacked(ranked[:LISTED], "page")
     assert result.exposure is not None
-    return _riskiest(result.exposure, top, "terminal"), _riskiest(result.exposure, LISTED, "page")
+    return _riskiest(result, result.exposure, top, "terminal"), _riskiest(result, result.exposure, LISTED, "page")
 
 
 def _attacked(listed: Sequence[AttackedRecord], on: Where) -> PageTable:
@@ -58,21 +58,28 @@ def _attacked(listed: Sequence[AttackedRecord], on: Where) -> PageTable:
     return PageTable(title, (*numbers, "best attack"), tuple(rows), numbers, folded=True, on=on)
 
 
-def _riskiest(exposure: Exposure, count: int, on: Where) -> PageTable:
-    listed = exposure.riskiest[:count]
-    columns = ("record", "class", "named", "interval", "separation", "gap (nats)", "given away by")
-    rows = tuple(
-        (
+def _riskiest(result: AttackResult, exposure: Exposure, count: int, on: Where) -> PageTable:
+    listed, grouped = exposure.riskiest[:count], result.groups is not None
+    cells_by_column = {
+        "group of record" if grouped else "record": [
             f"{visible(record.set)} {record.place}"
-            + (f" ({record.copies} cop{'y' if record.copies == 1 else 'ies'})" if record.copies else ""),
-            visible(record.label) or NONE,
-            f"{record.named:.0%} of {record.models}",
-            f"{record.named_low:.0%} to {record.named_high:.0%}",
-            number_text(record.separation),
-            precise(record.gap) + (CUT if record.saturated else ""),
-            NONE if record.revealing is None else visible(record.revealing),
-        )
-        for record in listed
-    )
-    title = f"The {len(listed)} records that are given away most" if listed else ""
-    return PageTable(title, columns, rows, ("separation", "gap (nats)"), folded=True, on=on)
+            + (f" ({record.copies} cop{'y' if record.copies == 1 else 'ies'})" if record.copies else "")
+            for record in listed
+        ],
+        "records": [f"{record.records:,}" for record in listed if grouped],
+        "class": [visible(record.label) or NONE for record in listed if any(shown.label for shown in listed)],
+        "named": [f"{record.named:.0%} of {record.models}" for record in listed],
+        "interval": [f"{record.named_low:.0%} to {record.named_high:.0%}" for record in listed],
+        "separation": [number_text(record.separation) for record in listed],
+        "gap (nats)": [precise(record.gap) + (CUT if record.saturated else "") for record in listed],
+        "given away by": [
+            NONE if record.revealing is None else visible(record.revealing)
+            for record in listed
+            if any(shown.revealing is not None for shown in listed)
+        ],
+    }
+    columns = tuple(column for column, cells in cells_by_column.items() if cells)
+    rows = tuple(zip(*(cells_by_column[column] for column in columns), strict=True))
+    title = f"The {len(listed)} {result.unit}s that are given away most" if listed else ""
+    numbers = tuple(column for column in ("records", "separation", "gap (nats)") if column in columns)
+    return PageTable(title, columns, rows, numbers, folded=True, on=on)

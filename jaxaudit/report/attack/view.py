@@ -29,7 +29,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
     return RunContent(
         question,
         setting,
-        (_answer(result), *(_of_target(target) for target in result.targets)),
+        (_answer(result), *(_of_target(target, result.unit) for target in result.targets)),
         (
             *(() if halves is None else (_metrics(result, "terminal"), _metrics(result, "page"))),
             _grid(result, "terminal"),
@@ -39,7 +39,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
                 _rates_table(f"{name}, targets of known membership", rates, "both")
                 for name, rates in rates_by_attack[:1]
             ),
-            *(() if beside is None else (beside_table(beside, result.decided_by),)),
+            *(() if beside is None else (beside_table(beside, result.decided_by, result.unit),)),
             *records_tables(result, top),
         ),
         _legend(result),
@@ -64,10 +64,15 @@ def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
             "Guessing has an accuracy of 50%.",
         )
     views = "" if result.views == 1 else f", in {result.views} views"
+    words = "a record in its training set, judging by its output"
+    of = f"{result.records:,} records{views}."
+    if result.groups is not None:
+        words = "a group in its training set, judging by its mean output on the group's records"
+        of = f"{result.groups:,} groups of {result.records:,} records{views}: the bank deals whole groups."
     return (
-        "Which records does a model of this recipe give away?",
-        f"{result.models:,} shadow models were each attacked by the others: was a record in its training set, judging "
-        f"by its output? {result.records:,} records{views}. Thresholds come from the other models alone.",
+        f"Which {result.unit}s does a model of this recipe give away?",
+        f"{result.models:,} shadow models were each attacked by the others: was {words}? {of} Thresholds come from the "
+        "other models alone.",
     )
 
 
@@ -105,27 +110,27 @@ def _answer(result: AttackResult) -> Answer:
                 ("Largest PDTP of a target", f"{number_text(halves.max_pdtp)} nats"),
             ),
         )
-    facts = [("Records", f"{result.records:,}"), ("Shadow models", f"{result.models:,}")]
+    facts = [(f"{result.unit.title()}s", f"{result.attacked:,}"), ("Shadow models", f"{result.models:,}")]
     if exposure is not None and math.isfinite(exposure.exposed) and math.isfinite(exposure.at_fpr):
         named_at = f"{exposure.exposed:.1%} (at {level_text(exposure.at_fpr)} false positives)"
-        facts.append(("Records that half or more of their models give away", named_at))
+        facts.append((f"{result.unit.title()}s that half or more of their models give away", named_at))
     if result.epsilon is not None:
         bound = result.epsilon
         least = f"at least {bound.bound:.3g} ({level_text(bound.level)})" if bound.bound > 0 else "no bound above 0"
-        facts.append((f"Epsilon of this recipe, at delta {bound.delta:g}", least))
+        facts.append((f"Epsilon of this recipe, for one {bound.of}, at delta {bound.delta:g}", least))
     about = "models of this recipe" if result.targets else ""
     measure = f"area under the ROC curve ({visible(best.name)})"
     return Answer(about, result.finding, measure, area, between, tuple(facts))
 
 
-def _of_target(target: AttackedTarget) -> Answer:
+def _of_target(target: AttackedTarget, unit: str) -> Answer:
     first = target.named[min(1, len(target.named) - 1)] if target.named else None
     if first is None:
-        return Answer(visible(target.name), target.finding, "records called members", NONE, "")
+        return Answer(visible(target.name), target.finding, f"{unit}s called members", NONE, "")
     return Answer(
         visible(target.name),
         target.finding,
-        f"records called members, at {level_text(first.fpr)} false positives",
+        f"{unit}s called members, at {level_text(first.fpr)} false positives",
         f"{first.count:,}",
         f"by chance about {number_text(first.by_chance, 0)}, at most {number_text(first.at_most, 0)}",
     )
@@ -240,29 +245,35 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
         lines = [*_of_halves(result, halves), *lines]
     if exposure is not None and math.isfinite(exposure.at_fpr):
         lines.append(
-            "named: share of the models trained on a record in which it is called a member, at "
-            f"{level_text(exposure.at_fpr)} false positives. separation: chance that a model with it is surer of "
-            "its class than one without. given away by: the class whose probability changes most."
+            f"named: share of the models trained on a {result.unit} in which it is called a member, at "
+            f"{level_text(exposure.at_fpr)} false positives. separation: chance that a model with it "
+            + ("is surer of its class" if any(record.label for record in exposure.riskiest) else "gives it more")
+            + " than one without."
+            + (
+                " given away by: the class whose probability changes most."
+                if any(record.revealing is not None for record in exposure.riskiest)
+                else ""
+            )
         )
     coarse = [level_text(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:
-        lines.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
+        lines.append(f"Not shown, for too few {result.unit}s: rates at {' and '.join(coarse)} false positives.")
     if any(map(_withheld, result.attacks)):
         lines.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
     if exposure is not None and any(record.saturated for record in exposure.riskiest):
         lines.append(
-            f"{CUT.strip()}: some of the models' log-odds on this record lie where their files can say no more, so the "
-            "gap is not known."
+            f"{CUT.strip()}: some of the models' log-odds on this {result.unit} lie where their files can say no more, "
+            "so the gap is not known."
         )
     if result.epsilon is not None:
         bound = result.epsilon
         lines.append(
             f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
-            f"{bound.right:,} of {bound.guesses:,} guesses are right. For one record added or removed, by outputs on "
-            "these records alone."
+            f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
+            "on these records alone."
         )
     if result.beside_pdtp is not None:
-        lines.append(beside_words(result.beside_pdtp))
+        lines.append(beside_words(result.beside_pdtp, result.unit))
     if result.left_out:
         lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
     return tuple(lines)

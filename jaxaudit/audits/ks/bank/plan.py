@@ -58,7 +58,8 @@ def plan_bank(
     - Without a holdout: of every four models, the first and the third are trained on none of the query set, the second
       on all of it, the fourth on half of it.
     - Each model is also trained on a random two thirds of the calibration set, if there is one.
-    - With `coins`: each model is trained on each record of any set with probability 1/2, independently.
+    - With `coins`: each model is trained on each record of any set with probability 1/2, independently; with groups, on
+      each whole group of query and holdout records.
     - With `tests`: before these `models` come those of the kinds that these tests define, as each test draws them.
 
     Guarantee: the mask and the seed of a model depend only on the key and its number, so a larger plan begins with the
@@ -66,7 +67,7 @@ def plan_bank(
 
     Args:
         query, holdout, calibration: numbers of records.
-        groups: of query and holdout records, if groups are kept whole.
+        groups: of query and holdout records, if groups are kept whole; without a holdout, with `coins` alone.
         dropped: records that no model is trained on.
         coins: whether inclusion is independent, as a bound on epsilon requires.
         tests: tests with kinds of models of their own, such as your own tests. They see labels and no inputs.
@@ -74,8 +75,8 @@ def plan_bank(
 
     Raises:
         InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; there
-            are groups without a holdout, too few groups, or groups and `coins`; a test refuses the sets, has no kind of
-            its own, draws models of another test's kind or without any record, or is given with `coins`.
+            are groups without a holdout, or too few groups; a test refuses the sets, has no kind of its own, draws
+            models of another test's kind or without any record, or is given with `coins`.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
@@ -99,11 +100,13 @@ def plan_bank(
     if coins:
         if tests:
             raise InputError("`coins` deals the records of every model, and a test those of its own: give one.")
+        draw, units = stream(key, "draw", "coins"), np.arange(len(left))
         if groups is not None:
-            raise InputError("`coins` deals each record by its own coin, and `groups` deals whole groups: give one.")
-        draw = stream(key, "draw", "coins")
-        tossed = [generator_of(stream(draw, model)).random(len(left)) < 0.5 for model in range(models)]
-        return BankPlan(np.stack(tossed) & left, seeds, np.arange(models), {})
+            # A coin for each group, and for each record of the calibration set.
+            numbers = groups.dealt_sets
+            units = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(left) - len(numbers))])
+        tossed = [generator_of(stream(draw, model)).random(units.max() + 1) < 0.5 for model in range(models)]
+        return BankPlan(np.stack(tossed)[:, units] & left, seeds, np.arange(models), {})
     if groups is not None:
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")

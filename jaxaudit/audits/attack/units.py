@@ -1,0 +1,99 @@
+"""What a bank is attacked by: record by record, or group by group where it deals whole groups.
+
+All records of a group, such as the texts of an author, are in a training set or none is. They are one piece of
+evidence on one question: was this group used? So a group has one output of each model, the mean over its records in
+each view, as the user inference of Kandpal et al. (2024) has, and every attack scores groups as it scores records. Its
+rates, their intervals and a bound on epsilon are then over groups.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from jaxaudit.data.group_values import number_groups
+from jaxaudit.errors import InputError
+from jaxaudit.shadow_models import Pool
+
+SOURCE = "Kandpal, Pillutla, Oprea, Kairouz, Choquette-Choo & Xu 2024"
+
+
+class AttackUnits(NamedTuple):
+    """The units that are attacked, each a record or a group of records, in the order of their first records.
+
+    A record of no group, such as one of the calibration set, is a unit of its own.
+
+    Attributes:
+        of_record: the unit of each attacked record.
+        first: the place of each unit's first record among the attacked records.
+        grouped: whether the bank deals whole groups.
+    """
+
+    of_record: Int[np.ndarray, " records"]
+    first: Int[np.ndarray, " units"]
+    grouped: bool
+
+    def __len__(self) -> int:
+        """The number of units."""
+        return len(self.first)
+
+    @property
+    def noun(self) -> Literal["record", "group"]:
+        """What a unit is, in a word."""
+        return "group" if self.grouped else "record"
+
+    @property
+    def records(self) -> Int[np.ndarray, " units"]:
+        """The number of records of each unit."""
+        return np.bincount(self.of_record, minlength=len(self))
+
+    def mean(self, values: Float[np.ndarray, "*rows records"]) -> Float[np.ndarray, "*rows units"]:
+        """The mean over the records of each unit; the values themselves where units are records.
+
+        >>> AttackUnits(np.array([0, 1, 0]), np.array([0, 1]), True).mean(np.array([[1.0, 5.0, 3.0]]))
+        array([[2., 5.]])
+        """
+        if not self.grouped:
+            return values
+        order = np.argsort(self.of_record, kind="stable")
+        starts = np.cumsum(self.records) - self.records
+        return np.add.reduceat(values[..., order], starts, axis=-1) / self.records
+
+    def largest(self, values: Float[np.ndarray, " records"]) -> Float[np.ndarray, " units"]:
+        """The largest value among the records of each unit; NaN if all are NaN."""
+        largest = np.full(len(self), np.nan)
+        np.fmax.at(largest, self.of_record, values)
+        return largest
+
+    def common(self, values: Int[np.ndarray, " records"]) -> Int[np.ndarray, " units"]:
+        """The value that all records of a unit have; -1 if they differ."""
+        firsts = values[self.first]
+        differs = np.zeros(len(self), bool)
+        np.logical_or.at(differs, self.of_record, values != firsts[self.of_record])
+        return np.where(differs, -1, firsts)
+
+    def whole(self, membership: Bool[np.ndarray, "*rows records"], of: str) -> Bool[np.ndarray, "*rows units"]:
+        """The membership masks over units, of masks over records that have each unit whole or not at all.
+
+        Raises:
+            InputError: a mask has a part of a group; `of` names the masks.
+        """
+        masks = membership[..., self.first]
+        split = np.unique(self.of_record[np.nonzero(membership != masks[..., self.of_record])[-1]])
+        if len(split):
+            raise InputError(
+                f"{of}: some records of a group are members and others are not ({len(split):,} of {len(self):,} "
+                "groups), but the bank deals whole groups, and an attack on it asks of whole groups. Were the groups "
+                "changed, or is the mask of other records?"
+            )
+        return masks
+
+
+def attack_units(pool: Pool) -> AttackUnits:
+    """The units of the records of a bank: its groups, if it deals whole groups, else its records."""
+    records = len(pool.examples)
+    if pool.groups is None:
+        return AttackUnits(np.arange(records), np.arange(records), False)
+    alone = int(pool.groups.max(initial=-1)) + 1 + np.arange(records - len(pool.groups))
+    of_record = number_groups(np.concatenate([pool.groups, alone]))
+    return AttackUnits(of_record, np.unique(of_record, return_index=True)[1], True)

@@ -1,0 +1,152 @@
+"""`attack` on a bank that deals whole groups: each group is one unit, with the mean output of its records."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.banks import bank_of
+
+from jaxaudit import attack, load_bank
+from jaxaudit.attacks.records import BASE, LiRA
+from jaxaudit.audits.attack.targets import RecordTarget
+from jaxaudit.audits.attack.units import AttackUnits
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.errors import InputError
+
+MODELS, GROUPS, SIZES = 16, 120, (1, 2, 5)
+OF_RECORD = np.repeat(np.random.default_rng(1).permutation(GROUPS), np.resize(SIZES, GROUPS))
+"""The group of each record; the numbers are those of a file, and first occur in this order."""
+ORDER = OF_RECORD[np.sort(np.unique(OF_RECORD, return_index=True)[1])]
+SAID = {"outputs": "log_odds", "classes": 2}
+
+
+def grouped(folder: Path, odds: np.ndarray, masks: np.ndarray, of_record: np.ndarray = OF_RECORD, **said: Any) -> Bank:
+    """A bank of these log-odds that deals whole groups."""
+    counts = {"query": odds.shape[1]}
+    bank_of(folder, odds, masks, "log_odds", 2, counts=counts, **said)
+    about = json.loads((folder / "bank.json").read_text())
+    (folder / "bank.json").write_text(json.dumps({**about, "groups": True}))
+    np.save(folder / "groups.npy", of_record)
+    np.save(folder / "labels.npy", np.zeros(len(of_record), int))
+    return load_bank(folder)
+
+
+def world(seed: int, memory: float = 1.5, alike: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    """Log-odds of models, nearly the same for all records of a group, and the masks of a coin for each group."""
+    random = np.random.default_rng(seed)
+    coins = random.random((MODELS, GROUPS)) < 0.5
+    level = np.random.default_rng(2).normal(0, 2, len(OF_RECORD))
+    noise = alike * random.normal(size=(MODELS, GROUPS))[:, OF_RECORD]
+    noise += np.sqrt(1 - alike**2) * random.normal(size=(MODELS, len(OF_RECORD)))
+    return level + noise + memory * coins[:, OF_RECORD], coins[:, OF_RECORD]
+
+
+def means(odds: np.ndarray) -> np.ndarray:
+    """The slow twin: group by group, in the order of their first records."""
+    return np.stack([odds[..., group == OF_RECORD].mean(axis=-1) for group in ORDER], axis=-1)
+
+
+def test_a_group_is_attacked_as_one_record_of_its_mean_output(tmp_path: Path):
+    odds, masks = world(3)
+    by_group = attack(grouped(tmp_path / "groups", odds, masks), delta=None)
+    whole = masks[:, [int(np.flatnonzero(group == OF_RECORD)[0]) for group in ORDER]]
+    bank = bank_of(tmp_path / "records", means(odds), whole, "log_odds", 2)
+    np.save(tmp_path / "records" / "labels.npy", np.zeros(GROUPS, int))
+    by_record = attack(load_bank(bank.directory))
+    assert (by_group.result.groups, by_group.result.records) == (GROUPS, len(OF_RECORD))
+    assert by_record.result.groups is None
+    assert by_group.result.decided_by == by_record.result.decided_by
+    assert by_group.finding.verdict == by_record.finding.verdict == "attack succeeds"
+    for name, scores in by_record.scores.items():
+        np.testing.assert_allclose(by_group.scores[name], scores, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(by_group.truth, by_record.truth)
+    for one, other in zip(by_group.result.attacks, by_record.result.attacks, strict=True):
+        assert one.auc == pytest.approx(other.auc) if isinstance(one.auc, float) else one.auc.value == other.auc.value
+        assert (one.members, one.non_members) == (other.members, other.non_members)
+    # The way home: the group of each record, and the first record of each group.
+    assert by_group.unit_of_record is not None
+    np.testing.assert_array_equal(ORDER[by_group.unit_of_record], OF_RECORD)
+    np.testing.assert_array_equal(OF_RECORD[by_group.records], ORDER)
+    exposure = by_group.result.exposure
+    assert exposure is not None
+    first = exposure.riskiest[0]
+    assert first.records == (OF_RECORD[first.place] == OF_RECORD).sum()
+
+
+@pytest.mark.outer
+def test_intervals_of_rates_hold_over_groups_and_not_over_records_that_are_alike(tmp_path: Path):
+    """True positive rates of models that remember nothing: 10% at 10%, by thresholds of five times as many."""
+    missed = np.zeros(2)
+    for seed in range(120):
+        random = np.random.default_rng(seed)
+        coins = random.random((6, 60)) < 1 / 6
+        odds = np.repeat(random.normal(size=(6, 60)), 10, axis=1)
+        groups = np.repeat(np.arange(60), 10)
+        masks = coins[:, groups]
+        folder = tmp_path / str(seed)
+        banks = (
+            grouped(folder / "groups", odds, masks, groups),
+            bank_of(folder / "records", odds, masks, "log_odds", 2),
+        )
+        for place, bank in enumerate(banks):
+            rate = attack(bank, attacks=[BASE()]).result.deciding.tpr_at_fpr[0]
+            missed[place] += not rate.low <= 0.1 <= rate.high
+    print(missed)
+    # 5%, and with what thresholds vary by about 8%: P(more than 18 of 120) < .01
+    assert missed[0] <= 18
+    assert missed[1] > 40
+
+
+def test_a_mask_with_a_part_of_a_group_is_refused(tmp_path: Path):
+    odds, masks = world(4)
+    of_two = int(np.flatnonzero(np.bincount(OF_RECORD)[OF_RECORD] == 2)[0])
+    split = masks.copy()
+    split[0, of_two] ^= True
+    with pytest.raises(InputError, match=r"1 of 120 groups"):
+        attack(grouped(tmp_path / "split", odds, split), attacks=[BASE()])
+    bank = grouped(tmp_path / "whole", odds, masks)
+    used = np.zeros(len(OF_RECORD), bool)
+    used[of_two] = True
+    with pytest.raises(InputError, match=r"mine.*1 of 120 groups"):
+        attack(bank, [RecordTarget("mine", odds[:1], used)], attacks=[BASE()])
+
+
+def test_a_target_is_judged_by_groups(tmp_path: Path):
+    """Its records are called by group; of a half that it used most are called, and of the other hardly any."""
+    odds, masks = world(5, memory=4.0)
+    bank = grouped(tmp_path / "bank", odds[1:], masks[1:])
+    audit = attack(bank, [RecordTarget("mine", odds[:1], masks[0])], attacks=[LiRA()])
+    (judged,) = audit.result.targets
+    assert judged.finding.verdict == "attack succeeds"
+    assert " groups are called members" in judged.finding.sentence
+    assert audit.by_record is not None
+    used = masks[0][audit.records]
+    called = audit.by_record.called[0]
+    assert called.shape == (GROUPS,)
+    assert called[used].mean() > 0.8
+    assert called[~used].mean() < 0.25
+    assert audit.result.deciding.of_targets is not None
+
+
+def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):
+    """A coin for each group: the bound is that of one record a group with the same mean output."""
+    pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
+    odds, masks = world(6, memory=8.0)
+    found = attack(grouped(tmp_path / "groups", odds, masks), attacks=[BASE()], delta=1e-5).result.epsilon
+    whole = masks[:, [int(np.flatnonzero(group == OF_RECORD)[0]) for group in ORDER]]
+    alone = attack(bank_of(tmp_path / "records", means(odds), whole, "log_odds", 2), attacks=[BASE()], delta=1e-5)
+    assert found is not None
+    assert alone.result.epsilon is not None
+    assert (found.of, alone.result.epsilon.of) == ("group", "record")
+    assert found.bound == pytest.approx(alone.result.epsilon.bound)
+    assert found.bound > 1
+    assert found.members + found.non_members == MODELS // 2 * GROUPS
+
+
+def test_numbers_of_a_group():
+    units = AttackUnits(np.array([0, 1, 0, 2]), np.array([0, 1, 3]), True)
+    np.testing.assert_array_equal(units.records, [2, 1, 1])
+    np.testing.assert_array_equal(units.largest(np.array([np.nan, np.nan, 2.0, 1.0])), [2.0, np.nan, 1.0])
+    np.testing.assert_array_equal(units.common(np.array([3, 4, 5, 6])), [-1, 4, 6])

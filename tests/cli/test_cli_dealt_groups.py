@@ -71,9 +71,20 @@ def test_shadow_models_are_trained_on_whole_groups(here: Path, name: str):
     np.testing.assert_array_equal(np.load("bank/membership.npy")[: len(rows)], rows)
 
 
-def test_coins_deal_records_one_by_one(here: Path):
-    said, rows = planned(*sets("npz"), "--coins", out="bank")
-    assert (SAID in said, Path("bank/groups.npy").exists(), rows.shape) == (False, False, (20, 144))
+@pytest.mark.parametrize(("count", "words"), [(144, sets("npz")), (72, sets("npz")[:2])])
+def test_coins_deal_whole_groups_also_without_a_holdout(here: Path, count: int, words: tuple[str, ...]):
+    said, rows = planned(*words, "--coins", out="bank")
+    assert SAID in said
+    groups = np.load("bank/groups.npy")
+    assert groups.shape == (count,)
+    assert all(len(np.unique(rows[:, groups == group], axis=1).T) == 1 for group in np.unique(groups))
+
+
+def test_an_attack_on_texts_takes_the_groups_of_the_deal(here: Path):
+    words = ("attack", "--query", "texts/query.jsonl", "--model", "gpt-1-8", "--tokens", "words", "--epochs", "1")
+    done = jaxaudit(*words, "--optimizer", "adamw", "--pooled-shadow-models", "4", "--dry-run")
+    assert done.code == 0, done.err
+    assert SAID in done.err
 
 
 def test_a_dry_run_of_training_reads_the_same_groups(here: Path):

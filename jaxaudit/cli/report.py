@@ -8,6 +8,7 @@ import typer
 
 from jaxaudit.cli.parameters import at_home
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.work import told_what_stands
 from jaxaudit.errors import InputError
 
 
@@ -73,8 +74,9 @@ def report(
     if figures is not None:
         with writing(f"--figures {figures}", "name another."):
             figures.mkdir(parents=True, exist_ok=True)
-    write_report(out, read)
-    say(f"written: {out}")
+    with told_what_stands(out):
+        write_report(out, read)
+        say(f"written: {out}")
     if figures is not None:
         from jaxaudit.report.html.render import write_pictures
 

@@ -10,7 +10,7 @@ A command needs four lines:
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from jaxaudit.runs.unfinished import Identity, Unfinished
 
 INTERRUPTED = 130
+MARKS = ("result.json", "deal.json", "bank.json")
+"""The file of a directory that stands only beside all others: of a run, a deal, a bank."""
+STANDS = ("is written, and whole", "are written, and whole")
 
 Begin = Callable[["Identity", int, str], Path | None]
 """`begin(identity, models, line)` prints the line and what was found; returns the folder of stored models, if any."""
@@ -28,6 +31,43 @@ Begin = Callable[["Identity", int, str], Path | None]
 
 class Interrupted(SystemExit):
     """Ctrl-C, already reported to the user."""
+
+
+@contextmanager
+def told_what_stands(*places: Path | None) -> Iterator[None]:
+    """The context of a command that writes these files and directories: Ctrl-C is answered with what stands of them.
+
+    Each is written whole or not at all, so what is there after an interruption and was not there before, or was another
+    file, is whole: writing is not undone.
+
+    Raises:
+        Interrupted: for a KeyboardInterrupt, after a line about what was written.
+    """
+    contents_before = [(place, _content(place)) for place in places if place is not None]
+    try:
+        yield
+    except (KeyboardInterrupt, Interrupted) as error:
+        whole = [str(place) for place, before in contents_before if _content(place) - before]
+        is_reported = isinstance(error, Interrupted)
+        if whole:
+            say(f"{'' if is_reported else 'Interrupted: '}{' and '.join(whole)} {STANDS[len(whole) > 1]}.")
+        elif not is_reported:
+            say(f"Interrupted{': nothing was written' if contents_before else ''}.")
+        raise Interrupted(INTERRUPTED) from error
+
+
+def _content(place: Path) -> set[tuple[str, int, int]]:
+    """What marks a file, or a directory that a command writes, as complete: its file that is written last."""
+    marks = set[tuple[str, int, int]]()
+    for path in (place / mark for mark in MARKS) if place.is_dir() else (place,):
+        with suppress(OSError, ValueError):
+            status = path.stat()
+            marks.add((path.name, status.st_ino, status.st_mtime_ns))
+    return marks
+
+
+def _marked(out: Path | None) -> bool:
+    return out is not None and bool(_content(out))
 
 
 @contextmanager
@@ -67,8 +107,9 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
     except BaseException as error:
         kept = _in_words(works, total) if elsewhere is None else elsewhere()
         for work in works:
-            work.keep() if kept else work.remove()
-        if not isinstance(error, KeyboardInterrupt):
+            work.keep() if kept and not _marked(out) else work.remove()
+        # Whoever called says that the result stands.
+        if not isinstance(error, KeyboardInterrupt) or _marked(out):
             raise
         goes_on = "continues from there" if kept else "starts again"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")

@@ -169,9 +169,9 @@ def whole_file(
     """
     draft = (drafts or path.parent) / f"{DRAFT}{secrets.token_hex(8)}"
     mode = 0o600 if private else 0o666
-    opened = open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
     try:
-        with opened as file:
+        # Within the block, since an interruption may arrive as soon as the file is there.
+        with open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield cast(BufferedRandom, file)
             file.flush()
             if lasting:

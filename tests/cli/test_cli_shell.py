@@ -7,8 +7,11 @@ from support.cli_runs import jaxaudit
 
 from jaxaudit.cli.app import COMMANDS as AUDITS
 from jaxaudit.cli.app import app
+from jaxaudit.cli.deal.command import DEAL
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import fields_of
+from jaxaudit.cli.scores.command import SCORES
+from jaxaudit.cli.shadows.command import SHADOWS
 from jaxaudit.version import __version__
 
 ESCAPE = "\x1b["
@@ -30,6 +33,18 @@ def test_every_help_has_an_example_that_parses():
             assert f"jaxaudit {command}" in known
             flags = {word for word in words if word.startswith("-")}
             assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example
+
+
+COMMAND_WORDS = [command.name for command in (*AUDITS, DEAL, *SHADOWS, *SCORES)] + ["report", "cite", "cluster check"]
+
+
+@pytest.mark.parametrize("name", COMMAND_WORDS)
+def test_no_word_of_a_help_is_cut_at_80_columns(name: str, monkeypatch: pytest.MonkeyPatch):
+    """As the end of a list of choices is that has nowhere to be broken."""
+    monkeypatch.setenv("COLUMNS", "80")
+    said = jaxaudit(*name.split(), "--help").out
+    assert "--help" in said
+    assert "…" not in said, [line for line in said.splitlines() if "…" in line]
 
 
 def test_the_version_is_one_line_and_no_words_print_the_help():

@@ -100,7 +100,7 @@ class UnlearnFlags(Level):
 
     methods: str | None = training_option(
         f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference. [default: "
-        f"{','.join(USUAL)}; {','.join(USUAL_OF_TEXTS)} for texts]",
+        f"{', '.join(USUAL)}; {', '.join(USUAL_OF_TEXTS)} for texts]",
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
         usual="Methods to judge, such as retraining,scrub.",

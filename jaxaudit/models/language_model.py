@@ -28,8 +28,8 @@ from jaxaudit.data.weights.weights import read_weights, weight_files
 from jaxaudit.errors import InputError
 from jaxaudit.models import pretrained
 from jaxaudit.models.lora import read_lora
+from jaxaudit.models.model_folder import TOKENIZER, TOKENIZER_CONFIG, cutter_of, model_entries
 
-TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 WITH_ADDED = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = (TOKENIZER, *WITH_ADDED, "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja")
 CAUSAL = {"AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"}
@@ -92,15 +92,9 @@ class LanguageModel:
         """
         self._folder, file = folder, folder / pretrained.CONFIG
         self.name = (adapter or folder).resolve().name
-        if not folder.is_dir():
-            raise InputError(f"{folder}: is no folder; name the folder of a model that save_pretrained wrote.")
+        entries, self._cutter = model_entries(folder, adapter), cutter_of(folder, adapter)
         self._library = pretrained.import_transformers(file)
-        pretrained.refuse_adapter(folder)
-        entries = pretrained.entries_of(file)
-        pretrained.refuse_entries(entries, file)
         self._lora = None if adapter is None else read_lora(adapter)
-        self._cutter = adapter if adapter is not None and exists(adapter / TOKENIZER) else folder
-        self._refuse_files()
         self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
         if self.precision not in PRECISIONS:
             stated = str(self.precision)[:40]
@@ -112,21 +106,19 @@ class LanguageModel:
         stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
         self.positions = next((count for count in stated if isinstance(count, int) and count > 0), None)
         self._tokenizer = self._read_tokenizer()
-        self.notes = (*self._of_adapter(), *settle(self._tokenizer.backend_tokenizer, str(self._cutter)))
+        own_tokenizer = (f"{self.name}: its own tokenizer cuts the texts",) if self._cutter != folder else ()
+        self.notes = (*own_tokenizer, *settle(self._tokenizer.backend_tokenizer, str(self._cutter)))
         self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(self._cutter))
         self._end: int | None = self._tokenizer.eos_token_id
         self.chat_template = self._read_chat_template()
 
-    def _of_adapter(self) -> tuple[str, ...]:
-        """What a user should know of the adapter and the model it is put beside."""
+    @property
+    def other_base(self) -> str | None:
+        """The name that the adapter states of its base model, if that is another than the folder's; may be empty."""
         if self._lora is None:
-            return ()
-        stated, notes = re.split(r"[/\\]", self._lora.base.rstrip("/\\"))[-1], []
-        if stated != self._folder.resolve().name:
-            notes.append(f"{self.name}: states {stated[:60]!r} as its base model, and is read beside {self._folder}")
-        if self._cutter != self._folder:
-            notes.append(f"{self.name}: its own tokenizer cuts the texts")
-        return tuple(notes)
+            return None
+        stated = re.split(r"[/\\]", self._lora.base.rstrip("/\\"))[-1]
+        return None if stated == self._folder.resolve().name else stated[:60]
 
     def computes_as(self, other: "LanguageModel") -> bool:
         """Whether both have one network and one tokenizer, whatever their weights."""
@@ -283,18 +275,6 @@ class LanguageModel:
                 "tokenizer's own?"
             )
         return template
-
-    def _refuse_files(self) -> None:
-        """Refuses a folder without a tokenizer or without safetensors, before anything is loaded."""
-        folder, cutter = self._folder, self._cutter
-        if not exists(cutter / TOKENIZER):
-            raise InputError(f"{cutter}: has no {TOKENIZER}; save the model's tokenizer there by its save_pretrained.")
-        described = cutter / TOKENIZER_CONFIG
-        if exists(described) and pretrained.entries_of(described).get("auto_map"):
-            raise InputError(f"{described}: auto_map names code of its own, which is never run here; delete the entry.")
-        missing = [path.name for path in weight_files(folder) if not exists(path)]
-        if missing:
-            raise InputError(f"{folder}: {missing[0][:80]} is missing; were all files copied?")
 
     def _read_tokenizer(self) -> Any:
         """The tokenizer, from copies: `transformers` opens files by name, and a pipe could take their place."""

@@ -179,10 +179,10 @@ def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
         np.testing.assert_array_equal(table[f"{role}.loss"], losses)
     assert len({table[f"{role}.loss"][0] for role in folders}) == 4
     words = ("scores", "lm", base, *query, "--out", "t.csv")
-    refused((*words, "--baseline", "first"), ("first: has adapter_config.json", "the adapter as --adapter"))
+    refused((*words, "--baseline", "first"), ("--baseline first: is an adapter", "--adapter TARGET_ADAPTER"))
     refused((*words, "--adapter", base), ("has no adapter_config.json",))
     refused((*words, "--adapter", "first", "--before", "first"), ("first is given",))
-    refused(("scores", "lm", "first", *query, "--out", "t.csv"), ("it is an adapter of another model",))
+    refused(("scores", "lm", "first", *query, "--out", "t.csv"), ("first: is an adapter", "--adapter first"))
 
 
 def test_chats_are_sequences_for_models_that_are_trained_here(here: Path, capsys: pytest.CaptureFixture[str]):

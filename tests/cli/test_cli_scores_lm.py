@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from pyarrow import csv, parquet
 from support.cli_runs import jaxaudit, refused
-from support.language_models import POSITIONS, save_model, write_lines
+from support.language_models import POSITIONS, SIZE, save_model, write_lines
 
+from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.token_scores import SCORES, token_scores
@@ -212,11 +213,19 @@ REFUSED = {
     "nothing": ((), "give the records either as TEXTS"),
     "both": (("all.jsonl", "--query", "query.jsonl"), "give the records either as TEXTS"),
     "no set": (("texts.jsonl",), "lines have no 'set'; add it, or give a file for each set: --query"),
-    "an unknown set": (("odd.jsonl",), "record 1: its 'set' must be one of query, holdout, members, reference"),
+    "an unknown set": (
+        ("odd.jsonl",),
+        "of query, holdout, members, reference; found: 'forget' (6).",
+    ),
     "two forms": (("--query", "query.jsonl", "--holdout", "texts.jsonl"), "different forms"),
     "long": (("--query", "long.jsonl"), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
-    "no model": (("--query", "query.jsonl", "--baseline", "old"), "old/config.json: cannot be read"),
-    "an adapter": (("--query", "query.jsonl", "--baseline", "adapter"), "adapter: has adapter_config.json"),
+    "no model": (("--query", "query.jsonl", "--baseline", "old"), "old: has no config.json"),
+    "an adapter": (
+        ("--query", "query.jsonl", "--baseline", "adapter"),
+        "--baseline adapter: is an adapter",
+    ),
+    "no model before all else": (("--query", "long.jsonl", "--baseline", "old"), "old: has no config.json"),
+    "an adapter that is none": (("--query", "query.jsonl", "--adapter", "base"), "base: has no adapter_config.json"),
     "no file": (("--query", "nothing.jsonl"), "--query nothing.jsonl: there is no such file"),
     "a link": (("--query", "query.jsonl", "--out", "link.csv"), "--out link.csv already exists"),
     "another suffix": (("--query", "query.jsonl", "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
@@ -234,3 +243,36 @@ def test_what_cannot_be_scored_is_refused_before_any_work(name: str, here: Path)
     words, said = REFUSED[name]
     words = words if "--out" in words else (*words, "--out", "s.csv")
     assert SECRET not in refused(("scores", "lm", "target", *words), (said,))
+
+
+def test_an_adapter_as_the_model_itself_is_told_what_is_missing(here: Path):
+    Path("tuned").mkdir()
+    Path("tuned/adapter_config.json").write_text("{}")
+    for role in ("before", "unused", "used", "baseline"):
+        words = ("scores", "lm", "base", f"--{role}", "tuned", "--query", "query.jsonl", "--out", "s.csv")
+        refused(words, (f"`jaxaudit scores lm BASE --adapter TARGET_ADAPTER --{role} tuned`",))
+    words = ("scores", "lm", "tuned", "--query", "query.jsonl", "--out", "s.csv")
+    refused(words, ("`jaxaudit scores lm BASE --adapter tuned`",))
+
+
+@pytest.mark.parametrize("base", ["someone/base", "/models/base/", "another", ""])
+def test_another_base_of_the_same_shape_is_warned_of(base: str, here: Path):
+    """In one line, with the names of all adapters that state it; none where its name is that of the folder."""
+    random = np.random.default_rng(3)
+    for name in ("tuned", "older_tuned"):
+        Path(name).mkdir()
+        layer = "base_model.model.transformer.h.0.attn.c_attn"
+        sides = {"lora_A": random.normal(size=(2, SIZE)), "lora_B": random.normal(size=(3 * SIZE, 2))}
+        weights = {f"{layer}.{side}.weight": values.astype(np.float32) for side, values in sides.items()}
+        Path(name, "adapter_model.safetensors").write_bytes(safetensors_bytes(weights))
+        entries = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 2, "bias": "none"}
+        entries |= {"target_modules": ["c_attn"], "base_model_name_or_path": base, "inference_mode": True}
+        Path(name, "adapter_config.json").write_text(json.dumps(entries))
+    words = ("--adapter", "tuned", "--before", "older_tuned", "--query", "query.jsonl", "--out", "s.csv")
+    done = jaxaudit("scores", "lm", "base", *words)
+    assert done.code == 0, done.err
+    warned = [line for line in done.err.splitlines() if line.startswith("WARNING: ")]
+    assert len(warned) == (base in ("another", ""))
+    for line in warned:
+        assert "tuned, older_tuned: " in line
+        assert "name the folder of" in line

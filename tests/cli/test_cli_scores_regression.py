@@ -47,7 +47,12 @@ def test_errors_are_those_of_scipy_and_columns_pass_through(rows: dict[str, np.n
 @pytest.mark.parametrize(
     ("column", "cell", "words", "said"),
     [
-        ("of", "forget", (), "row 3, column 'of' must have one of query, holdout, members, reference"),
+        (
+            "of",
+            "forget",
+            (),
+            "row 3, column 'of' must have one of query, holdout, members, reference; found: 'forget' (1).",
+        ),
         ("guess", "nan", (), "row 3, column 'guess' is not finite"),
         ("y", "many", (), "row 3, column 'y' holds text"),
         ("sd", "-1", ("--sigma", "sd"), "row 3, column 'sd' is not above 0; --sigma names"),

@@ -133,8 +133,8 @@ def test_what_the_adapter_says_of_its_base_and_its_tokenizer_is_passed_on(bases:
         (tmp_path / "tuned" / name).write_bytes((bases / "gpt2" / "base" / name).read_bytes())
     (tmp_path / "tuned" / "chat_template.jinja").write_text("{{ messages }}")
     model = LanguageModel(bases / "gpt2" / "base", adapter=tmp_path / "tuned")
-    assert "states 'gpt2-xl' as its base model" in model.notes[0]
-    assert "its own tokenizer" in model.notes[1]
+    assert model.other_base == "gpt2-xl"
+    assert "its own tokenizer" in model.notes[0]
     assert model.chat_template == "{{ messages }}"
 
 

@@ -370,7 +370,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a tokenizer of another model": (edited("config.json", vocab_size=100), "and the model knows 100"),
     "no tokenizer": (without("tokenizer.json"), "has no tokenizer.json"),
     "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer cannot be read"),
-    "no configuration": (without("config.json"), "cannot be read"),
+    "no configuration": (without("config.json"), "has no config.json"),
     "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
     "another kind": (edited("config.json", model_type="vit"), "is of vit, which transformers"),
     "an unknown kind": (edited("config.json", model_type=["gpt2"]), "has no model_type"),

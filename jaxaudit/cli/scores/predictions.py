@@ -11,6 +11,7 @@ from jaxaudit.cli.scores.written import scored_summary
 from jaxaudit.data.formats.text_table import trimmed
 from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.scores.columns import MOST
+from jaxaudit.data.scores.names import other_sets
 from jaxaudit.data.scores.predictions import refuse_other_scale, squared_errors
 from jaxaudit.data.scores.table import score_table, set_of
 from jaxaudit.data.scores.writing import write_scores
@@ -52,7 +53,8 @@ def score_predictions(options: RegressionOptions) -> Summary:
     wrong = [row for row, name in enumerate(sets, 1) if not name]
     if wrong or not sets:
         where = f"row {wrong[0]}, column {options.set_column!r}" if wrong else "there are no rows; each"
-        raise InputError(f"{table.source}: {where} must have one of {', '.join(SETS)}.")
+        other_values = f"; {other_sets(table.columns[place(options.set_column)].to_pylist(), SETS)}" if wrong else ""
+        raise InputError(f"{table.source}: {where} must have one of {', '.join(SETS)}{other_values}.")
     columns: dict[str, Any] = {"set": sets}
     if options.group is not None:
         # No value of a group is written.

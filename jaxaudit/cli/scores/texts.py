@@ -1,9 +1,9 @@
 """Runs `jaxaudit scores lm`: scores records of text, and writes the table."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,15 @@ from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.scores.columns import columns_of
 from jaxaudit.data.scores.copies import refuse_copies, refuse_repeated
+from jaxaudit.data.scores.names import other_sets
+from jaxaudit.data.scores.table import set_of
 from jaxaudit.data.scores.writing import write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.texts import SETS, Texts
 from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxaudit.models.language_model import LanguageModel
 
 ROLES = ("baseline", "before", "unused", "used")
 
@@ -30,28 +35,24 @@ def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
     folders = {"target": (options.adapter or options.model,), **{role: getattr(options, role) for role in ROLES}}
     refuse_repeated(folders)
+    _refuse_folders(options, folders)
     sides = _sides(options)
     sets, columns = _records(options, sides)
     template = options.template and parse_template(options.template)
     from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
     from jaxaudit.models.language_model import LanguageModel
-    from jaxaudit.models.pretrained import ADAPTER
     from jaxaudit.models.token_scores import SCORES, token_scores
 
-    def adapted(folder: Path) -> Path | None:
-        """The folder, if it is that of an adapter of the model."""
-        if options.adapter is None or not (folder == options.adapter or exists(folder / ADAPTER)):
-            return None
-        return folder
-
     models = {
-        name: LanguageModel(options.model if adapted(folder) else folder, options.precision, adapted(folder))
+        name: LanguageModel(whole, options.precision, adapter)
         for role, role_folders in folders.items()
         for name, folder in _names(role, role_folders)
+        for whole, adapter in [_parts(options, folder)]
     }
     for note in dict.fromkeys(note for model in models.values() for note in model.notes):
         say(note)
     tell_of_chats(sets, template, models.values())
+    _warn_of_bases(options.model, models.values())
     encoded = {
         name: [tokens for texts in sets for tokens in model.encode_texts(texts, template, options.answer_start)]
         for name, model in models.items()
@@ -94,6 +95,54 @@ def score_texts(options: LMOptions) -> Summary:
     refuse_copies(columns_of(columns), np.array(columns["set"]), options.table.name)
     write_scores(options.table, columns)
     return scored_summary(options.table, columns, counted)
+
+
+def _parts(options: LMOptions, folder: Path) -> tuple[Path, Path | None]:
+    """The folder of a whole model, and that of the adapter beside it, if the named folder is one."""
+    from jaxaudit.models.pretrained import ADAPTER
+
+    is_adapter = options.adapter is not None and (folder == options.adapter or exists(folder / ADAPTER))
+    return (options.model, folder) if is_adapter else (folder, None)
+
+
+def _refuse_folders(options: LMOptions, folders: Mapping[str, Sequence[Path]]) -> None:
+    """Refuses folders that are no models, before the texts are read, which takes longer.
+
+    Raises:
+        InputError: as `model_entries`; or a folder is an adapter, and nothing names the model that it is of.
+    """
+    from jaxaudit.models.model_folder import model_entries
+    from jaxaudit.models.pretrained import ADAPTER
+
+    for role, role_folders in folders.items():
+        for folder in role_folders:
+            if options.adapter is None and exists(folder / ADAPTER):
+                option = f"--{role} {folder}" if role in ROLES else str(folder)
+                role_words = f" --{role} {folder}" if role in ROLES else ""
+                adapter = "TARGET_ADAPTER" if role in ROLES else folder
+                advice = "If the target is a whole model, merge this adapter" if role in ROLES else "Or merge the two"
+                raise InputError(
+                    f"{option}: is an adapter, and no --adapter says that MODEL is the model that it was trained on. "
+                    f"Name that model as MODEL, and the target as an adapter of it: `jaxaudit scores lm BASE --adapter "
+                    f"{adapter}{role_words}`. {advice} by peft's merge_and_unload, and name the folder it is saved in."
+                )
+            model_entries(*_parts(options, folder))
+
+
+def _warn_of_bases(folder: Path, models: Iterable["LanguageModel"]) -> None:
+    """Warns of adapters that state another base model: beside one of the same shape, nothing else would show it."""
+    adapters: dict[str, list[str]] = {}
+    for model in models:
+        if model.other_base is not None:
+            adapters.setdefault(model.other_base, []).append(model.name)
+    for base, names in adapters.items():
+        base_text = f"{base!r} as the base model" if base else "no base model"
+        name = repr(base) if base else "the model that it was trained on"
+        say(
+            f"WARNING: {', '.join(names)}: states {base_text}, and is scored beside {folder}. Beside another model of "
+            f"the same shape its scores mean nothing, and no check notices it. Is {folder} that model under another name? "
+            f"Then go on. If not, press Ctrl-C and name the folder of {name} as MODEL."
+        )
 
 
 def _sides(options: LMOptions) -> list[DealtSide | None]:
@@ -194,10 +243,14 @@ def _sets(texts: Texts) -> list[str]:
         raise InputError(
             f"{texts.source}: lines have no 'set'; add it, or give a file for each set: --query, --holdout, --members."
         )
-    wrong = [row for row, name in enumerate(names_of_sets, 1) if name not in SETS]
+    sets = [set_of("" if name is None else str(name)) for name in names_of_sets]
+    wrong = [row for row, name in enumerate(sets, 1) if not name]
     if wrong:
-        raise InputError(f"{texts.source}: record {wrong[0]}: its 'set' must be one of {', '.join(SETS)}.")
-    return [str(name) for name in names_of_sets]
+        raise InputError(
+            f"{texts.source}: record {wrong[0]}: its 'set' must be one of {', '.join(SETS)}; "
+            f"{other_sets(names_of_sets, SETS)}."
+        )
+    return sets
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:

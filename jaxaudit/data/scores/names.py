@@ -1,7 +1,8 @@
 """Names of columns of scores: whose score a column is, and which way the scores of known names point."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from jaxaudit.errors import InputError
@@ -11,6 +12,8 @@ ROLES: tuple[ModelRole, ...] = ("target", "before", "baseline", "unused", "used"
 COVARIATE = "covariate"
 OWN = ("set", "index", "group", "pair", "text")
 """Columns that are no score and no covariate."""
+MOST_SHOWN, LONGEST_SHOWN = 5, 20
+"""How many values of a column of sets an error shows, and how many characters of each."""
 LOWER = {
     *("loss", "error", "squared_error", "absolute_error", "nll", "perplexity", "truth_ratio"),
     *("min_k", "min_k_plus_plus", "zlib", "reference", "gradnorm"),
@@ -91,3 +94,24 @@ def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: 
                 f"models of the role {role} a name, and a score of the same name, such as {role}.A.loss and "
                 f"{role}.B.loss."
             )
+
+
+def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
+    r"""The values of a column of sets that name none, for an error: the most frequent ones, with their numbers.
+
+    No value is shown if there are more than `MOST_SHOWN`: another column than that of the sets may be a person's.
+
+    >>> other_sets(["query", "train", "train", ""], ["query"])
+    "found: 'train' (2), '' (1)"
+    >>> other_sets(map(str, range(40)), ["query"])
+    'found: 40 different values; is it the column of the sets?'
+    """
+    cell_texts = ("" if cell is None else str(cell) for cell in cells)
+    counts = Counter(cell for cell in cell_texts if cell.strip().casefold() not in allowed)
+    if len(counts) > MOST_SHOWN:
+        return f"found: {len(counts):,} different values; is it the column of the sets?"
+    counted_texts = [
+        f"'{cell[:LONGEST_SHOWN]}{'...' if len(cell) > LONGEST_SHOWN else ''}' ({count:,})"
+        for cell, count in counts.most_common()
+    ]
+    return f"found: {', '.join(counted_texts)}"

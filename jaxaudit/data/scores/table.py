@@ -31,6 +31,7 @@ from jaxaudit.data.scores.names import (
     ModelRole,
     is_number,
     known_as,
+    other_sets,
     parts,
     plain_column,
     refuse_unclear,
@@ -167,7 +168,10 @@ def score_table(
     if not len(sets):
         raise InputError(f"{name}: has no records; was the file written to its end?")
     if unknown.any():
-        raise InputError(f"{name}: {int(unknown.sum())} of {len(sets)} records are in no set of {', '.join(SETS)}.")
+        raise InputError(
+            f"{name}: {int(unknown.sum()):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
+            f"(column `set`); {other_sets(cleaned['set'], SETS)}. Rename these, or leave such records out."
+        )
     refuse_repeated_records(cleaned, sets, name)
     numbers = {
         column: column_numbers(column, values, len(sets), name)

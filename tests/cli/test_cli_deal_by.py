@@ -171,6 +171,19 @@ def by_group(*words: str) -> Line:
     return json.loads(done.out)
 
 
+def test_groups_of_one_record_each_are_told_and_no_deal_by_them_is_advised(here: Path) -> None:
+    """Such as a number of each record, taken for the key of who they are of."""
+    write_lines("chat.jsonl", [{**line, "number": f"n{row}"} for row, line in enumerate(lines("question"))])
+    for way, commands in (("--groups", "needs"), ("--by", "Enough are")):
+        found = by_group(way, "number")
+        assert (found["by_group"]["single"], found["by_group"]["can_be_named"]) == (True, 0)
+        assert found["commands"][-1] == "jaxaudit ks --scores scores.csv"
+        out = jaxaudit("deal", "chat.jsonl", way, "number", *SHARES, "--out", f"printed{way}").out
+        assert "WARNING: every group has one record." in out
+        assert commands not in out
+        assert "--by in place of --groups" not in out
+
+
 def test_a_deal_says_in_numbers_which_single_groups_can_be_named(here: Path) -> None:
     write_lines("chat.jsonl", lines("question"))
     whole = by_group("--groups", "author")
@@ -180,6 +193,7 @@ def test_a_deal_says_in_numbers_which_single_groups_can_be_named(here: Path) -> 
         "holdout_groups": 6,
         "holdout_groups_needed": 119,
         "records_needed": None,
+        "single": False,
     }
     assert whole["commands"][-1] == "jaxaudit ks --scores scores.csv"
     within = by_group("--by", "author")

@@ -117,7 +117,7 @@ def summary(
     words = _of_challenge(out, members) if challenge else _command(out, sides, label)
     commands = [shlex.join(words)]
     lines += ["", f"To test a model later, get {request}:", "", f"  {commands[0]}"]
-    if units.within:
+    if units.within and not (report.named is not None and report.named.single):
         commands.append("jaxaudit ks --scores scores.csv --by group")
         lines += [
             "",
@@ -143,7 +143,8 @@ def texts_summary(report: DealReport, paired: bool) -> Summary:
         words += [f"--{name}", path] if name in report.sides or name == "holdout" else []
     naming = report.named
     # With records of a group in both sets, there is no test of whole groups.
-    by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
+    can_name = naming is not None and bool(naming.can_be_named)
+    by = " --by group" if can_name or (report.units.within and not (naming is not None and naming.single)) else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
     lines += ["", "To test a model later:", "", *(f"  {command}" for command in commands)]
     return report.summary((head, *lines), commands)

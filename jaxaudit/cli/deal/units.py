@@ -18,6 +18,10 @@ from jaxaudit.randomness import generator_of, stream
 
 NUMBERS = 2**53
 """Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
+ONE_EACH = (
+    "WARNING: every group has one record. Is that the key of what records have in common, such as their author, and",
+    "not a number of each record? Deal again by that key; if records have nothing in common, leave the groups out.",
+)
 ASK = "`ks --scores --by group`"
 
 
@@ -100,6 +104,7 @@ class NamedGroups(NamedTuple):
         holdout_groups: how many groups the holdout has.
         holdout_groups_needed: how many it needs, where groups were dealt whole; None where records were.
         records_needed: how many records a group needs in query set and in holdout, where records were dealt; else None.
+        single: whether every group has one record.
     """
 
     groups: int
@@ -107,10 +112,18 @@ class NamedGroups(NamedTuple):
     holdout_groups: int
     holdout_groups_needed: int | None
     records_needed: int | None
+    single: bool = False
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What to say of them."""
+        return (*ONE_EACH, *self._of_single_groups()) if self.single else self._of_groups()
+
+    def _of_single_groups(self) -> tuple[str, ...]:
+        """What to say of groups of one record, which no deal of records within groups can name."""
+        return () if self.records_needed is not None or not self.can_be_named else self._of_groups()
+
+    def _of_groups(self) -> tuple[str, ...]:
         count = f"{self.groups:,} group{'' if self.groups == 1 else 's'}"
         adjusted = f"(5%, adjusted for {count} of one model)"
         if self.records_needed is not None:
@@ -145,13 +158,14 @@ def named_groups(units: DealtUnits, rows: Mapping[str, Sequence[int] | np.ndarra
     query, holdout = (
         np.bincount(units.of_record[np.asarray(rows[side])], minlength=units.count) for side in ("query", "holdout")
     )
+    single = units.count == len(units.of_record)
     groups, held = int((query > 0).sum()), int((holdout > 0).sum())
     if not units.within:
         needed = holdout_groups_needed(groups)
-        return NamedGroups(groups, groups if held >= needed else 0, held, needed, None)
+        return NamedGroups(groups, groups if held >= needed else 0, held, needed, None, single)
     sizes = zip(query.tolist(), holdout.tolist(), strict=True)
     able = [counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes]
-    return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups))
+    return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups), single)
 
 
 def numbers_of(naming: NamedGroups | None) -> dict[str, Any] | None:

@@ -6,12 +6,13 @@ number is computed here, and no verdict decided.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
 from jaxaudit.report.page import Answer, Beside, PageTable, RunContent
 
+READ = "How to read it"
 FENCE = "---"
 """The line before and after the metadata, which come first in a card."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~&$@]|(?<=:)(?=//)|(?<=www)(?=\.))")
@@ -31,7 +32,15 @@ def as_markdown(part: RunContent) -> str:
         lines += [answer_line(answer), ""]
     for beside in part.beside:
         lines += [beside_line(beside), "", *table_lines(beside.table)]
-    return "\n".join([*lines, *first_table(part), *limits(part), f"Repeat: `{repeat_line(part)}`", ""])
+    lines += _listed("How to read the tables of groups", [note for beside in part.beside for note in beside.notes])
+    repeat = f"Repeat: `{repeat_line(part)}`"
+    return "\n".join([*lines, *first_table(part), *_listed(READ, part.notes), *limits(part), repeat, ""])
+
+
+def _listed(title: str, items: Iterable[str]) -> list[str]:
+    """A titled list of these texts, each once; nothing without any."""
+    lines = [f"- {escaped_markdown(item)}" for item in dict.fromkeys(items)]
+    return [f"**{title}**", "", *lines, ""] if lines else []
 
 
 def first_table(part: RunContent) -> list[str]:
@@ -63,12 +72,7 @@ def limits(part: RunContent) -> list[str]:
         "Limitations": part.caveats,
         "What would change the answer": part.would_change,
     }
-    return [
-        line
-        for title, items in listed.items()
-        if items
-        for line in (f"**{title}**", "", *(f"- {escaped_markdown(item)}" for item in items), "")
-    ]
+    return [line for title, items in listed.items() for line in _listed(title, items)]
 
 
 def repeat_line(part: RunContent) -> str:
@@ -78,7 +82,8 @@ def repeat_line(part: RunContent) -> str:
 
 def answer_line(answer: Answer) -> str:
     """The subject of the answer, the verdict, and its sentence."""
-    about = f"{escaped_markdown(answer.about)}: " if answer.about else ""
+    subject = answer.subject
+    about = f"{escaped_markdown(subject[:1].upper() + subject[1:] if answer.kind else subject)}: " if subject else ""
     finding = answer.finding
     return f"{about}**{escaped_markdown(finding.verdict)}**. {escaped_markdown(finding.sentence)}"
 
@@ -111,7 +116,7 @@ def as_card(parts: Sequence[RunContent]) -> str:
 
 def _metadata(parts: Sequence[RunContent]) -> Iterator[str]:
     yield "model-index:"
-    yield f"- name: {_text(parts[0].name)}  # the name of your model"
+    yield f"- name: {_text(parts[0].name)}  # replace this by the name of your model"
     yield "  results:"
     for part in parts:
         data = next((value for _, label, value in part.repeat.data.rows if label == "name"), "data of the provider")
@@ -134,7 +139,7 @@ def _metric(
 ) -> Iterator[str]:
     facts = dict(part.repeat.facts)
     args = {
-        "about": answer.about,
+        "about": answer.subject,
         "interval": interval,
         "confidence": confidence.word,
         "seed": facts.get("Seed", ""),
@@ -160,8 +165,8 @@ def _section(part: RunContent) -> Iterator[str]:
     yield from (f"- {beside_line(beside)}" for beside in part.beside)
     yield ""
     yield from first_table(part)
-    if part.errors:
-        yield from ("**Error rates**", "", *(f"- {escaped_markdown(line)}" for line in part.errors), "")
+    yield from _listed(READ, part.notes)
+    yield from _listed("Error rates", part.errors)
     yield from limits(part)
     versions = ", ".join(" ".join(row) for row in part.repeat.versions.rows)
     lines = (

@@ -80,7 +80,7 @@ class DrawnShare(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer, about a target, classifier or method (empty if the question names it).
+    """One answer, about a target, classifier or method (empty if the question names it); `kind` says which of these.
 
     The main number has a name (`measure`), is formatted, and has its interval with the level, if available. `facts` are
     names and values shown with it, `further` those that do not decide, which a page folds. `alone` is a shorter verdict
@@ -98,6 +98,12 @@ class Answer(NamedTuple):
     trust: Confidence | None = None
     further: tuple[tuple[str, str], ...] = ()
     bar: DrawnShare | None = None
+    kind: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What it is about, with the word for it: outside a page, a name alone says nothing."""
+        return f"{self.kind} {self.about}" if self.kind and self.about else self.about
 
     @property
     def confidences(self) -> tuple[tuple[str, Confidence], ...]:
@@ -142,12 +148,14 @@ class Beside(NamedTuple):
         finding: the finding.
         conditions: what `--fail-on` may name of it.
         table: what it rests on, for Markdown; a page and a terminal have their own.
+        notes: how to read the table.
     """
 
     about: str
     finding: Finding
     conditions: tuple[str, ...]
     table: PageTable
+    notes: tuple[str, ...] = ()
 
 
 NO_REPEAT = Repeat((), (), *[PageTable("", (), ())] * 3)
@@ -167,6 +175,7 @@ class RunContent(NamedTuple):
         details: what a terminal shows with `--details`.
         tabled: whether a table of the terminal has the verdict of every answer.
         beside: findings beside the answers.
+        notes: how to read what the tables have in place of a usual number, for Markdown; the legend has it, too.
         pictures: makes its charts; not used by a terminal.
     """
 
@@ -180,6 +189,7 @@ class RunContent(NamedTuple):
     details: tuple[str, ...] = ()
     tabled: bool = False
     beside: tuple[Beside, ...] = ()
+    notes: tuple[str, ...] = ()
     name: str = ""
     kind: str = ""
     repeat: Repeat = NO_REPEAT

@@ -103,7 +103,7 @@ def _judged(random: np.random.Generator, tables: int, used: float, left: float) 
 
 
 def test_retrained_models_tell_nothing_of_members_that_they_used_too() -> None:
-    """Also where what they remember does not show; a baseline that does not know the members says how hard they are."""
+    """Also where what they remember does not show; a baseline that does not know them tells how hard they are."""
     table = _retrained(np.random.default_rng(36), 0.1, 0.1)
     assert know_members(table) == {"unused.1.loss", "unused.2.loss"}
     assert "baseline.loss" not in know_members(score_table(_columns(np.random.default_rng(37), 0.0)))

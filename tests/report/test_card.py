@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 import yaml
 from fuzz.printed import check_card
@@ -14,11 +16,16 @@ from support.cli_runs import jaxaudit
 from support.saved_runs import RUNS, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run
 from support.saved_runs.names import HOSTILE
+from support.saved_runs.provenance import provenance
 
+from jaxaudit.audits.ks.scores import judge_scores
+from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import visible
 from jaxaudit.report.build import part_of
-from jaxaudit.report.markdown import as_card
+from jaxaudit.report.kinds import recorded
+from jaxaudit.report.markdown import as_card, as_markdown
 from jaxaudit.report.record import Run
+from jaxaudit.runs.provenance import describe_scores
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -65,6 +72,23 @@ def test_it_says_what_the_finding_says(kind: str):
         assert number["args"]["seed"] == str(facts.seed)
         assert f"**{answer.finding.verdict}**" in prose
         assert unescaped(answer.finding.sentence) in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "Target a table: "), ("runBmid", "Model runBmid: ")], ids=["one target", "a named model"]
+)
+def test_a_name_has_the_word_for_what_it_names(name: str, said: str):
+    random, sets = np.random.default_rng(4), np.repeat(["query", "holdout"], 60)
+    columns = {"set": sets, f"target{'.' * bool(name)}{name}.loss": random.normal(size=120)}
+    table = score_table(columns, name="a table")
+    audit = judge_scores(jax.random.key(1), table)
+    result = recorded("ks", audit.result, audit.sources, provenance("ks", "a table", describe_scores(table)))
+    run = Run("a run", "ks", result, {})
+    metadata, prose = card(run)
+    assert f"- {said}**inconclusive**" in prose
+    (verdict, _) = metadata["model-index"][0]["results"][0]["metrics"]
+    assert verdict["args"]["about"].capitalize() == said.removesuffix(": ").capitalize()
+    assert as_markdown(part_of(run)).splitlines()[2].startswith(f"{said}**inconclusive**")
 
 
 @pytest.mark.parametrize("kind", RUNS)

@@ -15,7 +15,8 @@ from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import canvas
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.ks.groups import DRAWN, SHOWN
+from jaxaudit.report.ks.groups import DRAWN, EFFECT, LESS_THAN_NONE, MORE_THAN_ALL, NO_SHARE, SHARE, SHOWN
+from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.record import Run
 from jaxaudit.report.terminal import as_terminal
 
@@ -51,6 +52,51 @@ def test_few_groups_are_all_shown() -> None:
     text = _shown(groups_run(groups=6), hint="--details has more.")
     assert len(_rows(text)) == 6
     assert "smallest p-values" not in text
+
+
+LEGENDS = {"effect": EFFECT, "share": SHARE, "above": MORE_THAN_ALL, "below": LESS_THAN_NONE, "unknown": NO_SHARE}
+
+
+def _with_shares(*shares: float | None) -> Run[KSResult]:
+    """A run whose first groups have these shares, and the others none."""
+    run = groups_run(groups=6)
+    (target,) = run.result.targets
+    rest: list[float | None] = [None] * (len(target.groups) - len(shares))
+    groups = tuple(
+        msgspec.structs.replace(group, share=share, share_low=share, share_high=share)
+        for group, share in zip(target.groups, [*shares, *rest], strict=True)
+    )
+    result = msgspec.structs.replace(run.result, targets=(msgspec.structs.replace(target, groups=groups),))
+    return Run(run.name, run.kind, result, run.arrays)
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ((), {"effect"}),
+        ((0.5,) * 6, {"effect", "share"}),
+        ((1.97,) * 6, {"effect", "share", "above"}),
+        ((-0.2, 0.3), {"effect", "share", "below", "unknown"}),
+    ],
+)
+def test_a_column_or_word_that_needs_it_has_a_legend_and_no_other(shares: tuple[float, ...], shown: set[str]) -> None:
+    run = _with_shares(*shares)
+    text = _shown(run, hint="--details has more.")
+    words = " ".join(text.split())
+    markdown = as_markdown(part_of(run)).replace("\\", "")
+    for word, legend in LEGENDS.items():
+        is_due = word in shown
+        assert (f"By group: {legend}" in words, legend in markdown) == (is_due, is_due)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_title_of_a_table_in_markdown_is_short() -> None:
+    """How to read the table stands below, once for all targets."""
+    markdown = as_markdown(part_of(groups_run()))
+    titles = re.findall(r"^\*\*(.*)\*\*$", markdown, re.MULTILINE)
+    assert any(title.startswith("Groups of the query set, ") for title in titles)
+    assert max(map(len, titles)) <= 90
+    assert markdown.count("These numbers (no.) are not your ids") == 1
 
 
 def test_a_page_has_a_chart_with_every_number_and_says_what_they_mean() -> None:

@@ -72,7 +72,9 @@ def _answer(result: EfficacyResult) -> Answer:
         shown.append(("Accuracy on the records", _accuracy(judged)))
     more = {"Norm of the mean gradient": judged.mean_gradient_norm, "True Fisher information": judged.true_information}
     shown += [(name, precise(value)) for name, value in more.items() if value is not None]
-    return Answer(visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown))
+    return Answer(
+        visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown), kind="weights"
+    )
 
 
 def _accuracy(model: WeightsExposure) -> str:

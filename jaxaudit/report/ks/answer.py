@@ -9,6 +9,7 @@ from jaxaudit.report.ks.tables import (
     UNKNOWN,
     by,
     further_tests,
+    kind_of,
     percent_cell,
     test_of,
     upper,
@@ -16,6 +17,7 @@ from jaxaudit.report.ks.tables import (
 )
 from jaxaudit.report.numbers import level_text, number_text, precise, share, span
 from jaxaudit.report.page import Answer, DrawnShare
+from jaxaudit.report.sets import ComparedSets
 
 P_LEAST = 0.001
 BEFORE_AFTER = "Used fraction before minus after"
@@ -25,7 +27,7 @@ WHY_RULE = (
 )
 
 
-def answer_of(target: TargetResult, level: float, targets: int, stated: float) -> Answer:
+def answer_of(target: TargetResult, sets: ComparedSets, level: float, targets: int, stated: float) -> Answer:
     """The answer about one of so many targets: the numbers of the test that decides, and apart from them the others."""
     facts, further = [], [] if target.paper_rule is None else [("The paper's rule", rule_in_words(target))]
     for usage in target.usage:
@@ -65,7 +67,7 @@ def answer_of(target: TargetResult, level: float, targets: int, stated: float) -
     # Confidence in the used fraction, where that is not the one in the verdict.
     trust = test_of(target, target.method).confidences.get("fraction")
     trust = trust if trust and trust.word != target.finding.confidence.word else None
-    numbers = tuple(facts), alone, trust, tuple(further), bar
+    numbers = tuple(facts), alone, trust, tuple(further), bar, kind_of(target, sets)
     return Answer(visible(target.name), target.finding, name, shown, between, *numbers)
 
 

@@ -10,15 +10,24 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart, row_height
-from jaxaudit.report.ks.tables import p_column
+from jaxaudit.report.ks.tables import kind_of, p_column
 from jaxaudit.report.numbers import level_text, precise
 from jaxaudit.report.page import Beside, PageTable, Picture, Where
+from jaxaudit.report.sets import ComparedSets
 
 FOUND = ("remembered", "suspected")
 """Verdicts on a group that `--fail-on` names."""
 SHOWN, DRAWN = 10, 25
 """How many groups a terminal shows without `--details`, and a chart draws."""
 TONES: dict[str, Tone] = {"remembered": "bad", "suspected": "open", "inconclusive": "open"}
+EFFECT = (
+    "effect: how much more used the group's scores look than those it is compared with, in standard deviations of a "
+    "record."
+)
+SHARE = "share left: 0% is like models that never used the group, 100% like models that used it whole."
+MORE_THAN_ALL = "Above 100%: by chance, or the group looks more used than by models that used it whole."
+LESS_THAN_NONE = "Below 0%: by chance, or over-forgotten: the group looks less used than by models that never used it."
+NO_SHARE = "unknown: on this group, models that used it differ from models that did not by no more than chance."
 READ = (
     "Effect of a group: how much more used its scores look than those that it is compared with, in standard deviations "
     "of a record. The interval of a share is that of one group alone, and is not adjusted for their number."
@@ -79,7 +88,7 @@ def _short_table(title: str, groups: Sequence[GroupResult], grouping: Grouping, 
     return PageTable(title, (*numbers, "verdict"), tuple(rows), numbers, tones=TONES, on=on)
 
 
-def groups_beside(targets: Sequence[TargetResult]) -> tuple[Beside, ...]:
+def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[Beside, ...]:
     """The finding on the groups of each target, with the strongest ones, and how p-values are adjusted."""
     findings = []
     for target in targets:
@@ -87,19 +96,33 @@ def groups_beside(targets: Sequence[TargetResult]) -> tuple[Beside, ...]:
             verdicts = {group.verdict for group in target.groups}
             shown = target.groups[:DRAWN]
             left = len(target.groups) - len(shown)
-            title = f"Groups of the query set. {_numbered(grouping)} {grouping.adjustment}"
-            table = _short_table(
-                title + (f" {left:,} more have larger p-values." if left else ""), shown, grouping, "page"
-            )
+            model = f"{kind_of(target, sets)} {visible(target.name)}"
+            rest = f": the {DRAWN} smallest p-values of {len(target.groups):,}" if left else ""
+            table = _short_table(f"Groups of the query set, {model}{rest}", shown, grouping, "page")
             conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
-            findings.append(Beside(f"By group, {visible(target.name)}", grouping.finding, conditions, table))
+            notes = *_columns(shown), _numbered(grouping), grouping.adjustment
+            findings.append(Beside(f"By group, {model}", grouping.finding, conditions, table, notes))
     return tuple(findings)
 
 
 def group_legend(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """What must be known to read the tables of groups; `group_details` has the rest."""
     groupings = [target.grouping for target in targets if target.grouping is not None]
-    return tuple(dict.fromkeys(f"By group: {line}" for grouping in groupings for line in _first_lines(grouping)))
+    lines = [line for grouping in groupings for line in _first_lines(grouping)]
+    shown = [group for target in targets if target.grouping is not None for group in target.groups[:SHOWN]]
+    return tuple(f"By group: {line}" for line in dict.fromkeys([*_columns(shown), *lines]))
+
+
+def _columns(groups: Sequence[GroupResult]) -> tuple[str, ...]:
+    """How to read the columns of these groups, as far as they have something that needs it."""
+    shares = [round(100 * group.share) for group in groups if group.share is not None]
+    return (
+        *([EFFECT] if any(group.effect is not None for group in groups) else ()),
+        *([SHARE] if shares else ()),
+        *([MORE_THAN_ALL] if max(shares, default=0) > 100 else ()),
+        *([LESS_THAN_NONE] if min(shares, default=0) < 0 else ()),
+        *([NO_SHARE] if shares and len(shares) < len(groups) else ()),
+    )
 
 
 def _first_lines(grouping: Grouping) -> tuple[str, ...]:
@@ -114,6 +137,8 @@ def group_details(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """How to read all numbers of groups, what they rest on, and what they assume."""
     groupings = [target.grouping for target in targets if target.grouping is not None]
     lines = [READ] if groupings else []
+    every = _columns([group for target in targets for group in target.groups])
+    lines += [line for line in (f"By group: {line}" for line in every) if line not in group_legend(targets)]
     for grouping in groupings:
         lines += [f"By group: {line}" for line in (grouping.finding.confidence.why, *grouping.finding.caveats[-1:])]
     return tuple(dict.fromkeys(lines))

@@ -232,6 +232,11 @@ def _truth(target: TargetResult) -> str:
     return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"
 
 
+def kind_of(target: TargetResult, sets: ComparedSets) -> str:
+    """What the name of a target is of: a model of a table, or the target itself, by its file, where it has no name."""
+    return "model" if sets.scores is not None and target.name != sets.query.name else "target"
+
+
 def about(sets: ComparedSets) -> str:
     """The sets, and where the shadow models come from."""
 
@@ -256,8 +261,8 @@ def about(sets: ComparedSets) -> str:
         roles = {"query": "query set", "holdout": "holdout", "calibration": "calibration set"}
         *first, last = [f"the {words} ({records:,})" for words, records in sets_present(roles)]
         return (
-            f"The {sets.shadows.models:,} shadow models of {visible(sets.shadows.name)} were trained on records of "
-            f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
+            f"The {sets.shadows.models:,} shadow models of the bank {visible(sets.shadows.name)} were trained on "
+            f"records of {', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
     outputs_text, models = f"The query set is {set_text(sets.query)}.", "No shadow model was trained."
     if sets.holdout is not None:

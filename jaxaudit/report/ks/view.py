@@ -73,7 +73,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     return RunContent(
         "Has the target forgotten the query set?",
         about(sets),
-        tuple(answer_of(target, result.level, len(targets), _stated(run)) for target in targets),
+        tuple(answer_of(target, sets, result.level, len(targets), _stated(run)) for target in targets),
         (
             verdicts(result),
             *group_tables(targets),
@@ -105,7 +105,8 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
         _errors(targets),
         (*_details(result), *group_details(targets)),
         tabled=True,
-        beside=groups_beside(targets),
+        beside=groups_beside(targets, sets),
+        notes=_notes(targets) if used else (),
     )
 
 
@@ -140,10 +141,7 @@ def _legend(result: KSResult) -> tuple[str, ...]:
         heading = "left" if left else "remembered"
         ends = "" if left else "0% is like a query set that the model never used, 100% like one that it used whole. "
         lines.append(f"{heading}: {ends}Intervals are cut at 0% and 100%; at most: the one-sided 95% limit.")
-    if min(shares, default=0) < 0:
-        lines.append("Below 0%: by chance, or since the sets differ, the query set looks less used than the holdout.")
-    if max(shares, default=0) > 100:
-        lines.append("Above 100%: the query set looks more used than records that were used.")
+    lines += _notes(targets)
     titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
         # Nothing is known of what would be missed where nothing shows what use looks like.
@@ -164,6 +162,24 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _notes(targets: Sequence[TargetResult]) -> tuple[str, ...]:
+    """How to read what the deciding tests have in place of a share from 0% to 100%."""
+    usages = [usage for target in targets for usage in target.usage if usage.method == target.method]
+    shares, lines = [round(100 * usage.fraction) for usage in usages if usage.has_fraction], []
+    if min(shares, default=0) < 0:
+        lines.append("Below 0%: by chance, or since the sets differ, the query set looks less used than the holdout.")
+    if max(shares, default=0) > 100:
+        lines.append("Above 100%: the query set looks more used than records that were used.")
+    return (*lines, *([_unknown(targets)] if len(shares) < len(usages) else ()))
+
+
+def _unknown(targets: Sequence[TargetResult]) -> str:
+    return (
+        f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
+        f"{fractions(targets)} is 0 to 100%, or a p-value contradicts its estimate."
+    )
+
+
 def _details(result: KSResult) -> tuple[str, ...]:
     """How to read all numbers, and those that stand in no table."""
     lines, floor = [], result.noise_floor
@@ -181,11 +197,9 @@ def _details(result: KSResult) -> tuple[str, ...]:
         for target in result.targets
         if target.change is not None
     ]
-    if any(not usage.has_fraction for target in result.targets for usage in target.usage):
-        lines.append(
-            f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
-            f"{fractions(result.targets)} is 0 to 100%, or a p-value contradicts its estimate."
-        )
+    further = [usage for target in result.targets for usage in target.usage if usage.method != target.method]
+    if any(not usage.has_fraction for usage in further) and _unknown(result.targets) not in _notes(result.targets):
+        lines.append(_unknown(result.targets))
     resembling_targets = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
     if resembling_targets:
         designs_text = ", ".join(

@@ -84,6 +84,7 @@ def _answer(method: MethodResult) -> Answer:
         "" if spread is None else f"{precise(spread.low)} to {precise(spread.high)} (all seeds)",
         tuple(facts),
         alone=clause(method.finding.verdict),
+        kind="method",
     )
 
 

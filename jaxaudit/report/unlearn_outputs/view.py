@@ -56,6 +56,7 @@ def _answer(method: ScoredMethod, level: float) -> Answer:
         interval and f"{interval} ({level_text(level)})",
         (*quality, *rates),
         alone=clause(method.finding.verdict),
+        kind="method",
     )
 
 

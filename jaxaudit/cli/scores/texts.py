@@ -140,8 +140,8 @@ def _warn_of_bases(folder: Path, models: Iterable["LanguageModel"]) -> None:
         name = repr(base) if base else "the model that it was trained on"
         say(
             f"WARNING: {', '.join(names)}: states {base_text}, and is scored beside {folder}. Beside another model of "
-            f"the same shape its scores mean nothing, and no check notices it. Is {folder} that model under another name? "
-            f"Then go on. If not, press Ctrl-C and name the folder of {name} as MODEL."
+            f"the same shape its scores mean nothing, and no check notices it. Is {folder} that model under another "
+            f"name? Then go on. If not, press Ctrl-C and name the folder of {name} as MODEL."
         )
 
 

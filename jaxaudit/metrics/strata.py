@@ -3,8 +3,8 @@
 By such a deal the sets have nearly the same share of each author's records, so what authors differ by makes no chance,
 and what the records of one author differ by makes more of it than in a free deal. Tests of free deals then find little
 where the records of an author are alike: sets that were not dealt, a column 0.6 standard deviations apart, were told
-apart in none of 1,000 tables of 20 authors, and within authors in 69% of 250. And they err more often than stated where all
-authors have the same records: good deals were told apart in 1.9% of 3,000 at the level of 1%, and within authors in
+apart in none of 1,000 tables of 20 authors, and within authors in 69% of 250. And they err more often than stated where
+all authors have the same records: good deals were told apart in 1.9% of 3,000 at the level of 1%, and within authors in
 1.4% (at most 1.9% by its interval).
 """
 

@@ -85,16 +85,16 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
 
 
 def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
-    """The groups of the records of each set, if groups were dealt whole: if query set and any holdout have groups.
+    """The groups of the records of each set, if groups were dealt whole.
 
     Args:
         data: the options of the sets.
         query, holdout, members: the number of records of each set; None if there is no such set.
 
     Returns:
-        None if the records have no groups, or only one set has.
+        None if no groups are given.
     """
-    if data.groups is None or (data.holdout_groups is None) != (holdout is None):
+    if data.groups is None:
         return None
     groups = read_groups(data.groups, data.query or "", query, "query set", data.data_dir)
     if holdout is None:

@@ -153,10 +153,12 @@ def bank_of_shadows(help: str, usual: str = "") -> Any:
 
 def check_group_options(data: Any) -> None:
     """Refuses groups of one set without those of the other, and without a holdout unless coins deal them."""
-    coins = getattr(data, "coins", False)
-    if (data.groups is None) != (data.holdout_groups is None) and not (coins and data.holdout is None and data.groups):
+    if data.holdout is None:
+        if data.holdout_groups is not None:
+            raise InputError("--holdout-groups needs --holdout: the set whose groups these are.")
+        if data.groups is not None and not getattr(data, "coins", False):
+            raise InputError("--groups needs --holdout: only the holdout test uses groups.")
+    elif (data.groups is None) != (data.holdout_groups is None):
         raise InputError("--groups and --holdout-groups need each other: give the group of each record of both sets.")
-    if data.groups is not None and data.holdout is None and not coins:
-        raise InputError("--groups needs --holdout: only the holdout test uses groups.")
     if data.groups is not None and data.query is None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")

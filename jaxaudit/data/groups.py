@@ -55,6 +55,12 @@ class Groups(NamedTuple):
         return as_groups(self.query[query], self.holdout[holdout], self.members[... if members is None else members])
 
     @property
+    def in_words(self) -> str:
+        """The number of groups of each set that has some."""
+        counts = zip(("query set", "holdout", "members"), self.counts, strict=True)
+        return f"{', '.join(f'{count:,} of the {name}' for name, count in counts if count)}, dealt whole"
+
+    @property
     def content_hash(self) -> str:
         """`blake2b:...` of the partition into groups; it does not depend on the names of groups."""
         digest = hashlib.blake2b(len(self.query).to_bytes(8, "little"), digest_size=16)

@@ -20,7 +20,7 @@ So the bound is above the true epsilon with probability at most 1 - level. If th
 can refute a claim of differential privacy, but never prove one. Other random designs (a fixed number of records per
 model or of models per record) violate the first point. Where a coin decides about a whole group of records, such as the
 texts of an author, a group stands in place of a record in all of this: the bound is then on the epsilon of adding or
-removing one group, also called user-level.
+removing one group. It is user-level epsilon if no user has records in two groups, or in the calibration set.
 
 The binomial bound is `jax_privacy.auditing.CanaryScoreAuditor.epsilon_one_run` at one explicit threshold. Three other
 functions of that library are not used: `epsilon_from_gdp`, which in version 2.0.0 gives a bound of 3 and more for
@@ -61,10 +61,11 @@ class EpsilonBound(StrictStruct, frozen=True):
     """A lower bound on epsilon; 0 if no epsilon is refuted.
 
     Attributes:
-        bound: the lower bound in nats, for one record added or removed.
+        bound: the lower bound in nats, for one record added or removed; for one group, where coins deal groups.
         level: the bound is above the true epsilon with a probability of at most 1 - level.
         delta: the delta for which epsilon is bounded.
-        guesses, right: how many pairs of a model and a record were guessed to be members, and how many of these are.
+        guesses, right: how many pairs of a model and a record (or group) were guessed to be members, and how many of
+            these are.
         references, audited: numbers of models.
         members, non_members: pairs of an audited model and a record that is, or is not, in the model's training set.
     """

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,14 +21,15 @@ ORDER = OF_RECORD[np.sort(np.unique(OF_RECORD, return_index=True)[1])]
 SAID = {"outputs": "log_odds", "classes": 2}
 
 
-def grouped(folder: Path, odds: np.ndarray, masks: np.ndarray, of_record: np.ndarray = OF_RECORD, **said: Any) -> Bank:
+def grouped(
+    folder: Path, odds: np.ndarray, masks: np.ndarray, of_record: np.ndarray = OF_RECORD, calibration: int = 0
+) -> Bank:
     """A bank of these log-odds that deals whole groups."""
-    counts = {"query": odds.shape[1]}
-    bank_of(folder, odds, masks, "log_odds", 2, counts=counts, **said)
+    bank_of(folder, odds, masks, "log_odds", 2, counts={"query": len(of_record), "calibration": calibration})
     about = json.loads((folder / "bank.json").read_text())
     (folder / "bank.json").write_text(json.dumps({**about, "groups": True}))
     np.save(folder / "groups.npy", of_record)
-    np.save(folder / "labels.npy", np.zeros(len(of_record), int))
+    np.save(folder / "labels.npy", np.zeros(odds.shape[1], int))
     return load_bank(folder)
 
 
@@ -93,7 +93,6 @@ def test_intervals_of_rates_hold_over_groups_and_not_over_records_that_are_alike
         for place, bank in enumerate(banks):
             rate = attack(bank, attacks=[BASE()]).result.deciding.tpr_at_fpr[0]
             missed[place] += not rate.low <= 0.1 <= rate.high
-    print(missed)
     # 5%, and with what thresholds vary by about 8%: P(more than 18 of 120) < .01
     assert missed[0] <= 18
     assert missed[1] > 40
@@ -128,6 +127,30 @@ def test_a_target_is_judged_by_groups(tmp_path: Path):
     assert called[used].mean() > 0.8
     assert called[~used].mean() < 0.25
     assert audit.result.deciding.of_targets is not None
+
+
+def test_records_of_the_calibration_set_are_no_groups(tmp_path: Path):
+    """They have coins of their own, and no rate is over them; with them or without them all numbers are the same."""
+    odds, masks = world(7)
+    more, random = 40, np.random.default_rng(8)
+    wider = np.concatenate([odds, random.normal(size=(MODELS, more))], axis=1)
+    coins = np.concatenate([masks, random.random((MODELS, more)) < 0.5], axis=1)
+    without = attack(grouped(tmp_path / "without", odds, masks))
+    beside = attack(grouped(tmp_path / "beside", wider, coins, calibration=more))
+    assert (beside.result.groups, beside.result.records) == (GROUPS, len(OF_RECORD))
+    assert str(beside.result) == str(without.result)
+    target = RecordTarget("mine", wider[:1], coins[0])
+    (judged,) = attack(load_bank(tmp_path / "beside"), [target], attacks=[LiRA()]).result.targets
+    assert judged.named[0].count <= GROUPS
+
+
+def test_what_is_said_of_few_groups_and_of_uneven_ones(tmp_path: Path):
+    odds, masks = world(9, memory=6.0)
+    few = OF_RECORD < 20
+    audit = attack(grouped(tmp_path / "few", odds[:, few], masks[:, few], OF_RECORD[few]))
+    assert (audit.finding.verdict, audit.finding.confidence.word) == ("attack succeeds", "weak")
+    assert audit.result.records_of_a_group == (1, 5)
+    assert any("1 to 5 records" in caveat for caveat in audit.finding.caveats)
 
 
 def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):

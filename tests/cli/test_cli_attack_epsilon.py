@@ -137,4 +137,4 @@ def test_coins_deal_groups_and_the_bound_is_of_groups(folder: Path):
     assert (found["of"], found["members"] + found["non_members"]) == ("group", 8 * N)
     assert found["bound"] > 2
     is_said(found, "at least")
-    assert "one group added or removed" in Path("page.html").read_text()
+    assert "for one group, at delta" in Path("page.html").read_text()

@@ -93,7 +93,7 @@ def test_groups_are_dealt_and_attacked_whole():
     assert {int(row["place"]): int(row["group"]) for row in rows} == {
         at: at // 4 + 1 for at in range(COUNT) if at not in (0, COUNT - 1)
     }
-    assert "group of" in Path("run/table.txt").read_text()
+    assert "Which groups does a model" in Path("run/table.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_groups_are_dealt_and_attacked_whole():
         ((*MODELS, "--sample", "20"), ("--sample is for tables",)),
         ((*MODELS, "--delta", "1e-5"), ("--delta", "--shadows")),
         ((*MODELS, "--groups", "writer"), ("'writer'", "key of the texts")),
-        (("--data", "breast-cancer", "--groups", "author"), ("--groups is for texts",)),
+        (("--data", "breast-cancer", "--groups", "author"), ("--groups is for texts", "shadows plan --coins --groups")),
         ((*MODELS[:2], "--epochs", "3"), ("--optimizer sgd", "adamw")),
         ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),
     ],
@@ -112,6 +112,27 @@ def test_groups_are_dealt_and_attacked_whole():
 def test_what_needs_classes_is_refused(words: tuple[str, ...], said: tuple[str, ...]):
     refused(("attack", *words, "--out", "refused"), said)
     assert not os.listdir("temporary")
+
+
+@pytest.mark.outer
+def test_work_that_was_begun_with_other_groups_is_other_work(tmp_path: Path):
+    """Killed by authors, repeated without, or by other authors: neither goes on with the models of the first."""
+    authors()
+    words = ("attack", *MODELS, *ATTACKS, "--pooled-shadow-models", "12", "--json", "--out", "run")
+    command = [sys.executable, "-m", "jaxaudit", *words, "--groups", "author"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+        deadline = time.monotonic() + 300
+        while not kept_models(Path("run/unfinished/chunks")):
+            assert killed.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        killed.kill()
+    without = process(*words, cwd=tmp_path)
+    assert without.code == 2, without.err
+    lines = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
+    Path("t.jsonl").write_text("\n".join(json.dumps({**line, "author": at % 10}) for at, line in enumerate(lines)))
+    other_groups = process(*words, "--groups", "author", cwd=tmp_path)
+    assert other_groups.code == 2, other_groups.err
 
 
 @pytest.mark.outer

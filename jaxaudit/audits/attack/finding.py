@@ -13,7 +13,7 @@ from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.over_models import Estimate, clopper_pearson, mean_of_models
 
-FEW_TARGETS, FEW_MODELS = 30, 16
+FEW_TARGETS, FEW_MODELS, FEW_UNITS = 30, 16, 50
 CLEARLY = 0.01
 """A p-value of at most this is far below the level."""
 CLEAR = 0.51
@@ -25,6 +25,8 @@ TIMES_CHANCE = 2.0
 """`attacks fail` also requires that the true positive rate stays below this many times the false positive rate."""
 SURELY = 0.01
 """The largest probability that chance alone names any record so often."""
+UNEVEN = 4
+"""Groups differ much in size if the largest has this many times as many records as the smallest."""
 MIN_REACH = 0.1
 """A working classifier covers at least this share of the way from guessing the commonest class to 100% accuracy."""
 NOT_GIVEN = "more non-members are called than stated, so no true positive rate is given there"
@@ -114,6 +116,8 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
         sentence = f"{unit.title()}s that a model of this recipe was trained on can be told from others ({words})."
         if result.models < FEW_MODELS:
             sure = Confidence("weak", f"Only {result.models} models were attacked.")
+        elif result.attacked < FEW_UNITS:
+            sure = Confidence("weak", f"Only {result.attacked} {unit}s were attacked.")
         elif strong:
             rate, real = strong[-1]
             found_sentence = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives."
@@ -263,9 +267,17 @@ def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
     caveats = [
         f"The rates hold for models that are trained as the shadow models are, on {unit}s drawn as theirs were. A "
         "stronger attack may exist.",
-        f"Intervals of rates treat {unit}s and models as independent; the spread over models is told beside them.",
+        f"Intervals of rates treat {unit}s and models as independent, and thresholds as given; the spread over models "
+        "is told beside them.",
         f"The riskiest of many {unit}s look riskier than they are: their intervals hold for a {unit} alone.",
     ]
+    fewest, most = result.records_of_a_group or (1, 1)
+    if most >= UNEVEN * fewest:
+        caveats.append(
+            f"Groups have {fewest:,} to {most:,} records, and false positive rates are averages over them: attacks "
+            "that do not scale by a group's own spread (base, rmia, attack-p, fixed variances) call small groups too "
+            "often, and large ones too rarely."
+        )
     better = [
         _in_words(attack, decides=False)
         for attack in other_attacks

@@ -62,7 +62,9 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
             f"the bank has {len(models)} finished shadow model{one}, and an attack compares each with others: finish "
             f"at least {LEAST_MODELS}, preferably 32."
         )
-    needed = attack_memory(len(models), bank.description.queries, count, attacks)
+    # The means of groups, and the outputs in the order of groups, beside the outputs of records.
+    views = bank.description.queries * (1 if bank.groups is None else 3)
+    needed = attack_memory(len(models), views, count, attacks)
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {count:,} records need {needed >> 30} GiB of memory for {attacks} "
@@ -212,8 +214,9 @@ def attack_records(
         level=level,
         models=len(shadowed.models),
         references=(groups[0].shadowed if groups else shadowed).references,
-        records=len(columns),
+        records=len(units.of_record),
         groups=len(units) if units.grouped else None,
+        records_of_a_group=(int(units.records.min()), int(units.records.max())) if units.grouped else None,
         views=bank.description.queries,
         left_out=left_out,
         attacks=tuple(results),

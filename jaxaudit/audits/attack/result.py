@@ -53,6 +53,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         records: number of attacked records.
         groups: number of attacked groups, where a bank deals whole groups: each is attacked as one, and what is said of
             records holds for groups. None where each record is attacked.
+        records_of_a_group: the smallest and the largest number of records of a group; None without groups.
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         attacks: the result of each attack.
@@ -70,6 +71,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     references: Count | None = None
     records: Count
     groups: Count | None = None
+    records_of_a_group: tuple[Count, Count] | None = None
     views: Count = 1
     left_out: tuple[str, ...] = ()
     attacks: tuple[AttackOutcome, ...]

@@ -21,15 +21,15 @@ SOURCE = "Kandpal, Pillutla, Oprea, Kairouz, Choquette-Choo & Xu 2024"
 class AttackUnits(NamedTuple):
     """The units that are attacked, each a record or a group of records, in the order of their first records.
 
-    A record of no group, such as one of the calibration set, is a unit of its own.
+    Where groups are attacked, records of the calibration set, which have none, are not: rates are over groups alone.
 
     Attributes:
-        of_record: the unit of each attacked record.
+        of_record: the unit of each attacked record; these are the first records of a bank, or all.
         first: the place of each unit's first record among the attacked records.
         grouped: whether the bank deals whole groups.
     """
 
-    of_record: Int[np.ndarray, " records"]
+    of_record: Int[np.ndarray, " attacked"]
     first: Int[np.ndarray, " units"]
     grouped: bool
 
@@ -47,6 +47,11 @@ class AttackUnits(NamedTuple):
         """The number of records of each unit."""
         return np.bincount(self.of_record, minlength=len(self))
 
+    @property
+    def attacked(self) -> slice:
+        """The attacked records among those of a bank."""
+        return slice(0, len(self.of_record))
+
     def mean(self, values: Float[np.ndarray, "*rows records"]) -> Float[np.ndarray, "*rows units"]:
         """The mean over the records of each unit; the values themselves where units are records.
 
@@ -55,6 +60,7 @@ class AttackUnits(NamedTuple):
         """
         if not self.grouped:
             return values
+        # Indices of attacked records alone, so that others are not copied.
         order = np.argsort(self.of_record, kind="stable")
         starts = np.cumsum(self.records) - self.records
         return np.add.reduceat(values[..., order], starts, axis=-1) / self.records
@@ -62,14 +68,14 @@ class AttackUnits(NamedTuple):
     def largest(self, values: Float[np.ndarray, " records"]) -> Float[np.ndarray, " units"]:
         """The largest value among the records of each unit; NaN if all are NaN."""
         largest = np.full(len(self), np.nan)
-        np.fmax.at(largest, self.of_record, values)
+        np.fmax.at(largest, self.of_record, values[self.attacked])
         return largest
 
     def common(self, values: Int[np.ndarray, " records"]) -> Int[np.ndarray, " units"]:
         """The value that all records of a unit have; -1 if they differ."""
         firsts = values[self.first]
         differs = np.zeros(len(self), bool)
-        np.logical_or.at(differs, self.of_record, values != firsts[self.of_record])
+        np.logical_or.at(differs, self.of_record, values[self.attacked] != firsts[self.of_record])
         return np.where(differs, -1, firsts)
 
     def whole(self, membership: Bool[np.ndarray, "*rows records"], of: str) -> Bool[np.ndarray, "*rows units"]:
@@ -79,21 +85,21 @@ class AttackUnits(NamedTuple):
             InputError: a mask has a part of a group; `of` names the masks.
         """
         masks = membership[..., self.first]
-        split = np.unique(self.of_record[np.nonzero(membership != masks[..., self.of_record])[-1]])
+        differs = membership[..., self.attacked] != masks[..., self.of_record]
+        split = np.unique(self.of_record[np.nonzero(differs)[-1]])
         if len(split):
             raise InputError(
                 f"{of}: some records of a group are members and others are not ({len(split):,} of {len(self):,} "
-                "groups), but the bank deals whole groups, and an attack on it asks of whole groups. Were the groups "
-                "changed, or is the mask of other records?"
+                "groups), but the bank deals whole groups, and an attack on it asks of whole groups. Is the mask of "
+                "other records, or were the groups changed? Give a mask that has each group whole or not at all."
             )
         return masks
 
 
 def attack_units(pool: Pool) -> AttackUnits:
-    """The units of the records of a bank: its groups, if it deals whole groups, else its records."""
-    records = len(pool.examples)
+    """What is attacked of a bank: if it deals whole groups, those of query set and holdout; else all records."""
     if pool.groups is None:
-        return AttackUnits(np.arange(records), np.arange(records), False)
-    alone = int(pool.groups.max(initial=-1)) + 1 + np.arange(records - len(pool.groups))
-    of_record = number_groups(np.concatenate([pool.groups, alone]))
+        records = np.arange(len(pool.examples))
+        return AttackUnits(records, records, False)
+    of_record = number_groups(pool.groups)
     return AttackUnits(of_record, np.unique(of_record, return_index=True)[1], True)

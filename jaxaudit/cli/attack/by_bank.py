@@ -76,7 +76,7 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
 def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
     """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
-    scores, columns = {}, np.flatnonzero(~bank.dropped[:records])
+    scores, columns = {}, np.flatnonzero(~bank.dropped[:records])[: len(_units(audit))]
     for name, attack_scores in audit.scores.items():
         # Dropped records have none; those of a group have the group's.
         scores[name] = np.full((len(attack_scores), records), np.nan)
@@ -137,6 +137,12 @@ def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " 
         raise InputError(
             f"--pdtp {path}: measured {result.records_measured:,} records and lists the {len(result.records):,} "
             "riskiest; measure fewer (--measured-records)."
+        )
+    if (bank.groups is None) != (result.groups is None):
+        whole, single = ("the bank", "PDTP") if result.groups is None else ("PDTP", "the bank")
+        raise InputError(
+            f"--pdtp {path}: {whole} is of whole groups and {single} of single records, which are other risks; give "
+            "both by groups (--groups) or neither."
         )
     description, start = bank.description, 0
     pdtp_by_column = np.full(description.records, np.nan)

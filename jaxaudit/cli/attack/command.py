@@ -189,9 +189,12 @@ def _check_attacks(options: AttackOptions) -> None:
         _check_texts(options, tuple(names))
         return
     check_texts(None, options.model.model, options.recipe)
-    if audit_flags.groups is not None:
-        raise InputError("--groups is for texts: records of a table are attacked one by one; leave it out.")
     if options.source is ModelSource.TRAINING:
+        if audit_flags.groups is not None:
+            raise InputError(
+                "--groups is for texts, and attacks on a table without a bank go by single records. Deal a bank by "
+                "groups (`shadows plan --coins --groups`, or `shadows train`), then attack it (--shadows)."
+            )
         of_bank = [name for name, code in names.items() if name not in ON_TARGETS and code is None]
         if of_bank:
             raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[ModelSource.TRAINING]}")

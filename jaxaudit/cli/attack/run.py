@@ -26,7 +26,7 @@ from jaxaudit.audits.attack.train_splits import train_splits
 from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
-from jaxaudit.cli.dealt_groups import with_dealt_groups
+from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.job import Job, Outcome, Summary
 from jaxaudit.cli.options import with_values
@@ -38,6 +38,7 @@ from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, T
 from jaxaudit.cli.tables import read_table_options, read_training_set, summarise_table, table_data
 from jaxaudit.data import Examples, Table, candidate_indices
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.groups import as_groups
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import recorded
@@ -172,6 +173,13 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
     work = train.prepare(train_options)
     if isinstance(work, Summary):
         return work
+    whole, data = options.audit.groups, {"query": describe_examples(texts)}
+    hashes = {"query": texts.content_hash}
+    if whole is not None:
+        groups = read_groups(whole, options.data.data or "", len(texts), "texts", options.data.data_dir)
+        # Work that was begun with other groups, or with none, is other work.
+        hashes["groups"] = as_groups(groups, groups[:0]).content_hash
+        data["groups"] = {"query": len(np.unique(groups)), "content_hash": hashes["groups"]}
     settled = {field.name: getattr(work.options.recipe, field.name) for field in fields(RecipeFlags)}
 
     def audit(execution: Execution) -> tuple[AttackAudit, Bank]:
@@ -186,13 +194,13 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
 
     return Job(
         options=with_values(options, model=work.options.model.model, **settled),
-        data={"query": describe_examples(texts)},
-        hashes={"query": texts.content_hash},
+        data=data,
+        hashes=hashes,
         audit=audit,
         outcome=outcome,
         models=lambda _: options.audit.pooled_shadow_models,
         line=f"attacking {len(texts):,} texts, {work.options.model.model} on {jax.default_backend()}",
-        after="attacking every text" if options.audit.groups is None else "attacking every group of texts",
+        after="attacking every text" if whole is None else "attacking every group of texts",
         record_shape=work.record_shape,
         classes=work.classes,
     )

@@ -29,6 +29,7 @@ from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kin
 from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.data.bank.writing import bank_files, grow, make_folder
 from jaxaudit.data.formats.arrays import read_npy
+from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in, writing
@@ -54,7 +55,7 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     description, arrays = deal_bank(key, sets, planned, options.data.coins, tests_of_bank(options.models))
     refuse_other(out, earlier, description)
     lay(out, arrays, earlier, description)
-    return _summary(out, description, 0 if earlier is None else earlier.models)
+    return _summary(out, description, sets.groups, 0 if earlier is None else earlier.models)
 
 
 def bank_there(out: Path) -> Description | None:
@@ -282,7 +283,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
             )
 
 
-def _summary(out: Path, description: Description, before: int) -> Summary:
+def _summary(out: Path, description: Description, groups: Groups | None, before: int) -> Summary:
     sizes, bank = description.sizes, shlex.quote(str(out))
     added = "" if not before else f", {description.models - before} of them new"
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
@@ -294,6 +295,7 @@ def _summary(out: Path, description: Description, before: int) -> Summary:
     lines = (
         f"{out}: training sets of {description.models} shadow models{added}{of_tests}, dealt from {columns} records, "
         "in this order.",
+        *(() if groups is None else (f"Groups: {groups.in_words}.",)),
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
         f"{outputs_text} on all {description.records:,} records as",
         f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}",

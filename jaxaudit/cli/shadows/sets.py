@@ -77,8 +77,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
-            "the other: deal copies together, as `jaxaudit deal` does (its files have the groups; else give --groups "
-            "and --holdout-groups), or leave them out (--drop-overlap)."
+            "the other: deal copies together, as `jaxaudit deal` does (its files have the groups; else give --groups"
+            f"{'' if data.holdout is None else ' and --holdout-groups'}), or leave them out (--drop-overlap)."
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")

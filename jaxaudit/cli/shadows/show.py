@@ -101,8 +101,7 @@ def _lines(view: Found) -> Iterator[str]:
     if bank.dropped.any():
         yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies or classes"
     if bank.groups is not None:
-        query, holdout, _ = bank.groups.counts
-        yield f"  groups: {query:,} of the query set, {holdout:,} of the holdout, dealt whole"
+        yield f"  groups: {bank.groups.in_words}"
     if description.designs:
         yield f"  designs: {', '.join(description.designs)}"
     if description.recipe:

@@ -246,9 +246,12 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
     if exposure is not None and math.isfinite(exposure.at_fpr):
         lines.append(
             f"named: share of the models trained on a {result.unit} in which it is called a member, at "
-            f"{level_text(exposure.at_fpr)} false positives. separation: chance that a model with it "
-            + ("is surer of its class" if any(record.label for record in exposure.riskiest) else "gives it more")
-            + " than one without."
+            f"{level_text(exposure.at_fpr)} false positives. separation: chance that "
+            + (
+                "a model with it is surer of its class than one without."
+                if any(record.label for record in exposure.riskiest)
+                else "the output on it is higher in a model with it than in one without."
+            )
             + (
                 " given away by: the class whose probability changes most."
                 if any(record.revealing is not None for record in exposure.riskiest)

@@ -125,6 +125,12 @@ def deal_within(
     sizes = np.bincount(group_numbers, minlength=count)
     least = next((size for size in range(2, MOST_SIZE) if _can_differ(size, held, stay)), MOST_SIZE)
     few = int((sizes < least).sum())
+    if count == len(groups):
+        raise InputError(
+            f"each of the {count:,} groups has one record: is that the key of what records have in common, such as "
+            "their author, and not a number of each record? Give that key; if records have nothing in common, deal "
+            "them without groups."
+        )
     if few:
         raise InputError(
             f"{few:,} of {count:,} groups have fewer than {least:,} records: with these shares, no test of a group's "

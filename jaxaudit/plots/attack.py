@@ -93,14 +93,17 @@ def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
     style.legend(axes, 2)
 
 
-def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"]) -> None:
+def draw_separations(
+    axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"], unit: str = "record"
+) -> None:
     """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
 
     The separation says how well models with a record and models without it are told apart by their outputs on it. A
-    line marks 0.5, at which membership of the record does not show. `edges` are those of the bins.
+    line marks 0.5, at which membership of the record does not show. `edges` are those of the bins; `unit` is what the
+    labels call a record, such as a group.
     """
     axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
-    dress(axes, "separation of models with and without the record", "records")
+    dress(axes, f"separation of models with and without the {unit}", f"{unit}s")
     axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
     axes.set_xlim(0, 1)
 

@@ -174,14 +174,14 @@ def by_group(*words: str) -> Line:
 def test_groups_of_one_record_each_are_told_and_no_deal_by_them_is_advised(here: Path) -> None:
     """Such as a number of each record, taken for the key of who they are of."""
     write_lines("chat.jsonl", [{**line, "number": f"n{row}"} for row, line in enumerate(lines("question"))])
-    for way, commands in (("--groups", "needs"), ("--by", "Enough are")):
-        found = by_group(way, "number")
-        assert (found["by_group"]["single"], found["by_group"]["can_be_named"]) == (True, 0)
-        assert found["commands"][-1] == "jaxaudit ks --scores scores.csv"
-        out = jaxaudit("deal", "chat.jsonl", way, "number", *SHARES, "--out", f"printed{way}").out
-        assert "WARNING: every group has one record." in out
-        assert commands not in out
-        assert "--by in place of --groups" not in out
+    found = by_group("--groups", "number")
+    assert (found["by_group"]["single"], found["by_group"]["can_be_named"]) == (True, 0)
+    assert found["commands"][-1] == "jaxaudit ks --scores scores.csv"
+    out = jaxaudit("deal", "chat.jsonl", "--groups", "number", *SHARES, "--out", "printed").out
+    assert "WARNING: every group has one record." in out
+    assert "needs" not in out
+    assert "--by in place of --groups" not in out
+    refused(("deal", "chat.jsonl", "--by", "number", *SHARES, "--out", "other"), ("has one record", "Give that key"))
 
 
 def test_a_deal_says_in_numbers_which_single_groups_can_be_named(here: Path) -> None:
@@ -263,7 +263,7 @@ def test_an_accused_group_fails_a_gate_and_stands_in_markdown_and_card(here: Pat
     markdown, card = (jaxaudit("report", "run", flag).out for flag in ("--markdown", "--card"))
     found = "**1 remembered**. 1 of 20 groups is still remembered."
     assert found in markdown
-    assert f"- By group, scores.csv: {found}" in card
+    assert f"- By group, target scores.csv: {found}" in card
     rows = [row for row in markdown.splitlines() if row.endswith("| remembered |")]
     assert len(rows) == 1
     assert markdown.count("| not found |") == 19

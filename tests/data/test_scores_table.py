@@ -114,7 +114,10 @@ def test_bad_json_lines_are_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_no_message_shows_a_cell(tmp_path: Path) -> None:
-    for change in ({"target.loss": ["SECRET"] * 5}, {"set": ["SECRET"] * 5}, {"covariate.tokens": ["SECRET"] * 5}):
+    """Names of sets are shown if they are few: more would be another column, such as one of persons."""
+    persons = [f"SECRET {number}" for number in range(6)]
+    more = {name: [*column, column[0]] for name, column in GOOD.items()}
+    for change in ({"target.loss": ["SECRET"] * 5}, {"covariate.tokens": ["SECRET"] * 5}, {**more, "set": persons}):
         with pytest.raises(InputError) as error:
             load_scores(_write(tmp_path / "s.csv", {**GOOD, **change}))
         assert "SECRET" not in str(error.value)

@@ -173,7 +173,9 @@ class AttackAudit:
             plot.draw_accuracies(records, np.array([record.pdtp for record in attacked]), accuracies)
         if result.exposure is not None:
             exposure = result.exposure
-            plot.draw_separations(records, np.array(exposure.separation_edges), np.array(exposure.separation_counts))
+            plot.draw_separations(
+                records, np.array(exposure.separation_edges), np.array(exposure.separation_counts), result.unit
+            )
         return figure
 
 

@@ -141,7 +141,7 @@ class AttackFlags(ByBank, Level):
     )
     groups: str | None = dealt_groups(
         "Of texts: group of each text, such as its author; each group is dealt and attacked whole. A key of the texts, "
-        "a .npy or a .csv. (With --shadows the bank says which groups it deals.)",
+        "a .npy or a .csv. With --shadows the bank says which groups it deals.",
         of=ModelSource.TRAINING,
         usual="Group of each text, attacked whole.",
     )

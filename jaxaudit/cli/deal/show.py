@@ -117,7 +117,7 @@ def summary(
     words = _of_challenge(out, members) if challenge else _command(out, sides, label)
     commands = [shlex.join(words)]
     lines += ["", f"To test a model later, get {request}:", "", f"  {commands[0]}"]
-    if units.within and not (report.named is not None and report.named.single):
+    if units.within:
         commands.append("jaxaudit ks --scores scores.csv --by group")
         lines += [
             "",

@@ -117,11 +117,10 @@ class NamedGroups(NamedTuple):
     @property
     def lines(self) -> tuple[str, ...]:
         """What to say of them."""
-        return (*ONE_EACH, *self._of_single_groups()) if self.single else self._of_groups()
-
-    def _of_single_groups(self) -> tuple[str, ...]:
-        """What to say of groups of one record, which no deal of records within groups can name."""
-        return () if self.records_needed is not None or not self.can_be_named else self._of_groups()
+        if not self.single:
+            return self._of_groups()
+        # A deal of records within groups would name none of them either.
+        return (*ONE_EACH, *self._of_groups()) if self.can_be_named else ONE_EACH
 
     def _of_groups(self) -> tuple[str, ...]:
         count = f"{self.groups:,} group{'' if self.groups == 1 else 's'}"
@@ -158,14 +157,14 @@ def named_groups(units: DealtUnits, rows: Mapping[str, Sequence[int] | np.ndarra
     query, holdout = (
         np.bincount(units.of_record[np.asarray(rows[side])], minlength=units.count) for side in ("query", "holdout")
     )
-    single = units.count == len(units.of_record)
     groups, held = int((query > 0).sum()), int((holdout > 0).sum())
     if not units.within:
+        single = units.count == len(units.of_record)
         needed = holdout_groups_needed(groups)
         return NamedGroups(groups, groups if held >= needed else 0, held, needed, None, single)
     sizes = zip(query.tolist(), holdout.tolist(), strict=True)
     able = [counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes]
-    return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups), single)
+    return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups))
 
 
 def numbers_of(naming: NamedGroups | None) -> dict[str, Any] | None:

@@ -135,9 +135,9 @@ def _separations(exposure: Exposure, unit: str) -> Picture:
         "separations",
         f"How far {unit}s are given away",
         f"{above:,} of {int(counts.sum()):,} {unit}s have a separation of 0.9 or more.",
-        f"Separation: the chance that a model trained on the {unit} is surer of it than one that was not. "
+        f"Separation: the chance that a model trained on a {unit} has a higher output on it than one without. "
         f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
-        chart(lambda axes: plot.draw_separations(axes, edges, counts)),
+        chart(lambda axes: plot.draw_separations(axes, edges, counts, unit)),
         PageTable(f"{unit.title()}s by separation", ("separation", f"{unit}s"), rows, (f"{unit}s",)),
     )
 

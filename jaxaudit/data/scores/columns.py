@@ -19,6 +19,8 @@ ENOUGH = 20
 """Different rows from which on it is no chance that each occurs twice."""
 CODES = tuple(sign * (10.0**digits - 1) for digits in range(2, 9) for sign in (-1, 1))
 """What tables have in place of a number that is missing: -99, 999 and the like."""
+AWAY = 0.25
+"""How far from all other numbers a code lies, as a share of their range; scores that are cut at 99 come closer."""
 
 
 def cell_texts(values: Any) -> Any:
@@ -103,10 +105,15 @@ def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str)
             )
     present = values[~np.isnan(values)]
     for code in (present.min(initial=np.inf), present.max(initial=-np.inf)):
-        coded = present == code
-        if code in CODES and coded.sum() > 1 and len(np.unique(present[~coded])) > SAME * (~coded).sum():
+        coded, away = present == code, np.abs(present - code)
+        if (
+            code in CODES
+            and coded.sum() > 1
+            and len(np.unique(present[~coded])) > SAME * (~coded).sum()
+            and ((code < 0 <= present[~coded].min()) or away[~coded].min() > AWAY * np.ptp(present[~coded]))
+        ):
             raise InputError(
-                f"{name}: the column {column} has {int(coded.sum())} records of {code:g}, beyond all others, as tables "
+                f"{name}: the column {column} has {int(coded.sum())} records of {code:g}, far from all others, as tables "
                 "have it for a missing value; leave these records out, or ask the model again."
             )
     # A difference of the largest numbers would be infinite.

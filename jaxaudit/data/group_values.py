@@ -27,6 +27,7 @@ EXACT = 2**53
 SMALLEST_DEALT = 2.0**40
 """The largest number of a deal's groups is smaller once in 8,000 files with one group, and never with several."""
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
+_BELOW = re.compile(r"-(\d{2,}|[2-9])")
 _SCIENTIFIC = re.compile(r"[+-]?\d(?:\.(\d+))?e\+?(\d+)")
 
 
@@ -131,15 +132,19 @@ def _refuse_without(rows: Int[np.ndarray, " some"], of: str) -> None:
     if len(rows):
         listed = ", ".join(map(str, rows[:5] + 1)) + (", ..." if len(rows) > 5 else "")
         raise InputError(
-            f"{len(rows)} records of the {of} have no group (empty, null, NaN or the like; rows {listed}); give each a "
-            "group of its own, or leave them out."
+            f"{len(rows)} records of the {of} have no group (empty, null, NaN, unknown, a dash or the like; rows "
+            f"{listed}); give each a group of its own, or leave them out. If it is a group, give it another name."
         )
 
 
 def _refuse_without_code(values: np.ndarray, of: str) -> None:
-    """Refuses -1 beside numbers from 0: pandas' codes and clusterings have it for records without a group."""
+    """Refuses -1 beside numbers from 0: pandas' codes and clusterings have it for records without a group.
+
+    Beside -2, or as one of the two groups -1 and 1, it is a number like any other.
+    """
+    distinct = set(np.unique(values).astype(str).tolist())
     coded = values == "-1" if values.dtype.kind == "U" else values == -1
-    if coded.sum() < 2 or (values.dtype.kind == "i" and values.min() < -1):
+    if coded.sum() < 2 or distinct <= {"-1", "1", "+1"} or any(_BELOW.fullmatch(value) for value in distinct):
         return
     raise InputError(
         f"the groups of the {of} have {int(coded.sum())} records of group -1, as pandas and clusterings number records "
@@ -164,7 +169,8 @@ def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
     if len(plain) < len(distinct):
         raise InputError(
             f"the groups of the {of} have {len(distinct) - len(plain)} pairs that look alike, such as 7 and 007, 7 and "
-            "7.0, or texts that differ in blanks or accents alone; write each group in one way."
+            "7.0, or texts that differ in blanks or in how a computer writes their accents; write each group in one way. "
+            "If they are different groups, put a letter before their numbers."
         )
 
 

@@ -153,8 +153,11 @@ def test_the_code_of_no_group_is_refused(values: list[Any]):
         checked_groups(np.array(values), "set")
 
 
-@pytest.mark.parametrize("values", [[-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0]])
-def test_other_negative_groups_are_read(values: list[int]):
+@pytest.mark.parametrize(
+    "values", [[-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0], [-1, 1, -1, 1], ["-1", "+1"] * 2, ["-2", "-1", "-1"]]
+)
+def test_other_negative_groups_are_read(values: list[Any]):
+    """As numbers and as texts; -1 and 1 are two classes."""
     assert checked_groups(np.array(values), "set").tolist() == values
 
 

@@ -6,6 +6,8 @@ from scipy import stats
 
 from jaxaudit.metrics.checks import (
     HOLDOUT_MODELS,
+    HOLDOUT_OUTPUTS,
+    MEMBERS_OUTPUTS,
     Check,
     calibration_reach,
     class_coverage,
@@ -119,6 +121,22 @@ def test_both_sides_of_the_threshold(right, wrong, values, decisive, found, advi
     assert advice in wrong.message
     assert advice not in right.message
     assert "\n" not in wrong.message
+
+
+@pytest.mark.parametrize("name", [HOLDOUT_OUTPUTS, MEMBERS_OUTPUTS])
+def test_a_set_of_one_class_beside_the_query_set_is_in_order_if_its_class_is_met(name):
+    """Rare classes are in few of the holdouts of 20 records. Where the other column is given, few records are met."""
+    met, missed = (target_accuracy(accuracy, LABELS * 0, "mine", check=name) for accuracy in (0.9, 0.1))
+    assert met.passed
+    assert not missed.passed
+
+
+def test_no_holdout_is_over_forgotten():
+    holdout, members = (
+        target_accuracy(0.1, LABELS, "mine", check=name).message for name in (HOLDOUT_OUTPUTS, MEMBERS_OUTPUTS)
+    )
+    assert "over-forgotten" not in holdout
+    assert "over-forgotten" in members
 
 
 @pytest.mark.parametrize("check", [calibration_reach(np.ones(2), LABELS * 0), target_accuracy(1.0, LABELS * 0, "mine")])

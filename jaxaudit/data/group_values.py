@@ -169,8 +169,8 @@ def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
     if len(plain) < len(distinct):
         raise InputError(
             f"the groups of the {of} have {len(distinct) - len(plain)} pairs that look alike, such as 7 and 007, 7 and "
-            "7.0, or texts that differ in blanks or in how a computer writes their accents; write each group in one way. "
-            "If they are different groups, put a letter before their numbers."
+            "7.0, or texts that differ in blanks or in how a computer writes their accents; write each group in one "
+            "way. If they are different groups, put a letter before their numbers."
         )
 
 

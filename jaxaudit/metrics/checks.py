@@ -247,8 +247,8 @@ def target_accuracy(
     is that of guessing. A `ranking` of the records that is as good as rows in order make it, and as rows in a random
     order do not (`RANK_LEVEL`), is then enough.
 
-    Records of one class may be told apart by no label, so that other rows would be as good as the right ones. Beside the
-    query set, where rows and columns are checked, such a set passes if most of its records are given their class.
+    Records of one class may be told apart by no label, so that other rows would be as good as the right ones. Beside
+    the query set, where rows and columns are checked, such a set passes if most of its records are given their class.
     """
     guess, reach = _reach(accuracy, labels)
     message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"

@@ -125,3 +125,12 @@ def test_memory_is_no_other_scale(memory: float) -> None:
     sure = special.expit(np.abs(odds))
     assert not any(one_scale({"query set": query, "holdout": holdout}) for query, holdout in sure)
     assert not any(one_scale({"query set": holdout, "holdout": query}) for query, holdout in sure)
+
+
+@pytest.mark.parametrize("trees", [50, 100, 500])
+def test_votes_of_a_forest_are_on_one_scale(trees: int) -> None:
+    """The trees know the records they were grown on, so that half of these get more votes than any other record."""
+    known, unknown = (SURE.binomial(trees, share, 300) / trees for share in (0.9, 0.4))
+    assert known.mean() > unknown.max()
+    assert not one_scale({"query set": known.astype(np.float32), "holdout": unknown.astype(np.float32)})
+    assert one_scale({"query set": known + SURE.normal(0, 1e-3, 300), "holdout": unknown})

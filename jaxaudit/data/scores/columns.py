@@ -113,8 +113,8 @@ def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str)
             and ((code < 0 <= present[~coded].min()) or away[~coded].min() > AWAY * np.ptp(present[~coded]))
         ):
             raise InputError(
-                f"{name}: the column {column} has {int(coded.sum())} records of {code:g}, far from all others, as tables "
-                "have it for a missing value; leave these records out, or ask the model again."
+                f"{name}: the column {column} has {int(coded.sum())} records of {code:g}, far from all others, as "
+                "tables have it for a missing value; leave these records out, or ask the model again."
             )
     # A difference of the largest numbers would be infinite.
     if not len(present) or present.min() == present.max():

@@ -11,7 +11,9 @@ from jaxaudit.errors import InputError
 SHOWN = 3
 HOLDOUT, REFERENCE, MEMBERS = "holdout", "reference", "members"
 SAME = 0.5
-"""The share of equal rows from which on outputs on different records are copies, and of different rows that must be."""
+"""The share of rows from which on outputs on different records are copies, if so many are equal, and all different."""
+LEAST_SAME = 8
+"""Different rows that must be equal: of fewer records, coarse outputs are the same by chance."""
 MEANING = {
     HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
     REFERENCE: "a reference has records that the target did not use, and that are in no other set",
@@ -154,12 +156,14 @@ def are_copies(first: Float[np.ndarray, "n classes"], second: Float[np.ndarray, 
     """Whether outputs on different records are the same, row by row, in more than half of the rows.
 
     Outputs of which most rows are alike, such as those of a small tree or of a model that is sure of nearly all, are
-    left alone: in most places they may be the same by chance.
+    left alone: in most places they may be the same by chance. So are those on a few records.
 
-    >>> one = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]])
-    >>> are_copies(one, one), are_copies(one, one[::-1]), are_copies(one[:1].repeat(3, axis=0), one[:1])
+    >>> one = np.linspace(0, 1, 20).reshape(10, 2)
+    >>> are_copies(one, one), are_copies(one, one[::-1]), are_copies(one[:3], one[:3])
     (True, False, False)
     """
-    if first.shape != second.shape or (first == second).all(axis=1).mean() <= SAME:
+    if first.shape != second.shape:
         return False
-    return len(np.unique(first, axis=0)) > SAME * len(first)
+    same = (first == second).all(axis=1)
+    enough = max(LEAST_SAME - 1, SAME * len(first))
+    return bool(same.sum() > enough) and len(np.unique(first[same], axis=0)) > enough

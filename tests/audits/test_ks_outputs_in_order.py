@@ -13,6 +13,7 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.overlap import are_copies
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_OUTPUTS, MEMBERS_OUTPUTS, TARGET_OUTPUTS
 from jaxaudit.metrics.output_scale import OUTPUTS_ON_ONE_SCALE, one_scale
@@ -107,6 +108,14 @@ def test_outputs_that_are_alike_by_chance_are_no_copies() -> None:
         same, members = (with_log_odds(np.asarray(odds, float), of, "a.csv") for of in (QUERY, MEMBERS))
         held = with_log_odds(np.asarray(odds, float), HOLDOUT, "b.csv")
         judged(FileTarget(same, held, on_members=members))
+
+
+def test_votes_on_few_records_are_no_copies() -> None:
+    """Five records in which ten trees agree nearly always: in about 1 of 12 pairs most rows were the same."""
+    shape = (1000, 2, 5, 1)
+    votes = SURE.binomial(10, SURE.choice([0.02, 0.98], shape)) / 10
+    assert not any(are_copies(first, second) for first, second in votes)
+    assert are_copies(np.arange(10.0)[:, None], np.arange(10.0)[:, None])
 
 
 def test_a_file_on_another_scale_weakens_the_verdict() -> None:

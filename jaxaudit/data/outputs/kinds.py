@@ -112,7 +112,8 @@ def refuse_bits(values: np.ndarray, source: str) -> None:
     if values.dtype.kind in "iu" and values.size and int(values.max()) >= LARGEST_WHOLE:
         raise InputError(
             f"{source}: has whole numbers of type {values.dtype}, up to {int(values.max())}: the bits of bfloat16 or "
-            "of other floating-point numbers, or numbers on a scale of their own? Save the outputs as float32."
+            "of other floating-point numbers, or numbers on a scale of their own? Give logits or probabilities, as "
+            "float32."
         )
 
 

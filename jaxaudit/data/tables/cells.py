@@ -92,8 +92,8 @@ def are_numeric(cells: ColumnCells, few: int, name: str, source: str) -> bool:
         if numbers > few and texts.sum() <= FEW_TEXTS * numbers:
             raise InputError(
                 f"{source}: column {name!r} has {numbers} different numbers, and {int(texts[cells.codes].sum())} cells "
-                f"of text (first: row {cells.row(texts)}). If these are missing values, leave their cells empty; or "
-                "make the column categorical (`categorical`)."
+                f"of text (first: row {cells.row(texts)}). If these are missing values, leave their cells empty; if "
+                "they are numbers, such as 90+, write them as such; or make the column categorical (`categorical`)."
             )
         return False
     _refuse_infinite(cells, name, source)

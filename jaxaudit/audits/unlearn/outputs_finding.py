@@ -177,8 +177,9 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
                 not MISLABELLED * guess <= best < guess + LEAST_REACH * (1 - guess) or guess == 1,
                 f"accuracy on the records to forget: {best:.1%} (guessing: {guess:.1%})",
                 f"neither `{name}` nor `{RETRAINED}` classifies the records to forget better than guessing "
-                f"({best:.1%}, guessing: {guess:.1%}): if no class was forgotten whole, the labels may be of other "
-                "records or in another order, and the numbers then say nothing of memory",
+                f"({best:.1%}, guessing: {guess:.1%}): if no class was forgotten whole, and none is far commoner "
+                "than the others, the labels may be of other records or in another order, and the numbers then say "
+                "nothing of memory",
             ),
             assumed(
                 "one form of outputs",

@@ -110,7 +110,7 @@ def test_an_untrained_network_is_not_doubted():
 
 
 def test_a_ranking_is_told_from_rows_in_a_random_order():
-    """Rows are shuffled 2,000 times: p is uniform, so about `RANK_LEVEL` of them pass, four at most."""
+    """Rows are shuffled 2,000 times: p is uniform, so about `RANK_LEVEL` of them pass, and at most twice as many."""
     generator, values = np.random.default_rng(6), model(7, RARE, 2, 3.0, np.array([0.0, -9.0]))
     whole = ranked(values, RARE)
     assert whole is not None

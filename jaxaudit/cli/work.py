@@ -8,6 +8,7 @@ A command needs four lines:
         ... its result is written and shown ...
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -59,7 +60,7 @@ def told_what_stands(*places: Path | None) -> Iterator[None]:
 def _content(place: Path) -> set[tuple[str, int, int]]:
     """What marks a file, or a directory that a command writes, as complete: its file that is written last."""
     marks = set[tuple[str, int, int]]()
-    for path in (place / mark for mark in MARKS) if place.is_dir() else (place,):
+    for path in (place / mark for mark in MARKS) if os.path.isdir(place) else (place,):
         with suppress(OSError, ValueError):
             status = path.stat()
             marks.add((path.name, status.st_ino, status.st_mtime_ns))

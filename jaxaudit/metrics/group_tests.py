@@ -120,7 +120,7 @@ def one_sided_groups(counts: Int[np.ndarray, "2 groups"]) -> tuple[int, float]:
 
     >>> count, most = one_sided_groups(np.array([[2, 2, 3, 0], [2, 2, 1, 1]]))
     >>> count, round(most, 1)
-    (0, 3.7)
+    (0, 3.1)
     """
     sizes, several = counts.sum(axis=0), counts.sum(axis=0) > 1
     share = counts[0].sum() / max(int(sizes.sum()), 1)

@@ -24,6 +24,8 @@ def test_one_model_or_record_in_two_places_is_refused(
     monkeypatch.chdir(tmp_path)
     for name in ("model", "other"):
         Path(name).mkdir()
+        for file in ("config.json", "tokenizer.json", "model.safetensors"):
+            Path(name, file).write_text("{}")
     Path("link").symlink_to("other")
     lines = [{"question": f"secret {row}?", "answer": "yes"} for row in range(5)]
     write_lines("q.jsonl", lines[:3])

@@ -130,6 +130,14 @@ def test_what_a_softmax_would_not_turn_back_is_refused_unless_it_is_said(write, 
     assert load_outputs(write(content), 4, 20, kind=kind).kind == kind
 
 
+def test_logits_of_which_the_largest_or_the_smallest_is_0_are_read(write):
+    """A row of 0 and large numbers sums to 1 by any logarithm: it is one only where a second class has a probability."""
+    generator = np.random.default_rng(4)
+    sure = 40 * np.eye(4)[np.arange(20) % 4] + generator.normal(size=(20, 4))
+    for logits in (sure - sure.max(axis=1, keepdims=True), sure - sure.min(axis=1, keepdims=True)):
+        assert load_outputs(write(logits), 4, 20).kind == "logits"
+
+
 def test_one_column_after_a_second_softmax_is_refused(write):
     """Two classes, of which one column is given; and a model that knows little is read."""
     twice = softmax(np.stack([SURE[:, 0], 1 - SURE[:, 0]], axis=1))[:, 1]

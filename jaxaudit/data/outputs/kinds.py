@@ -198,11 +198,17 @@ def _refuse_other_logarithms(values: np.ndarray, span: Span, source: str) -> Non
     if span[0] < 0 < span[1] or span[0] == span[1] or are_log_probabilities(values, span):
         return
     for name, factor in _OTHER_LOGARITHMS.items():
-        if (factor < 0) == (span[1] > 0) and _powers_sum_to_one(values, factor):
+        if (factor < 0) == (span[1] > 0) and _powers_sum_to_one(values, factor) and _unsure(values, factor):
             raise InputError(
                 f"{source}: has {name}; multiply them by {factor:.6g} for natural logarithms, or give the "
                 "probabilities. If they are logits, give `kind` logits."
             )
+
+
+def _unsure(values: np.ndarray, factor: float) -> bool:
+    """Whether a tenth of the rows have a second probability; else any logits with a 0 and large others sum to one."""
+    seconds = [np.exp(np.partition(factor * block, -2, axis=1)[:, -2]) for block in blocks(values)]
+    return float(np.mean(np.concatenate(seconds) > 0.01)) >= 0.1
 
 
 def _refuse_one_sign(span: Span, source: str) -> None:

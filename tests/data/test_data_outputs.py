@@ -131,7 +131,7 @@ def test_what_a_softmax_would_not_turn_back_is_refused_unless_it_is_said(write, 
 
 
 def test_logits_of_which_the_largest_or_the_smallest_is_0_are_read(write):
-    """A row of 0 and large numbers sums to 1 by any logarithm: it is one only where a second class has a probability."""
+    """Zeros and large numbers sum to 1 by any logarithm: rows are logarithms only where a second class has a share."""
     generator = np.random.default_rng(4)
     sure = 40 * np.eye(4)[np.arange(20) % 4] + generator.normal(size=(20, 4))
     for logits in (sure - sure.max(axis=1, keepdims=True), sure - sure.min(axis=1, keepdims=True)):

@@ -58,3 +58,22 @@ def test_members_and_a_holdout_tell_it_too() -> None:
 def test_a_table_without_anybody_of_known_truth_is_refused() -> None:
     with pytest.raises(InputError):
         power_of_scores(jax.random.key(1), score_table({"set": ["query", "holdout"] * 3, "target.loss": range(6)}))
+
+
+def test_a_column_that_knows_the_members_takes_no_other_with_it() -> None:
+    """`covariate.tok` knows the members; `covariate.tokens`, whose name begins alike, tells how hard a record is."""
+    random = np.random.default_rng(31)
+    hard, members = 3 * random.normal(size=400), np.arange(400) < 200
+    columns = {
+        "set": np.where(members, "members", "holdout"),
+        "target.loss": hard - 0.5 * members + 0.1 * random.normal(size=400),
+        "covariate.tok": random.normal(size=400) + 3.0 * members,
+        "covariate.tokens": hard,
+    }
+    found = [
+        power_of_scores(jax.random.key(1), score_table(table), query_size=100).result.given.min_detectable
+        for table in (columns, {name: column for name, column in columns.items() if name != "covariate.tokens"})
+    ]
+    assert found[0] is not None
+    assert found[0] < 0.5
+    assert found[1] is None

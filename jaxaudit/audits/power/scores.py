@@ -71,11 +71,9 @@ def power_of_scores(
     return audit_of(measured, Memory(measured, measured, units), sizes, fraction, "scores", models=MANY)
 
 
-def _score(table: ScoreTable, models: dict[str, np.ndarray], rows: np.ndarray, without: tuple[str, ...]) -> np.ndarray:
-    """The mean of a target's scores of known direction, without what is known of the records."""
-    covariates = [
-        normal_scores(column) for name, column in known_columns(table, rows).items() if not name.startswith(without)
-    ]
+def _score(table: ScoreTable, models: dict[str, np.ndarray], rows: np.ndarray, without: frozenset[str]) -> np.ndarray:
+    """The mean of a target's scores of known direction, without what is known of the records but for some columns."""
+    covariates = [normal_scores(column) for name, column in known_columns(table, rows).items() if name not in without]
     scores = np.stack([table.directions[name] * normal_scores(column) for name, column in models.items()], axis=1)
     return residuals(scores, np.stack(covariates, axis=1) if covariates else np.zeros((len(rows), 0))).mean(axis=1)
 
@@ -106,11 +104,12 @@ def _of_models(
         low, high = unused[pair % len(unused)], used[pair % len(used)]
         # The scores of the model itself would predict the target's without fault.
         own_prefix = f"unused.{low.name}." if low.name else "unused."
+        own_columns = frozenset(name for name in known_columns(table, rows) if name.startswith(own_prefix))
         for draw in range(DRAWS):
             generator = generator_of(stream(key, "halves", pair, draw))
             half = np.isin(units, generator.choice(count, count // 2, replace=False))
             scores_by_name = {name: np.where(half, high.scores[name][rows], low.scores[name][rows]) for name in names}
-            scores.append(_score(table, scores_by_name, rows, (own_prefix,)))
+            scores.append(_score(table, scores_by_name, rows, own_columns))
             membership.append(half)
     return np.stack(scores), np.stack(membership)
 
@@ -123,7 +122,7 @@ def _of_members(table: ScoreTable) -> tuple[Float[np.ndarray, "targets n"], Bool
             f"{table.name}: nothing shows what use looks like; a pilot needs models of both truths (columns `unused.` "
             "and `used.`), or a target with records of the sets `members` and `holdout`."
         )
-    names, covariates = _names(table, targets, rows), tuple(know_members(table))
+    names, covariates = _names(table, targets, rows), know_members(table)
     scores = [
         _score(table, {name: target.scores[name][rows] for name in names}, rows, covariates) for target in targets
     ]

@@ -103,8 +103,8 @@ def test_coins_deal_whole_groups(holdout: int):
     np.testing.assert_array_equal(plan.membership[:20], fewer.membership)
     # Groups of one record are records.
     alone = as_groups(np.arange(QUERY), 100 + np.arange(holdout))
-    one_by_one = [plan_bank(KEY, 5, QUERY, **sets, groups=each).membership for each in (alone, None)]
-    np.testing.assert_array_equal(*one_by_one)
+    by_groups, by_records = (plan_bank(KEY, 5, QUERY, **sets, groups=each).membership for each in (alone, None))
+    np.testing.assert_array_equal(by_groups, by_records)
 
 
 @pytest.mark.parametrize(

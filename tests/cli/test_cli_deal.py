@@ -293,7 +293,7 @@ def test_what_deal_writes_is_planned_as_it_stands(provider: Path) -> None:
         assert (done.code, np.load(f"bank{seed}/groups.npy").max()) == (0, 57), done.err
         for role in ("query", "holdout"):
             bare = {name: array for name, array in arrays(f"{deal}/{role}.npz").items() if name != "group"}
-            np.savez(f"{role}.npz", **bare)
+            np.savez(f"{role}.npz", **bare)  # pyright: ignore[reportArgumentType]
         bare_sets = ("--query", "query.npz", "--holdout", "holdout.npz", "--models", "19")
         refused(("shadows", "plan", *bare_sets, "--out", f"none{seed}"), ("--groups and --holdout-groups",))
 

@@ -32,7 +32,7 @@ from jaxaudit.audits.attack.units import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.units import AttackUnits, attack_units
 from jaxaudit.audits.bank_odds import LARGEST
 from jaxaudit.audits.finding import UNDECIDED
-from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.audits.open_bank import open_bank, pool_of
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
@@ -51,16 +51,23 @@ MOST_UNJUDGED = 0.5
 def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> ShadowModels:
     """Reads the outputs of every finished model in each view, a few files at a time; only of the first `records`.
 
+    Where the bank deals whole groups, models that were trained on a part of one are left out: those of a test that
+    draws single records, as the shadow test does.
+
     Raises:
         InputError: fewer than `LEAST_MODELS` models are finished, there is too little memory for this number of
             `attacks`, or as `Bank.outputs`.
     """
-    models, count = bank.finished(), int(np.count_nonzero(~bank.dropped[:records]))
+    models, (pool, columns) = bank.finished(), pool_of(bank, records)
+    count, units = len(columns), attack_units(pool)
+    if units.grouped:
+        models = models[~units.split(bank.membership[models][:, columns]).any(axis=1)]
     if len(models) < LEAST_MODELS:
         one = "" if len(models) == 1 else "s"
+        whole = " on whole groups" if units.grouped else ""
         raise InputError(
-            f"the bank has {len(models)} finished shadow model{one}, and an attack compares each with others: finish "
-            f"at least {LEAST_MODELS}, preferably 32."
+            f"the bank has {len(models)} finished shadow model{one}{whole}, and an attack compares each with others: "
+            f"finish at least {LEAST_MODELS}, preferably 32."
         )
     # The means of groups, and the outputs in the order of groups, beside the outputs of records.
     views = bank.description.queries * (1 if bank.groups is None else 3)
@@ -89,6 +96,8 @@ def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
     bank, columns, planned = shadows.bank, shadows.pool.columns[units.first], shadows.bank.membership
+    if units.grouped:
+        planned = planned[~units.split(planned[:, shadows.pool.columns]).any(axis=1)]
     # How units were dealt to models, set by set, from the masks of all planned models.
     design = FixedDesign(*(np.full(len(columns), np.inf) for _ in FixedDesign._fields))
     for part in (bank.query, bank.holdout, bank.calibration):

@@ -61,9 +61,13 @@ class AttackUnits(NamedTuple):
         if not self.grouped:
             return values
         # Indices of attacked records alone, so that others are not copied.
-        order = np.argsort(self.of_record, kind="stable")
-        starts = np.cumsum(self.records) - self.records
+        order, starts = self._runs
         return np.add.reduceat(values[..., order], starts, axis=-1) / self.records
+
+    @property
+    def _runs(self) -> tuple[Int[np.ndarray, " attacked"], Int[np.ndarray, " units"]]:
+        """The attacked records unit by unit, and where each unit begins among them."""
+        return np.argsort(self.of_record, kind="stable"), np.cumsum(self.records) - self.records
 
     def largest(self, values: Float[np.ndarray, " records"]) -> Float[np.ndarray, " units"]:
         """The largest value among the records of each unit; NaN if all are NaN."""
@@ -78,22 +82,26 @@ class AttackUnits(NamedTuple):
         np.logical_or.at(differs, self.of_record, values[self.attacked] != firsts[self.of_record])
         return np.where(differs, -1, firsts)
 
+    def split(self, membership: Bool[np.ndarray, "*rows records"]) -> Bool[np.ndarray, "*rows units"]:
+        """Which units each mask over records has a part of."""
+        differs = membership[..., self.attacked] != membership[..., self.first][..., self.of_record]
+        order, starts = self._runs
+        return np.logical_or.reduceat(differs[..., order], starts, axis=-1)
+
     def whole(self, membership: Bool[np.ndarray, "*rows records"], of: str) -> Bool[np.ndarray, "*rows units"]:
         """The membership masks over units, of masks over records that have each unit whole or not at all.
 
         Raises:
             InputError: a mask has a part of a group; `of` names the masks.
         """
-        masks = membership[..., self.first]
-        differs = membership[..., self.attacked] != masks[..., self.of_record]
-        split = np.unique(self.of_record[np.nonzero(differs)[-1]])
-        if len(split):
+        parts = int(np.atleast_2d(self.split(membership)).any(axis=0).sum())
+        if parts:
             raise InputError(
-                f"{of}: some records of a group are members and others are not ({len(split):,} of {len(self):,} "
+                f"{of}: some records of a group are members and others are not ({parts:,} of {len(self):,} "
                 "groups), but the bank deals whole groups, and an attack on it asks of whole groups. Is the mask of "
                 "other records, or were the groups changed? Give a mask that has each group whole or not at all."
             )
-        return masks
+        return membership[..., self.first]
 
 
 def attack_units(pool: Pool) -> AttackUnits:

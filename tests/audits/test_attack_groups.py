@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from support.banks import bank_of
 
 from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import BASE, LiRA
+from jaxaudit.audits.attack.finding import attack_finding
+from jaxaudit.audits.attack.result import check_attack_result
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.attack.units import AttackUnits
 from jaxaudit.data.bank.bank import Bank
@@ -155,6 +158,34 @@ def test_what_is_said_of_few_groups_and_of_uneven_ones(tmp_path: Path):
     assert (audit.finding.verdict, audit.finding.confidence.word) == ("attack succeeds", "weak")
     assert audit.result.records_of_a_group == (1, 5)
     assert any("1 to 5 records" in caveat for caveat in audit.finding.caveats)
+
+
+def test_few_groups_make_a_weak_answer_whatever_it_is(tmp_path: Path):
+    """Of the same numbers, over 49 groups and over 50: that the attack fails is no firmer than that it succeeds."""
+    odds, masks = world(10, memory=0.0)
+    result = attack(grouped(tmp_path / "bank", odds, masks)).result
+    first = result.deciding
+    calm = tuple(
+        msgspec.structs.replace(rate, value=rate.fpr, resolvable=True, holds=True) for rate in first.tpr_at_fpr
+    )
+    realised = tuple(msgspec.structs.replace(rate, value=rate.fpr) for rate in first.realised_fpr)
+    areas = tuple(0.5 + 0.01 * (number % 2) for number in range(MODELS))
+    numbers = {"members": 10**6, "non_members": 10**6, "tied": 0.0, "auc_of_models": areas}
+    deciding = msgspec.structs.replace(first, tpr_at_fpr=calm, realised_fpr=realised, **numbers)
+    said = {}
+    for groups in (49, 50):
+        finding = attack_finding(msgspec.structs.replace(result, attacks=(deciding,), groups=groups, exposure=None))
+        said[groups] = (finding.verdict, finding.confidence.word)
+    assert said == {49: ("attacks fail", "weak"), 50: ("attacks fail", "fair")}
+
+
+def test_a_result_of_groups_that_are_not_of_its_records_is_refused(tmp_path: Path):
+    odds, masks = world(11)
+    result = attack(grouped(tmp_path / "bank", odds, masks)).result
+    check_attack_result(result, {})
+    for change in ({"records_of_a_group": None}, {"groups": 10**6}, {"records_of_a_group": (0, 5)}, {"records": 1}):
+        with pytest.raises(ValueError, match="groups"):
+            check_attack_result(msgspec.structs.replace(result, **change), {})
 
 
 def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):

@@ -114,12 +114,9 @@ def test_what_needs_classes_is_refused(words: tuple[str, ...], said: tuple[str, 
     assert not os.listdir("temporary")
 
 
-@pytest.mark.outer
-def test_work_that_was_begun_with_other_groups_is_other_work(tmp_path: Path):
-    """Killed by authors, repeated without, or by other authors: neither goes on with the models of the first."""
-    authors()
-    words = ("attack", *MODELS, *ATTACKS, "--pooled-shadow-models", "12", "--json", "--out", "run")
-    command = [sys.executable, "-m", "jaxaudit", *words, "--groups", "author"]
+def kill_in_the_middle(*words: str) -> None:
+    """Starts the command, and kills it once some models are kept."""
+    command = [sys.executable, "-m", "jaxaudit", *words]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
         deadline = time.monotonic() + 300
         while not kept_models(Path("run/unfinished/chunks")):
@@ -127,6 +124,14 @@ def test_work_that_was_begun_with_other_groups_is_other_work(tmp_path: Path):
             assert time.monotonic() < deadline
             time.sleep(0.002)
         killed.kill()
+
+
+@pytest.mark.outer
+def test_work_that_was_begun_with_other_groups_is_other_work(tmp_path: Path):
+    """Killed by authors, repeated without, or by other authors: neither goes on with the models of the first."""
+    authors()
+    words = ("attack", *MODELS, *ATTACKS, "--pooled-shadow-models", "12", "--json", "--out", "run")
+    kill_in_the_middle(*words, "--groups", "author")
     without = process(*words, cwd=tmp_path)
     assert without.code == 2, without.err
     lines = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
@@ -140,14 +145,7 @@ def test_a_killed_attack_goes_on_and_gives_the_same_numbers(tmp_path: Path):
     words = ("attack", *MODELS, *ATTACKS, "--pooled-shadow-models", "12", "--json", "--out")
     whole = process(*words, "whole", cwd=tmp_path)
     assert whole.code == 0, whole.err
-    command = [sys.executable, "-m", "jaxaudit", *words, "run"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
-        deadline = time.monotonic() + 300
-        while not kept_models(Path("run/unfinished/chunks")):
-            assert killed.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        killed.kill()
+    kill_in_the_middle(*words, "run")
     outputs = [*Path("run/unfinished/chunks/bank/outputs").glob("*.npy")]
     assert 0 < kept_models(Path("run/unfinished/chunks")) <= len(outputs) < 12
     again = process(*words, "run", cwd=tmp_path)

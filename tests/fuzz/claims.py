@@ -24,15 +24,21 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
 SETS = ("query", "holdout", "calibration")
 
 
-def bank(tree: Tree, choose: random.Random) -> str | None:
-    """A bank whose description claims other sizes; in most cases its arrays seem to have them."""
-    name = next((name for name in sorted(tree) if name.endswith("bank.json")), "")
+def entries_of(tree: Tree, name: str) -> dict[str, Any] | None:
+    """The JSON object in a file of a tree; None if there is none."""
     content = tree.get(name)
     try:
         said: Any = json.loads(content) if isinstance(content, bytes) else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    return said if isinstance(said, dict) else None
+
+
+def bank(tree: Tree, choose: random.Random) -> str | None:
+    """A bank whose description claims other sizes; in most cases its arrays seem to have them."""
+    name = next((name for name in sorted(tree) if name.endswith("bank.json")), "")
+    said = entries_of(tree, name)
+    if said is None:
         return None
     classes = said.get("classes")
     for key in choose.sample(list(NUMBERS), choose.choice((1, 1, 2))):

@@ -18,6 +18,7 @@ from fuzz.asked_of_models import (
     TEXTS,
     TOKENIZER_CONFIG,
 )
+from fuzz.claims import entries_of
 from fuzz.places import Hole, Link, Tree
 
 
@@ -36,12 +37,8 @@ def hostile(tree: Tree, choose: random.Random) -> str | None:
 
 
 def _entry(tree: Tree, name: str, entries: dict[str, tuple[Any, ...]], choose: random.Random) -> str | None:
-    content = tree.get(name)
-    try:
-        said: Any = json.loads(content) if isinstance(content, bytes) else None
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict):
+    said = entries_of(tree, name)
+    if said is None:
         return None
     key = choose.choice(list(entries))
     said[key] = choose.choice(entries[key])

@@ -13,7 +13,9 @@ from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.over_models import Estimate, clopper_pearson, mean_of_models
 
-FEW_TARGETS, FEW_MODELS, FEW_UNITS = 30, 16, 50
+FEW_TARGETS, FEW_MODELS = 30, 16
+FEW_UNITS = 50
+"""With fewer records or groups of a bank, areas differ more between models than their interval over models says."""
 CLEARLY = 0.01
 """A p-value of at most this is far below the level."""
 CLEAR = 0.51
@@ -111,13 +113,16 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
     deciding, exposure, unit = result.deciding, result.exposure, result.unit
     area, words = _decided_area(deciding), _in_words(deciding)
     checks, caveats = checks_of_bank(result, deciding), _caveats_by_bank(result)
+    few = ""
+    if result.models < FEW_MODELS:
+        few = f"Only {result.models} models were attacked."
+    elif result.attacked < FEW_UNITS:
+        few = f"Only {result.attacked} {unit}s were attacked."
     strong = [(rate, real) for rate, real in deciding.rates if _well_above(rate, real, deciding)]
     if area.low > CLEAR or strong:
         sentence = f"{unit.title()}s that a model of this recipe was trained on can be told from others ({words})."
-        if result.models < FEW_MODELS:
-            sure = Confidence("weak", f"Only {result.models} models were attacked.")
-        elif result.attacked < FEW_UNITS:
-            sure = Confidence("weak", f"Only {result.attacked} {unit}s were attacked.")
+        if few:
+            sure = Confidence("weak", few)
         elif strong:
             rate, real = strong[-1]
             found_sentence = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives."
@@ -138,7 +143,7 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
     if fails and usual:
         sentence = f"{unit.title()}s that a model was trained on cannot be told from others ({words}; guessing: 0.5)."
         why = f"The attack stays below an area of {MATTERS}. Another may do better."
-        sure = Confidence("fair" if result.models >= FEW_MODELS else "weak", why)
+        sure = Confidence("weak" if few else "fair", why)
         return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
     if fails:
         sentence = f"The deciding attack fails, but it is not the one that can show that attacks fail ({words})."

@@ -189,6 +189,11 @@ def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) 
     demand(len(set(names)) == len(names) > 0, "it has no attack, or one is named twice")
     demand(result.decided_by in names, "the attack that decides is none of its attacks")
     demand((result.splits is None) != (result.exposure is None), "it is of a bank and of random halves, or of neither")
+    demand((result.groups is None) == (result.records_of_a_group is None), "its groups have no sizes, or the reverse")
+    if result.groups is not None and result.records_of_a_group is not None:
+        fewest, most = result.records_of_a_group
+        demand(0 < fewest <= most, "its groups have no records")
+        demand(fewest * result.groups <= result.records <= most * result.groups, "its groups are not of its records")
     for attack in result.attacks:
         _check_rates(attack)
         if attack.of_targets is not None:

@@ -50,9 +50,12 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     missing = bank.missing()
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
-    parts = len(bank.finished()) - len(shadows)
-    if parts:
-        say(f"{path}: {parts} models were trained on parts of groups, and are left out; groups are attacked whole")
+    finished = len(bank.finished())
+    if len(shadows) < finished:
+        say(
+            f"{path}: {len(shadows)} of {finished} models were trained on whole groups, and are used: groups are "
+            "attacked whole"
+        )
     if records < bank.description.records:
         say(f"attacking the {records:,} records of the {prefixes(bank)[records]}")
 

@@ -143,8 +143,7 @@ def texts_summary(report: DealReport, paired: bool) -> Summary:
         words += [f"--{name}", path] if name in report.sides or name == "holdout" else []
     naming = report.named
     # With records of a group in both sets, there is no test of whole groups.
-    can_name = naming is not None and bool(naming.can_be_named)
-    by = " --by group" if can_name or (report.units.within and not (naming is not None and naming.single)) else ""
+    by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
     lines += ["", "To test a model later:", "", *(f"  {command}" for command in commands)]
     return report.summary((head, *lines), commands)

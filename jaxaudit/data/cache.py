@@ -1,12 +1,14 @@
 """Arrays kept on disk: a set of images is decoded once, and a text scored once by a model."""
 
 import hashlib
+import math
 import os
 import re
 import stat
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +24,8 @@ NOWHERE = Path(os.devnull) / "jaxaudit"
 
 MOST_ROWS = 2_000_000
 """About 100 MB of a model's scores of texts."""
+PAUSE = 20
+"""Rows are written while more are made; between two writings passes so many times what the first of them took."""
 
 
 def cache_dir() -> Path:
@@ -84,7 +88,10 @@ def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> di
 
 
 def cached_rows(
-    key: str, digests: Sequence[bytes], columns: int, build: Callable[[Int[np.ndarray, " new"]], np.ndarray]
+    key: str,
+    digests: Sequence[bytes],
+    columns: int,
+    build: Callable[[Int[np.ndarray, " new"]], Iterable[Mapping[int, Float[np.ndarray, " columns"]]]],
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of records, by their digests: what an earlier call with the same `key` made is not made again.
 
@@ -92,7 +99,8 @@ def cached_rows(
         key: as for `cached_arrays`.
         digests: one a record, all of one length. Records of one digest are made once.
         columns: how many numbers a record has.
-        build: makes the numbers of the records with these indices, a row each.
+        build: makes the numbers of the records with these indices, some at a time. They are kept while it goes on, and
+            where it ends early: so a call that was stopped or killed is not made again from its beginning.
 
     The guarantees are those of `cached_arrays`. Up to `MOST_ROWS` rows of a key are kept, the latest.
     """
@@ -104,11 +112,27 @@ def cached_rows(
     rows = dict(zip(map(bytes, names), values, strict=True)) if fits else {}
     new = {digest: index for index, digest in enumerate(digests) if digest not in rows}
     if new:
-        rows |= dict(zip(new, build(np.array(list(new.values()), int)), strict=True))
-        latest = list(rows)[-MOST_ROWS:]
-        stacked = np.frombuffer(b"".join(latest), np.uint8).reshape(len(latest), -1)
-        _write(path, {"digests": stacked, "values": np.stack([rows[digest] for digest in latest])})
+        digests_of_new = {index: digest for digest, index in new.items()}
+        unwritten, due = False, time.monotonic()
+        try:
+            for numbers in build(np.array(list(new.values()), int)):
+                rows |= {digests_of_new[index]: row for index, row in numbers.items()}
+                unwritten, started = unwritten or bool(numbers), time.monotonic()
+                if unwritten and started >= due:
+                    could, unwritten = _write_rows(path, rows), False
+                    now = time.monotonic()
+                    due = now + PAUSE * (now - started) if could else math.inf
+        finally:
+            if unwritten and due < math.inf:
+                _write_rows(path, rows)
     return np.stack([rows[digest] for digest in digests]) if digests else np.zeros((0, columns))
+
+
+def _write_rows(path: Path, rows: Mapping[bytes, np.ndarray]) -> bool:
+    """Writes the latest rows; returns whether it could."""
+    latest = list(rows)[-MOST_ROWS:]
+    stacked = np.frombuffer(b"".join(latest), np.uint8).reshape(len(latest), -1)
+    return _write(path, {"digests": stacked, "values": np.stack([rows[digest] for digest in latest])})
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
@@ -121,15 +145,18 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
         return None
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> bool:
+    """Writes a file of arrays; warns, and returns False, if it cannot."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"decoded data could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to a "
-            "writable folder with free space.",
+            f"decoded data, or scores of texts, could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to "
+            "a writable folder with free space.",
             RuntimeWarning,
             stacklevel=3,
         )
+        return False
+    return True

@@ -13,11 +13,11 @@ test that flips signs assumes.
 
 import hashlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxaudit.data.cache import cached_rows
 from jaxaudit.errors import InputError
@@ -47,14 +47,16 @@ def token_scores(
       under the model's own distribution at t (Min-K%++, arXiv 2404.02936).
     - `zlib`: `loss` by the bytes that zlib packs the scored text into (arXiv 2012.07805).
 
-    The scores are kept in the cache folder, under digests of model and record: a text is scored once by a model.
+    The scores are kept in the cache folder, under digests of model and record, while others are computed: a text is
+    scored once by a model, also where an earlier call was stopped. Texts that are scored beside others than before get
+    the same numbers up to rounding.
 
     The two Min-K% leave out the last scored token, which ends an answer.
 
     Args:
         model: its weights are loaded here, and dropped at the end.
         records: of `model.encode`, none longer than `model.positions`.
-        progress: told the tokens of each batch that is done; a record that was scored before is no work.
+        progress: told the tokens of the records that were scored before, then those of each batch that is done.
 
     Returns:
         a number a record of each of `SCORES`; NaN where there is no token to score. A batch that does not fit into
@@ -64,12 +66,21 @@ def token_scores(
         InputError: a single record does not fit into memory.
     """
     module, digests = model.load(), [_digest(model, record) for record in records]
-    rows = cached_rows(
-        f"token scores {_module_digest(module)}",
-        digests,
-        len(SCORES),
-        lambda indices: _scores(model, module, [records[index] for index in indices], progress),
-    )
+    left = sum(len(record.tokens) for record in records)
+
+    def report_progress(tokens: int) -> None:
+        nonlocal left
+        if tokens:
+            left -= tokens
+            progress(tokens)
+
+    def build(indices: Int[np.ndarray, " new"]) -> Iterator[dict[int, Float[np.ndarray, " scores"]]]:
+        new = {int(index): records[index] for index in indices}
+        report_progress(left - sum(len(record.tokens) for record in new.values()))
+        return _scores(model, module, new, report_progress)
+
+    rows = cached_rows(f"token scores {_module_digest(module)}", digests, len(SCORES), build)
+    report_progress(left)
     return dict(zip(SCORES, rows.T, strict=True))
 
 
@@ -97,35 +108,34 @@ def _scored_text(model: LanguageModel, record: Encoded) -> bytes:
 
 
 def _scores(
-    model: LanguageModel, module: Any, records: Sequence[Encoded], progress: Callable[[int], object]
-) -> Float[np.ndarray, "records scores"]:
-    """The scores of records, a row each."""
-    scores = np.full((len(records), len(SCORES)), np.nan)
-    lengths = np.array([len(record.tokens) for record in records], int)
-    order = np.argsort(-lengths, kind="stable")
-    order = order[lengths[order] > 0]
+    model: LanguageModel, module: Any, records: Mapping[int, Encoded], progress: Callable[[int], object]
+) -> Iterator[dict[int, Float[np.ndarray, " scores"]]]:
+    """The scores of records under their keys, batch by batch."""
+    lengths = {key: len(record.tokens) for key, record in records.items()}
+    yield {key: np.full(len(SCORES), np.nan) for key, length in lengths.items() if not length}
+    # Records of similar lengths, the longest first: what does not fit into memory fails at once.
+    order = sorted((key for key, length in lengths.items() if length), key=lambda key: -lengths[key])
     most = min(MOST_TOKENS, MOST_LOGITS // model.vocabulary)
-    while len(order):
-        # Records of similar lengths, the longest first: what does not fit into memory fails at once.
-        longest = int(lengths[order[0]])
-        rows = order[: max(1, most // longest)]
-        batch = [records[row] for row in rows]
-        numbers_of_tokens = _scored_or_none(module, batch)
+    while order:
+        longest = lengths[order[0]]
+        batch = order[: max(1, most // longest)]
+        numbers_of_tokens = _scored_or_none(module, [records[key] for key in batch])
         if numbers_of_tokens is None:
-            if len(rows) == 1:
+            if len(batch) == 1:
                 raise InputError(
                     f"{model.name}: a record of {longest:,} tokens does not fit into memory; shorten the longest "
                     "records, give `precision` bfloat16, or use a machine with more memory."
                 )
-            most = len(rows) // 2 * longest
+            most = len(batch) // 2 * longest
             continue
-        for row, (token_log_probs, normal) in zip(rows, numbers_of_tokens, strict=True):
+        scores = {}
+        for key, (token_log_probs, normal) in zip(batch, numbers_of_tokens, strict=True):
             loss = -token_log_probs.mean() if len(token_log_probs) else np.nan
-            packed = loss / len(zlib.compress(_scored_text(model, records[row])))
-            scores[row] = loss, _of_lowest(token_log_probs[:-1]), _of_lowest(normal[:-1]), packed
-        progress(sum(len(record.tokens) for record in batch))
-        order = order[len(rows) :]
-    return scores
+            packed = loss / len(zlib.compress(_scored_text(model, records[key])))
+            scores[key] = np.array([loss, _of_lowest(token_log_probs[:-1]), _of_lowest(normal[:-1]), packed])
+        yield scores
+        progress(sum(lengths[key] for key in batch))
+        order = order[len(batch) :]
 
 
 def _scored_or_none(module: Any, batch: Sequence[Encoded]) -> list[TokenNumbers] | None:

@@ -42,15 +42,17 @@ def unread() -> Iterator[tuple[int, int]]:
         os.close(reader)
 
 
-def signal_once(run: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
-    """Sends SIGINT as soon as this is so; a process that never comes there is killed."""
+def signal_once(
+    run: subprocess.Popen[str], reached: Callable[[], bool], number: signal.Signals = signal.SIGINT
+) -> None:
+    """Sends a signal as soon as this is so; a process that never comes there is killed."""
     deadline = time.monotonic() + 120
     while not reached():
         if run.poll() is not None or time.monotonic() > deadline:
             run.kill()
             pytest.fail(f"the process did not come so far: {run.communicate()}")
         time.sleep(0.002)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
 
 
 def interrupted(words: tuple[str, ...], until: Path) -> tuple[int, str]:
@@ -113,24 +115,33 @@ def test_what_was_written_stands_whole_and_a_line_says_so(
 
 
 @pytest.mark.outer
-def test_a_stopped_scoring_leaves_no_table_and_its_repetition_is_as_if_it_had_never_been_stopped(here: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_scoring_leaves_no_table_and_its_repetition_is_as_if_it_had_never_been_stopped(
+    number: signal.Signals, here: Path
+) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
     pytest.importorskip("transformers", reason="transformers is not installed")
     for seed, name in enumerate(("target", "base")):
         save_model(here / name, seed=seed)
     words: tuple[str, ...] = ("scores", "lm", "target", "--baseline", "base")
-    for number, of in enumerate(("query", "holdout")):
-        texts = [{"text": f"{of} {row} {'word ' * (4 + number)}"} for row in range(800)]
+    for more, of in enumerate(("query", "holdout")):
+        texts = [{"text": f"{of} {row} {'word ' * (12 + more)}"} for row in range(800)]
         words += (f"--{of}", str(write_lines(f"{of}.jsonl", texts)))
     cache = here / "cache"
     environment = {**os.environ, "JAXAUDIT_CACHE": str(cache)}
     command = [sys.executable, "-m", "jaxaudit", *words, "--out", "new.csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
-        signal_once(run, lambda: bool(list(cache.glob("token-scores*"))))
+        signal_once(run, lambda: bool(list(cache.glob("token-scores*"))), number)
         out, err = run.communicate(timeout=60)
-    assert (run.returncode, out, "Traceback" in err) == (130, "", False), err
-    assert err.splitlines()[-1] == "Interrupted: nothing was written."
-    assert len(list(cache.glob("token-scores*"))) < 2
+    killed = number == signal.SIGKILL
+    assert (run.returncode, out, "Traceback" in err) == (-number if killed else 130, "", False), err
+    if not killed:
+        kept, last = err.splitlines()[-2:]
+        assert last == "Interrupted: nothing was written."
+        assert "are kept: the same command goes on from there" in kept
+    (path,) = cache.glob("token-scores*")
+    with np.load(path, allow_pickle=False) as archive:
+        assert 0 < len(archive["digests"]) < 1600
     assert not [path for path in here.iterdir() if path.name.startswith(DRAFT) or path.name == "new.csv"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -127,9 +128,9 @@ def test_rows_are_made_once_and_damaged_ones_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path))
     asked: list[list[int]] = []
 
-    def build(indices: np.ndarray) -> np.ndarray:
+    def build(indices: np.ndarray) -> Iterator[dict[int, np.ndarray]]:
         asked.append(indices.tolist())
-        return np.stack([np.full(2, 10.0 * index) for index in indices])
+        yield {index: np.full(2, 10.0 * index) for index in indices.tolist()}
 
     assert cached_rows("rows", [b"aa", b"b\0", b"aa"], 2, build)[:, 0].tolist() == [20, 10, 20]
     assert cached_rows("rows", [b"b\0", b"cc"], 2, build)[:, 1].tolist() == [10, 10]
@@ -137,6 +138,46 @@ def test_rows_are_made_once_and_damaged_ones_again(tmp_path: Path, monkeypatch: 
     assert asked == [[2, 1], [1]]
     assert cached_rows("rows", [], 2, build).shape == (0, 2)
     # A file of other columns, or no file of arrays at all, is made anew.
-    assert cached_rows("rows", [b"aa"], 3, lambda indices: np.ones((len(indices), 3))).tolist() == [[1, 1, 1]]
+    assert cached_rows("rows", [b"aa"], 3, lambda indices: [{0: np.ones(3)}]).tolist() == [[1, 1, 1]]
     cache_path("rows").write_bytes(b"not an archive")
     assert cached_rows("rows", [b"aa"], 2, build).tolist() == [[0, 0]]
+
+
+def test_rows_that_were_made_before_a_stop_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also those of a process that ends without a word: each file stands while the next rows are made."""
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path))
+    digests, asked, files = [b"aa", b"bb", b"cc"], list[list[int]](), list[bytes]()
+
+    def build(indices: np.ndarray) -> Iterator[dict[int, np.ndarray]]:
+        asked.append(indices.tolist())
+        yield {}
+        for index in indices.tolist():
+            yield {index: np.full(1, float(index))}
+            files.append(cache_path("rows").read_bytes())
+            if index == 1:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache_module, "PAUSE", 0)
+    with pytest.raises(KeyboardInterrupt):
+        cached_rows("rows", digests, 1, build)
+    kept = cache_path("rows").read_bytes()
+    assert kept == files[1] != files[0]
+    cache_path("rows").write_bytes(files[0])
+    with pytest.raises(KeyboardInterrupt):
+        cached_rows("rows", digests, 1, build)
+    # However long the pause: a stop is not an end of the process.
+    monkeypatch.setattr(cache_module, "PAUSE", 1e9)
+    cache_path("rows").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        cached_rows("rows", digests, 1, build)
+    assert cached_rows("rows", digests, 1, build).tolist() == [[0], [1], [2]]
+    assert asked == [[0, 1, 2], [1, 2], [0, 1, 2], [2]]
+
+
+def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE") as told:
+        rows = cached_rows("rows", [b"aa", b"bb"], 1, lambda indices: [{index: np.zeros(1)} for index in (0, 1)])
+    assert rows.tolist() == [[0], [0]]
+    assert len(told) == 1

@@ -78,7 +78,7 @@ def test_scores_are_those_of_a_loop_whatever_the_batches(
     assert any(each.tokens[0] == tokenizer.eos_token_id for each in encoded) is begin
     told: list[int] = []
     found = token_scores.token_scores(model, encoded, told.append)
-    assert sum(told) == sum(len(each.tokens) for each in {*encoded})
+    assert sum(told) == sum(len(each.tokens) for each in encoded)
     wanted = [twin(module, tokenizer, *record, start) for record in zip(PROMPTS, ANSWERS, strict=True)]
     for name in SCORES:
         np.testing.assert_allclose(found[name], [each[name] for each in wanted], rtol=1e-5, atol=1e-5)
@@ -125,7 +125,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_halved_and_so_are_those_after_
         again = token_scores.token_scores(small, encoded, told.append)
         for name in SCORES:
             np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
-        assert sum(told) == sum(len(each.tokens) for each in {*encoded})
+        assert sum(told) == sum(len(each.tokens) for each in encoded)
         failed = [rows * tokens > small.most for rows, tokens in small.sizes]
         assert any(failed)
         assert not any(failed[failed.index(False) :])
@@ -147,6 +147,34 @@ def test_a_record_alone_that_does_not_fit_is_named_by_its_length_and_other_error
         token_scores.token_scores(small, encoded)
 
 
+def test_scoring_that_was_stopped_goes_on_from_its_last_batch_with_the_same_numbers(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(token_scores, "MOST_TOKENS", 40)
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "whole"))
+    model, told = LanguageModel(saved), list[int]()
+    encoded = model.encode(PROMPTS, ANSWERS)
+    found = token_scores.token_scores(model, encoded, told.append)
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "stopped"))
+    for batches in (1, 2, len(told)):
+        again = list[int]()
+
+        def stop(tokens: int, told_again: list[int] = again, most: int = batches) -> None:
+            told_again.append(tokens)
+            if len(told_again) > most:
+                raise KeyboardInterrupt
+
+        if batches < len(told):
+            with pytest.raises(KeyboardInterrupt):
+                token_scores.token_scores(model, encoded, stop)
+        else:
+            stopped = token_scores.token_scores(model, encoded, again.append)
+            for name in SCORES:
+                np.testing.assert_array_equal(stopped[name], found[name])
+            assert again[1:] == told[-len(again) + 1 :]
+            assert 1 < len(again) < len(told)
+
+
 def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
     save_model(tmp_path / "model")
@@ -157,17 +185,21 @@ def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, mo
     first = token_scores.token_scores(model, encoded[:5], told.append)
     told.clear()
     again = token_scores.token_scores(moved, encoded[:5], told.append)
-    assert told == []
+    before = sum(len(each.tokens) for each in encoded[:5])
+    assert told == [before]
     for name in SCORES:
         np.testing.assert_array_equal(first[name], again[name])
     # One record more is one record's work, and so is another beginning of the answer.
     other = encoded[0]._replace(start=encoded[0].start + 1)
+    told.clear()
     token_scores.token_scores(model, [*encoded[:6], other], told.append)
-    assert sum(told) == len(encoded[5].tokens) + len(other.tokens)
-    for changed in (LanguageModel(tmp_path / "model", "bfloat16"), _with_other_weights(tmp_path / "moved")):
+    assert told == [before, len(encoded[5].tokens) + len(other.tokens)]
+    changed_models = (LanguageModel(tmp_path / "model", "bfloat16"), _with_other_weights(tmp_path / "moved"))
+    for count, changed in enumerate(changed_models, 1):
+        assert len(list((tmp_path / "cache").iterdir())) == count
         told.clear()
         token_scores.token_scores(changed, encoded[:5], told.append)
-        assert sum(told) == sum(len(each.tokens) for each in {*encoded[:5]})
+        assert told == [before]
     # No text, and no token of one, is kept.
     for path in (tmp_path / "cache").iterdir():
         with np.load(path, allow_pickle=False) as archive:

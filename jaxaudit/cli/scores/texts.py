@@ -1,5 +1,6 @@
 """Runs `jaxaudit scores lm`: scores records of text, and writes the table."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.scores.command import LMOptions
 from jaxaudit.cli.scores.written import scored_summary
 from jaxaudit.cli.texts import read_told, tell_of_chats, tell_of_groups
+from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.deal_record import DealtSide, dealt_side
 from jaxaudit.data.group_values import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
@@ -79,9 +81,14 @@ def score_texts(options: LMOptions) -> Summary:
             done += more
             progress(done, total)
 
-        for name, model in models.items():
-            scores = token_scores(model, encoded[name], report_progress)
-            columns |= {f"{name}.{score}": scores[score] for score in SCORES}
+        try:
+            for name, model in models.items():
+                scores = token_scores(model, encoded[name], report_progress)
+                columns |= {f"{name}.{score}": scores[score] for score in SCORES}
+        except KeyboardInterrupt:
+            if done and os.access(cache_dir(), os.W_OK):
+                say(f"the scores of {done:,} of {total:,} tokens are kept: the same command goes on from there")
+            raise
     kept = np.all([np.isfinite(columns[f"{name}.{score}"]) for name in models for score in SCORES], axis=0)
     left_out = int((~kept).sum())
     if left_out:

@@ -36,6 +36,7 @@ from experiments.summary import Row
 from jaxaudit import fit_many, load, models, network
 from jaxaudit.attacks.records import BASE, ShadowScores, Stacked
 from jaxaudit.audits.attack.epsilon import bound_by_halves
+from jaxaudit.audits.attack.units import single_records
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.learners import Learner, NetworkLearner
 from jaxaudit.metrics.epsilon import epsilon_bound
@@ -139,7 +140,10 @@ def train(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -> 
 def audited(recipe: Recipe, inputs: np.ndarray, labels: np.ndarray, seed: int) -> dict[str, Any]:
     shadowed, own, other = train(recipe, inputs, labels, seed)
     _say(f"{recipe.name}: trained")
-    found = {each.name: bound_by_halves(shadowed, each, delta=DELTA, level=LEVEL) for each in (Stacked(), BASE())}
+    units = single_records(shadowed.models.shape[2])
+    found = {
+        each.name: bound_by_halves(shadowed, each, units, delta=DELTA, level=LEVEL) for each in (Stacked(), BASE())
+    }
     return {
         "recipe": recipe.name,
         "proven": recipe.proven,

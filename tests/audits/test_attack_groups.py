@@ -1,4 +1,4 @@
-"""`attack` on a bank that deals whole groups: each group is one unit, with the mean output of its records."""
+"""`attack` on a bank that deals whole groups: each group is one unit, with the scores of its records together."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,15 @@ import pytest
 from support.banks import bank_of
 
 from jaxaudit import attack, load_bank
-from jaxaudit.attacks.records import BASE, LiRA
+from jaxaudit.attacks.records import BASE, LiRA, ShadowScores
 from jaxaudit.audits.attack.finding import attack_finding
 from jaxaudit.audits.attack.result import check_attack_result
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.attack.units import AttackUnits
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack_rates import attack_rates
+from jaxaudit.metrics.epsilon import epsilon_bound
 
 MODELS, GROUPS, SIZES = 16, 120, (1, 2, 5)
 OF_RECORD = np.repeat(np.random.default_rng(1).permutation(GROUPS), np.resize(SIZES, GROUPS))
@@ -46,28 +48,36 @@ def world(seed: int, memory: float = 1.5, alike: float = 0.9) -> tuple[np.ndarra
     return level + noise + memory * coins[:, OF_RECORD], coins[:, OF_RECORD]
 
 
-def means(odds: np.ndarray) -> np.ndarray:
+def together(scores: np.ndarray) -> np.ndarray:
     """The slow twin: group by group, in the order of their first records."""
-    return np.stack([odds[..., group == OF_RECORD].mean(axis=-1) for group in ORDER], axis=-1)
+    parts = [scores[..., group == OF_RECORD] for group in ORDER]
+    return np.stack([part.sum(axis=-1) / np.sqrt(part.shape[-1]) for part in parts], axis=-1)
 
 
-def test_a_group_is_attacked_as_one_record_of_its_mean_output(tmp_path: Path):
+def used_groups(masks: np.ndarray) -> np.ndarray:
+    return np.stack([masks[:, group == OF_RECORD].all(axis=1) for group in ORDER], axis=1)
+
+
+def test_the_score_of_a_group_is_made_of_those_of_its_records(tmp_path: Path):
+    """By every attack, for shadow models and for a target."""
     odds, masks = world(3)
     by_group = attack(grouped(tmp_path / "groups", odds, masks), delta=None)
-    whole = masks[:, [int(np.flatnonzero(group == OF_RECORD)[0]) for group in ORDER]]
-    bank = bank_of(tmp_path / "records", means(odds), whole, "log_odds", 2)
-    np.save(tmp_path / "records" / "labels.npy", np.zeros(GROUPS, int))
+    bank = bank_of(tmp_path / "records", odds, masks, "log_odds", 2)
     by_record = attack(load_bank(bank.directory))
     assert (by_group.result.groups, by_group.result.records) == (GROUPS, len(OF_RECORD))
     assert by_record.result.groups is None
     assert by_group.result.decided_by == by_record.result.decided_by
     assert by_group.finding.verdict == by_record.finding.verdict == "attack succeeds"
     for name, scores in by_record.scores.items():
-        np.testing.assert_allclose(by_group.scores[name], scores, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(by_group.truth, by_record.truth)
-    for one, other in zip(by_group.result.attacks, by_record.result.attacks, strict=True):
-        assert one.auc == pytest.approx(other.auc) if isinstance(one.auc, float) else one.auc.value == other.auc.value
-        assert (one.members, one.non_members) == (other.members, other.non_members)
+        np.testing.assert_allclose(by_group.scores[name], together(scores), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(by_group.truth, used_groups(by_record.truth))
+    for outcome in by_group.result.attacks:
+        rates = attack_rates(by_group.scores[outcome.name], by_group.truth)
+        assert outcome.auc == rates.auc
+        assert str(outcome.tpr_at_fpr) == str(rates.tpr_at_fpr)
+    target = RecordTarget("mine", odds[:1], masks[0])
+    two = [attack(load_bank(tmp_path / of), [target], attacks=[LiRA()]) for of in ("groups", "records")]
+    np.testing.assert_allclose(two[0].scores["lira"], together(two[1].scores["lira"]), rtol=1e-9, atol=1e-9)
     # The way home: the group of each record, and the first record of each group.
     assert by_group.unit_of_record is not None
     np.testing.assert_array_equal(ORDER[by_group.unit_of_record], OF_RECORD)
@@ -76,6 +86,21 @@ def test_a_group_is_attacked_as_one_record_of_its_mean_output(tmp_path: Path):
     assert exposure is not None
     first = exposure.riskiest[0]
     assert first.records == (OF_RECORD[first.place] == OF_RECORD).sum()
+
+
+def test_records_whose_outputs_vary_most_do_not_hide_the_others(tmp_path: Path):
+    """In groups of four one record's outputs vary by 30 nats; the mean output of a group then tells hardly anything."""
+    random = np.random.default_rng(12)
+    groups = np.repeat(np.arange(GROUPS), 4)
+    masks = (random.random((MODELS, GROUPS)) < 0.5)[:, groups]
+    odds = np.resize([30.0, 1.0, 1.0, 1.0], len(groups)) * random.normal(size=masks.shape) + 1.5 * masks
+    firsts = slice(None, None, 4)
+    audit = attack(grouped(tmp_path / "groups", odds, masks, groups), attacks=[LiRA()])
+    by_mean = bank_of(tmp_path / "means", odds.reshape(MODELS, GROUPS, 4).mean(2), masks[:, firsts], "log_odds", 2)
+    assert audit.result.deciding.auc.value > 0.85
+    assert attack(by_mean, attacks=[LiRA()]).result.deciding.auc.value < 0.6
+    assert audit.by_record is not None
+    assert np.nanmean(audit.by_record.vulnerability.separation) > 0.85
 
 
 @pytest.mark.outer
@@ -189,16 +214,17 @@ def test_a_result_of_groups_that_are_not_of_its_records_is_refused(tmp_path: Pat
 
 
 def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):
-    """A coin for each group: the bound is that of one record a group with the same mean output."""
+    """A coin for each group: the bound is that of the scores of groups, from half of the models."""
     pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
     odds, masks = world(6, memory=8.0)
     found = attack(grouped(tmp_path / "groups", odds, masks), attacks=[BASE()], delta=1e-5).result.epsilon
-    whole = masks[:, [int(np.flatnonzero(group == OF_RECORD)[0]) for group in ORDER]]
-    alone = attack(bank_of(tmp_path / "records", means(odds), whole, "log_odds", 2), attacks=[BASE()], delta=1e-5)
+    half, truth = MODELS // 2, used_groups(masks)
+    references = ShadowScores(odds[:half, None], masks[:half])
+    audited = together(BASE().scores(references._replace(targets=odds[half:, None])))
+    wanted = epsilon_bound(audited, truth[half:], together(BASE().scores(references)), truth[:half], delta=1e-5)
     assert found is not None
-    assert alone.result.epsilon is not None
-    assert (found.of, alone.result.epsilon.of) == ("group", "record")
-    assert found.bound == pytest.approx(alone.result.epsilon.bound)
+    assert found.of == "group"
+    assert found.bound == pytest.approx(wanted.bound)
     assert found.bound > 1
     assert found.members + found.non_members == MODELS // 2 * GROUPS
 

@@ -9,6 +9,7 @@ from scipy import special, stats
 
 from jaxaudit.attacks.records import BASE, ShadowScores
 from jaxaudit.audits.attack.epsilon import bound_by_halves
+from jaxaudit.audits.attack.units import single_records
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import FALSE_ALARM, EpsilonBound, coins, epsilon_bound, refuse_unless_coins
 
@@ -60,7 +61,8 @@ def test_attacks_on_models_that_remember_nothing():
         truth = fair(random, 8, 120)
         level = random.normal(0, 2, 120)
         odds = level + random.normal(size=truth.shape)
-        above += bound_by_halves(ShadowScores(odds[:, None], truth), BASE(), delta=DELTA).bound > 0
+        shadowed = ShadowScores(odds[:, None], truth)
+        above += bound_by_halves(shadowed, BASE(), single_records(120), delta=DELTA).bound > 0
     assert above <= stats.binom.ppf(0.999, runs, 0.05)
 
 

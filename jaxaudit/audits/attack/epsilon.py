@@ -1,16 +1,15 @@
 """A lower bound on the epsilon of a bank's training recipe: half of the models serve to attack the other half."""
 
-from typing import Literal
-
 import msgspec
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.audits.attack.sections import Epsilon
+from jaxaudit.audits.attack.units import AttackUnits
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
 
 
 def bound_of_recipe(
-    shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float, unit: Literal["record", "group"]
+    shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float, units: AttackUnits
 ) -> Epsilon:
     """A lower bound on epsilon of differential privacy of the shadow models' recipe, from one attack on them.
 
@@ -19,35 +18,38 @@ def bound_of_recipe(
         attack: the attack.
         delta: the delta of differential privacy.
         level: the one-sided confidence level of the bound.
-        unit: what is attacked, and so what is added or removed.
+        units: what is attacked, and so what is added or removed.
 
     Raises:
         InputError: the masks are not independent fair coins, or `epsilon_bound` raises.
     """
-    refuse_unless_coins(shadowed.membership, unit)
-    bound = bound_by_halves(shadowed, attack, delta=delta, level=level)
+    refuse_unless_coins(units.whole(shadowed.membership, "the training sets"), units.noun)
+    bound = bound_by_halves(shadowed, attack, units, delta=delta, level=level)
     return Epsilon(
         **msgspec.structs.asdict(bound),
         method=METHOD,
         attack=attack.name,
         sentence=_sentence(bound),
-        of=unit,
+        of=units.noun,
     )
 
 
-def bound_by_halves(shadowed: ShadowScores, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
+def bound_by_halves(
+    shadowed: ShadowScores, attack: RecordAttack, units: AttackUnits, *, delta: float, level: float = 0.95
+) -> EpsilonBound:
     """The bound where the first half of the models are references and the second half is audited.
 
     The halves are fixed before any output is read, and the attack is given no membership mask of an audited model
-    (`metrics/epsilon.py` says why this is sound). Every entry of the masks must be an independent fair coin.
+    (`metrics/epsilon.py` says why this is sound). Every unit must be in each mask by an independent fair coin.
     """
     half = len(shadowed.models) // 2
     references = ShadowScores(shadowed.models[:half], shadowed.membership[:half])
+    truth = units.whole(shadowed.membership, "the training sets")
     return epsilon_bound(
-        attack.scores(references._replace(targets=shadowed.models[half:])),
-        shadowed.membership[half:],
-        attack.scores(references),
-        shadowed.membership[:half],
+        units.scores(attack.scores(references._replace(targets=shadowed.models[half:]))),
+        truth[half:],
+        units.scores(attack.scores(references)),
+        truth[:half],
         delta=delta,
         level=level,
     )

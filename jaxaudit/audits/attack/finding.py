@@ -279,9 +279,8 @@ def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:
     fewest, most = result.records_of_a_group or (1, 1)
     if most >= UNEVEN * fewest:
         caveats.append(
-            f"Groups have {fewest:,} to {most:,} records, and false positive rates are averages over them: attacks "
-            "that do not scale by a group's own spread (base, rmia, attack-p, fixed variances) call small groups too "
-            "often, and large ones too rarely."
+            f"Groups have {fewest:,} to {most:,} records, and false positive rates are averages over them: groups of "
+            "some sizes are called wrongly more often than others, which sizes depends on how alike their records are."
         )
     better = [
         _in_words(attack, decides=False)

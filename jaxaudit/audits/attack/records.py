@@ -69,9 +69,7 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
             f"the bank has {len(models)} finished shadow model{one}{whole}, and an attack compares each with others: "
             f"finish at least {LEAST_MODELS}, preferably 32."
         )
-    # The means of groups, and the outputs in the order of groups, beside the outputs of records.
-    views = bank.description.queries * (1 if bank.groups is None else 3)
-    needed = attack_memory(len(models), views, count, attacks)
+    needed = attack_memory(len(models), bank.description.queries, count, attacks)
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {count:,} records need {needed >> 30} GiB of memory for {attacks} "
@@ -81,31 +79,35 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
 
 
 def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
-    """The input of attacks: how these models and the planned models of their bank were dealt, and their log-odds.
+    """The input of attacks on the records: how these and the planned models of their bank were dealt, and log-odds.
+
+    Records of one unit are dealt as one.
 
     Raises:
         InputError: the models are not of a bank opened `by_view`; no record is a member of some models and a non-member
-            of others; a model was trained on a part of a group; or all models have equal outputs.
+            of others; or all models have equal outputs.
     """
     if shadows.views is None or shadows.bank is None:
         raise InputError("attacks need the outputs in each view: open the bank with `by_view`, or give the bank.")
-    odds, membership = units.mean(shadows.views), units.whole(shadows.membership, "the shadow models' training sets")
+    odds, membership = shadows.views[..., units.attacked], shadows.membership[:, units.attacked]
     inside = membership.sum(axis=0)
     if not ((inside > 0) & (inside < len(membership))).any():
         raise InputError("no record was in the training sets of some finished models and not of others.")
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
-    bank, columns, planned = shadows.bank, shadows.pool.columns[units.first], shadows.bank.membership
+    bank, columns, planned = shadows.bank, shadows.pool.columns[units.attacked], shadows.bank.membership
     if units.grouped:
-        planned = planned[~units.split(planned[:, shadows.pool.columns]).any(axis=1)]
+        planned = planned[~units.split(planned[:, columns]).any(axis=1)]
     # How units were dealt to models, set by set, from the masks of all planned models.
-    design = FixedDesign(*(np.full(len(columns), np.inf) for _ in FixedDesign._fields))
+    firsts = columns[units.first]
+    design = FixedDesign(*(np.full(len(firsts), np.inf) for _ in FixedDesign._fields))
     for part in (bank.query, bank.holdout, bank.calibration):
-        of_part = np.flatnonzero((part.start <= columns) & (columns < part.stop))
+        of_part = np.flatnonzero((part.start <= firsts) & (firsts < part.stop))
         if len(of_part):
-            design_of_part = fixed_design(np.array(planned[:, columns[of_part]]))
+            design_of_part = fixed_design(np.array(planned[:, firsts[of_part]]))
             for whole, planned_part in zip(design, design_of_part, strict=True):
                 whole[of_part] = planned_part
+    design = FixedDesign(*(of_units[units.of_record] for of_units in design))
     return ShadowScores(odds, membership, design=design, unused=unused_records(planned[:, columns]))
 
 
@@ -124,10 +126,10 @@ def attack_records(
 
     Each shadow model is attacked with all others as references, so its membership is known. Thresholds come from the
     other models; realised false positive rates are given beside the stated ones. Where the bank deals whole groups,
-    each group is attacked as one (`AttackUnits`): what is said of records then holds for groups. Nothing is random. A
-    target and the
-    shadow models are compared at the coarser of their resolutions, so a verdict does not depend on whether the file has
-    logits or probabilities. The rates over shadow models do not depend on targets.
+    a group's score is made of those of its records (`AttackUnits`), and what is said of records holds for groups.
+    Nothing is random. A target and the shadow models are compared at the coarser of their resolutions, so a verdict
+    does not depend on whether the file has logits or probabilities. The rates over shadow models do not depend on
+    targets.
 
     Args:
         shadows: the shadow models, from `open_bank` with `by_view`.
@@ -153,6 +155,7 @@ def attack_records(
             f"attacks are {', '.join(attack.name for attack in candidates) or 'none'}: give each once, at least one."
         )
     units, bank = attack_units(shadows.pool), shadows.bank
+    truth = units.whole(shadows.membership, "the shadow models' training sets")
     shadowed, columns = shadow_scores(shadows, units), shadows.pool.columns
     assert bank is not None
     assert shadows.views is not None
@@ -176,14 +179,14 @@ def attack_records(
     if pdtp is not None and pdtp.shape != (records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {records:,} records.")
     # Raises before the attacks are run.
-    epsilon = None if delta is None else bound_of_recipe(shadowed, chosen[0], delta, level, units.noun)
+    epsilon = None if delta is None else bound_of_recipe(shadowed, chosen[0], delta, level, units)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
     # Records that all models or none were trained on have no scores: they would only show how masks were drawn.
     alone = np.asarray(shadowed.membership.all(axis=0) | ~shadowed.membership.any(axis=0))
     for index, attack in enumerate(chosen):
-        scores = scores_of(attack, shadowed, alone)
+        scores = scores_of(attack, shadowed, alone, units)
         if np.isnan(scores).all():
             if attacks is not None:
                 raise InputError(
@@ -191,9 +194,9 @@ def attack_records(
                 )
             left_out = (*left_out, attack.name)
             continue
-        rates = attack_rates(scores, shadowed.membership, false_positive_rates=false_positive_rates, level=level)
-        scored = target_scores(attack, groups, shadowed, scores, alone)
-        of_targets = _of_targets(scored, members, false_positive_rates, level)
+        rates = attack_rates(scores, truth, false_positive_rates=false_positive_rates, level=level)
+        scored = target_scores(attack, groups, shadowed, scores, alone, units)
+        of_targets = _of_targets(scored, members, truth, false_positive_rates, level)
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([of_target.target_scores for of_target in scored]) if scored else scores
         whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
@@ -205,9 +208,9 @@ def attack_records(
     deciding, scores, scored = best
     named_at = rate_named_at(results[0])
     judged = ~np.isnan(scores) & np.isfinite(named_at)
-    called = called_at(scores, shadowed.membership, [named_at])[0] if np.isfinite(named_at) else judged
-    odds = shadowed.models.mean(axis=1)
-    seen = vulnerability(odds, shadowed.membership, called, judged, level=level)
+    called = called_at(scores, truth, [named_at])[0] if np.isfinite(named_at) else judged
+    odds = units.steady_mean(shadowed.models.mean(axis=1))
+    seen = vulnerability(odds, truth, called, judged, level=level)
     by_record = RecordArrays(
         vulnerability=seen,
         saturated=units.mean((np.abs(shadows.views) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1))),
@@ -234,11 +237,11 @@ def attack_records(
         beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
     usual = attacks is None or deciding == _possible(USUAL, shadowed, refuse=False)[0][0]
-    judgements, calls = judged_targets(targets, scored, result, deciding)
+    judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),
         scores=kept,
-        truth=shadowed.membership,
+        truth=truth,
         records=columns[units.first],
         unit_of_record=units.of_record if units.grouped else None,
         by_record=replace(by_record, called=calls),
@@ -277,6 +280,7 @@ def _possible(
 def _of_targets(
     scored: Sequence[TargetScores],
     members: Sequence[Bool[np.ndarray, " n"] | None],
+    truth: Bool[np.ndarray, "models n"],
     false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
@@ -293,5 +297,5 @@ def _of_targets(
         np.stack([mask for _, mask in judged]),
         false_positive_rates=false_positive_rates,
         level=level,
-        thresholds_of=[(of_target.scores, of_target.shadow_scores.membership) for of_target, _ in judged],
+        thresholds_of=[(of_target.scores, truth) for of_target, _ in judged],
     )

@@ -56,10 +56,13 @@ class ResolutionGroup(NamedTuple):
 
 
 class TargetScores(NamedTuple):
-    """The scores of an attack on one target, and on the shadow models (`shadow_scores`) at the same resolution."""
+    """The scores of an attack on one target, and on the shadow models (`shadow_scores`) at the same resolution.
+
+    Outputs are of records, scores of what is attacked: records or groups.
+    """
 
     shadow_scores: ShadowScores
-    target: Float[np.ndarray, "views n"]
+    target: Float[np.ndarray, "views records"]
     target_scores: Float[np.ndarray, " n"]
     scores: Float[np.ndarray, "models n"]
 
@@ -69,15 +72,15 @@ def compare_targets(
 ) -> tuple[ResolutionGroup, ...]:
     """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
 
-    `whole` is the input of attacks made of the shadow models `shadows` for these `units`; `attacks` the number of
-    attacks, for the estimate of memory.
+    `whole` is the input of attacks made of the shadow models `shadows` for the records of these `units`; `attacks` the
+    number of attacks, for the estimate of memory.
 
     Raises:
         InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
             shadow models at all of these resolutions.
     """
     assert shadows.views is not None
-    shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns
+    shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns[units.attacked]
     own_details, unused = [detail_of(resolution) for resolution in shadows.resolutions], whole.unused
     # The models at each coarser resolution; at their own resolution they are not copied.
     by_coarse: dict[tuple[Detail, ...], Float[np.ndarray, "models views n"]] = {(): whole.models}
@@ -106,13 +109,11 @@ def compare_targets(
                     f"resolutions, which takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of "
                     "one kind at a time, or name fewer attacks (`attacks`)."
                 )
-            by_coarse[coarse] = units.mean(at_resolution(shadows.views, coarse))
+            by_coarse[coarse] = at_resolution(whole.models, coarse)
         # Records that a target is declared to have used cannot serve as known non-members.
-        lent = unused is not None and (
-            target.members is None or not (unused & target.members[columns][units.first]).any()
-        )
+        lent = unused is not None and (target.members is None or not (unused & target.members[columns]).any())
         rows, indices = rows_by_resolution.setdefault((coarse, lent), ([], []))
-        rows.append(units.mean(odds))
+        rows.append(odds)
         indices.append(index)
     groups = []
     for (coarse, lent), (rows, indices) in rows_by_resolution.items():
@@ -132,12 +133,12 @@ def attack_memory(models: int, views: int, records: int, attacks: int, further_t
 
 
 def scores_of(
-    attack: RecordAttack, shadowed: ShadowScores, alone: Bool[np.ndarray, " n"]
+    attack: RecordAttack, shadowed: ShadowScores, alone: Bool[np.ndarray, " records"], units: AttackUnits
 ) -> Float[np.ndarray, "attacked n"]:
-    """The scores of an attack; NaN for the records in `alone`."""
+    """The scores of an attack on each unit; NaN for those with records in `alone`."""
     scores = attack.scores(shadowed)
     scores[:, alone] = np.nan
-    return scores
+    return units.scores(scores)
 
 
 def target_scores(
@@ -145,7 +146,8 @@ def target_scores(
     groups: Sequence[ResolutionGroup],
     shadowed: ShadowScores,
     scores: Float[np.ndarray, "models n"],
-    alone: Bool[np.ndarray, " n"],
+    alone: Bool[np.ndarray, " records"],
+    units: AttackUnits,
 ) -> list[TargetScores]:
     """The scores of an attack on each target, in the order of the targets.
 
@@ -156,27 +158,30 @@ def target_scores(
     for group in groups:
         among = group.shadowed._replace(targets=None)
         same = (among.unused is None) == (shadowed.unused is None) and np.array_equal(among.models, shadowed.models)
-        of_shadows = scores if same else scores_of(attack, among, alone)
-        all_scores = scores_of(attack, group.shadowed, alone)
+        of_shadows = scores if same else scores_of(attack, among, alone, units)
+        all_scores = scores_of(attack, group.shadowed, alone, units)
         for index, target, row in zip(group.places, group.shadowed.attacked, all_scores, strict=True):
             scores_at[index] = TargetScores(among, target, row, of_shadows)
     return [scores_at[index] for index in sorted(scores_at)]
 
 
 def judged_targets(
-    targets: Sequence[RecordTarget], scored: Sequence[TargetScores], result: AttackResult, attack: RecordAttack
+    targets: Sequence[RecordTarget],
+    scored: Sequence[TargetScores],
+    truth: Bool[np.ndarray, "models n"],
+    result: AttackResult,
+    attack: RecordAttack,
 ) -> tuple[tuple[AttackedTarget, ...], Bool[np.ndarray, "targets n"]]:
     """The verdict of the deciding attack on each target, with thresholds of the shadow models at the same resolution.
 
-    Also returns which records are called members of each target, at the false positive rate of `rate_named_at`.
+    `truth` says which records, or groups, each shadow model was trained on. Also returns which are called members of
+    each target, at the false positive rate of `rate_named_at`.
     """
     surely = 1 - SURELY / max(len(targets), 1)
     rates_of = {id(of_target.scores): of_target for of_target in scored}
     asks, limits_of = getattr(attack, "relative", None), [rate.fpr for rate in result.deciding.tpr_at_fpr]
     rates = {
-        at: attack_rates(
-            of_target.scores, of_target.shadow_scores.membership, false_positive_rates=limits_of, level=result.level
-        )
+        at: attack_rates(of_target.scores, truth, false_positive_rates=limits_of, level=result.level)
         for at, of_target in rates_of.items()
     }
     judged, calls = [], []
@@ -186,9 +191,9 @@ def judged_targets(
         limits = [] if relative else [rate.fpr for rate in rates_here.tpr_at_fpr if rate.resolvable and rate.holds]
         named_at, records = rate_named_at(rates_here), int((~np.isnan(of_target.target_scores)).sum())
         rate_limits = [*limits, named_at] if np.isfinite(named_at) else limits
-        none, thresholds = np.zeros((1, len(of_target.target_scores)), bool), [(of_target.scores, shadowed.membership)]
+        none, thresholds = np.zeros((1, len(of_target.target_scores)), bool), [(of_target.scores, truth)]
         called = called_at(of_target.target_scores[None], none, rate_limits, thresholds)[:, 0]
-        chance = by_chance(of_target.scores, shadowed.membership, limits)
+        chance = by_chance(of_target.scores, truth, limits)
         numbers = tuple(
             Named(limit, int(row.sum()), *expected(by_model, records, surely), surely)
             for limit, row, by_model in zip(limits, called, chance, strict=False)

@@ -67,7 +67,7 @@ def _asked(result: AttackResult, learner: str) -> tuple[str, str]:
     words = "a record in its training set, judging by its output"
     of = f"{result.records:,} records{views}."
     if result.groups is not None:
-        words = "a group in its training set, judging by its mean output on the group's records"
+        words = "a group in its training set, judging by its outputs on the group's records"
         of = f"{result.groups:,} groups of {result.records:,} records{views}: the bank deals whole groups."
     return (
         f"Which {result.unit}s does a model of this recipe give away?",

@@ -84,53 +84,51 @@ def blind_baseline(
     return Baseline(p_values, tuple(sorted(apart, key=lambda name: -apart[name])[:3]))
 
 
-def holdout_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
+def holdout_blind(baseline: Baseline) -> Check:
     """Query set and holdout cannot be told apart without the target.
 
     The number is the smallest p-value times the number of p-values (Bonferroni). If the sets were dealt at random, the
-    check fails with probability at most `level`.
+    check fails with probability at most 1% (`DEALT_LEVEL`).
     """
     if not baseline.p_values:
         message = "whether query set and holdout can be told apart without the target was not measured: the table has "
         message += "neither covariates, nor scores of models that used neither set, nor texts"
-        return Check(HOLDOUT_LIKE_QUERY, True, None, level, True, message)
+        return Check(HOLDOUT_LIKE_QUERY, True, None, DEALT_LEVEL, True, message)
     smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
     names = " and ".join(
         {"columns": "other columns", "texts": "their words"}[part_name] for part_name in baseline.p_values
     )
-    if smallest > level:
-        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g}, above {level:g})"
-        return Check(HOLDOUT_LIKE_QUERY, True, smallest, level, True, message)
+    if smallest > DEALT_LEVEL:
+        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
+        return Check(HOLDOUT_LIKE_QUERY, True, smallest, DEALT_LEVEL, True, message)
     worst = min(baseline.p_values, key=lambda name: baseline.p_values[name])
     by = "their words" if worst == "texts" else ", ".join(baseline.revealing)
     message = (
         f"query set and holdout can be told apart without the target (p = {smallest:.2g}), by {by}; so they were not "
         "dealt at random, and a difference of the target's scores need not be use. Split one set of records at random"
     )
-    return Check(HOLDOUT_LIKE_QUERY, False, smallest, level, True, message)
+    return Check(HOLDOUT_LIKE_QUERY, False, smallest, DEALT_LEVEL, True, message)
 
 
-def members_blind(baseline: Baseline, level: float = DEALT_LEVEL) -> Check:
+def members_blind(baseline: Baseline) -> Check:
     """Checks that known members were not told apart from query set and holdout together, without the target's outputs.
 
     A failure takes away a verdict that rests on the members. If nothing was measured, the check is a warning.
 
-    Args:
-        baseline: of `blind_baseline`, with the members as its first records and all others after them.
-        level: the smallest p-value, times the number of p-values, must be above this.
+    `baseline` has the members as its first records, and all others after them.
     """
     if not baseline.p_values:
         message = "whether known members were sampled like the other two sets was not measured: the table has neither "
-        return Check(MEMBERS_LIKE_QUERY, False, None, level, False, f"{message}covariates nor texts")
+        return Check(MEMBERS_LIKE_QUERY, False, None, DEALT_LEVEL, False, f"{message}covariates nor texts")
     smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
-    passed = smallest > level
+    passed = smallest > DEALT_LEVEL
     message = (
-        f"known members were not told apart from the other two sets (p = {smallest:.2g}, above {level:g})"
+        f"known members were not told apart from the other two sets (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
         if passed
         else f"known members can be told apart from the other two sets without a model (p = {smallest:.2g}), so what "
         "the target remembers of them is no measure of the query set. Draw them at random from the same records"
     )
-    return Check(MEMBERS_LIKE_QUERY, passed, smallest, level, True, message)
+    return Check(MEMBERS_LIKE_QUERY, passed, smallest, DEALT_LEVEL, True, message)
 
 
 def members_of_other_groups() -> Check:

@@ -117,7 +117,6 @@ def _reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:
 def calibration_reach(
     accuracies: Float[np.ndarray, " models"],
     labels: Int[np.ndarray, " n"],
-    minimum: float = MIN_REACH,
     models_name: str = "calibration models",
 ) -> Check:
     """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
@@ -135,7 +134,7 @@ def calibration_reach(
     )
     if guess == 1:
         advice = f"; {ONE_CLASS} a query set of several classes is needed, or the holdout test"
-    return threshold_check(CALIBRATION_LIKE_QUERY, reach, minimum, message, advice)
+    return threshold_check(CALIBRATION_LIKE_QUERY, reach, MIN_REACH, message, advice)
 
 
 def not_measured(name: str) -> Check:
@@ -147,12 +146,11 @@ def not_measured(name: str) -> Check:
 def distances_apart(
     calibration_distances: Float[np.ndarray, " replicates"],
     floor: Float[np.ndarray, " pairs"],
-    maximum: float = MAX_NOISE_SHARE,
 ) -> Check:
     """rho's denominator is well above the noise: the distance between query models that differ only in their seed."""
     if not len(floor):
         message = "one replicate cannot measure the noise between seeds; train 5 replicates"
-        return Check(DISTANCES_APART, False, None, maximum, True, message)
+        return Check(DISTANCES_APART, False, None, MAX_NOISE_SHARE, True, message)
     least, noise = float(np.min(calibration_distances)), float(np.max(floor))
     share = noise / least if least > 0 else float("inf")
     message = f"distances: up to {noise:.3f} between query models, {least:.3f} or more from query to calibration models"
@@ -160,12 +158,10 @@ def distances_apart(
         "; the calibration set is too similar to the query set, or the noise between seeds is too large, to interpret "
         "rho: train to convergence or use another calibration set"
     )
-    return threshold_check(DISTANCES_APART, share, maximum, message, advice, up_to=True)
+    return threshold_check(DISTANCES_APART, share, MAX_NOISE_SHARE, message, advice, up_to=True)
 
 
-def query_size(
-    records: int, calibration_distances: Float[np.ndarray, " replicates"], maximum: float = MAX_NOISE_SHARE
-) -> Check:
+def query_size(records: int, calibration_distances: Float[np.ndarray, " replicates"]) -> Check:
     """There are enough query records to resolve the distances that were measured.
 
     The number is the 95% critical value of the two-sample KS statistic at this size, 1.358 * sqrt(2 / n), as a share
@@ -176,12 +172,10 @@ def query_size(
     share = critical / least if least > 0 else float("inf")
     message = f"with {records} query records, distances below {critical:.3f} can be chance"
     advice = f", and the smallest measured is {least:.3f}; more query records are needed"
-    return threshold_check(QUERY_SIZE, share, maximum, message, advice, up_to=True)
+    return threshold_check(QUERY_SIZE, share, MAX_NOISE_SHARE, message, advice, up_to=True)
 
 
-def tied_confidences(
-    confidences: Float[np.ndarray, "models n"], maximum: float = MAX_TIED_SHARE, *, printed: bool = False
-) -> Check:
+def tied_confidences(confidences: Float[np.ndarray, "models n"], *, printed: bool = False) -> Check:
     """Confidences are spread out: no model gives most records the same value, such as exactly 1.
 
     `printed` says whether the confidences were rounded like the probabilities in a target's file.
@@ -190,7 +184,7 @@ def tied_confidences(
     message = f"largest share of query confidences of one model with the same value: {worst:.1%}"
     finer = "give logits or more decimals, or " if printed else ""
     advice = f"; the distance depends only on the others: {finer}train for fewer epochs"
-    return threshold_check(TIED_CONFIDENCES, worst, maximum, message, advice, decisive=False, up_to=True)
+    return threshold_check(TIED_CONFIDENCES, worst, MAX_TIED_SHARE, message, advice, decisive=False, up_to=True)
 
 
 def class_coverage(
@@ -235,7 +229,6 @@ def target_accuracy(
     accuracy: float,
     labels: Int[np.ndarray, " n"],
     name: str,
-    minimum: float = MIN_REACH,
     *,
     of: str = "query set",
     check: str = TARGET_OUTPUTS,
@@ -265,12 +258,10 @@ def target_accuracy(
         advice = f", or the model was over-forgotten on this set{advice}"
     if guess == 1:
         advice = f"; {ONE_CLASS} if you know that rows and columns are in order, allow an unrelated target"
-    return threshold_check(check, reach, minimum, message, advice)
+    return threshold_check(check, reach, MIN_REACH, message, advice)
 
 
-def target_order(
-    scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"], size: int, name: str, minimum: float = MIN_REACH
-) -> Check:
+def target_order(scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"], size: int, name: str) -> Check:
     """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
 
     The number is Spearman's correlation of the target's outputs with the mean of the shadow models', the lower one of
@@ -282,7 +273,7 @@ def target_order(
         float(np.corrcoef(mid_ranks(scores[part]), mid_ranks(usual[part]))[0, 1]) if np.ptp(scores[part]) else 0.0
         for part in parts
     )
-    minimum = min(max(minimum, 3 / min(len(scores[part]) for part in parts) ** 0.5), 0.9)
+    minimum = min(max(MIN_REACH, 3 / min(len(scores[part]) for part in parts) ** 0.5), 0.9)
     message = f"lowest rank correlation of {name} with the mean of the shadow models on a set: {related:.2f}"
     advice = (
         f", under {minimum:.2f}; its rows may not be in the order of the records, or the direction of the bank is not "
@@ -291,9 +282,7 @@ def target_order(
     return threshold_check(TARGET_OUTPUTS, related, minimum, message, advice)
 
 
-def reference_like_target(
-    accuracy: float, accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_REFERENCE_ACCURACY
-) -> Check:
+def reference_like_target(accuracy: float, accuracies: Float[np.ndarray, " shadows"]) -> Check:
     """The target's other training data are like the reference: it classifies the reference like shadow models do.
 
     The number is the target's accuracy on the reference, divided by the lowest accuracy of any shadow model on the
@@ -306,4 +295,6 @@ def reference_like_target(
         "; the target's other data seem to be unlike the reference, or the rows of its outputs are in another order: "
         "use a reference like its other data"
     )
-    return threshold_check(REFERENCE_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, minimum, message, advice)
+    return threshold_check(
+        REFERENCE_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, MIN_REFERENCE_ACCURACY, message, advice
+    )

@@ -235,23 +235,19 @@ def _copies(copies: np.ndarray, size: int) -> float:
 
 
 def holdout_like_query(
-    alikeness: Alike,
-    level: float = DEALT_LEVEL,
-    *,
-    name: str = HOLDOUT_LIKE_QUERY,
-    sets: str = "query set and holdout",
+    alikeness: Alike, *, name: str = HOLDOUT_LIKE_QUERY, sets: str = "query set and holdout"
 ) -> Check:
     """There is no evidence that query set and holdout were sampled differently (or other `sets`).
 
     The number is the smallest p-value times the number of p-values (Bonferroni): five, or fewer if some were not
-    measured. If the sets are exchangeable, the check fails with probability at most `level`.
+    measured. If the sets are exchangeable, the check fails with probability at most 1% (`DEALT_LEVEL`).
     """
     measured = {name: value for name, value in alikeness._asdict().items() if name in WRONG and not math.isnan(value)}
     if not measured:
         message = f"not measured whether {sets} were sampled differently, because the records are not at hand"
-        return Check(name, False, None, level, False, message)
+        return Check(name, False, None, DEALT_LEVEL, False, message)
     smallest = min(1.0, len(measured) * min(measured.values()))
-    if smallest > level:
+    if smallest > DEALT_LEVEL:
         words = {name: "near-copies" if name == "clustered" else name for name in WRONG} | {"labels": "classes"}
         left = [words[name] for name in WRONG if name not in measured and name != "difficulty"]
         message = (
@@ -263,15 +259,15 @@ def holdout_like_query(
             "" if "difficulty" in measured else "; which set is more difficult is not compared without shadow models"
         )
     else:
-        wrong = [WRONG[name] for name, value in measured.items() if len(measured) * value <= level]
+        wrong = [WRONG[name] for name, value in measured.items() if len(measured) * value <= DEALT_LEVEL]
         message = (
             f"{sets} were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
             "difference between them need not be use. Split the provider's records at random, with one copy of each"
         )
-    return Check(name, smallest > level, smallest, level, True, message)
+    return Check(name, smallest > DEALT_LEVEL, smallest, DEALT_LEVEL, True, message)
 
 
-def holdout_apart(alikeness: Alike, level: float = DEALT_LEVEL) -> Check:
+def holdout_apart(alikeness: Alike) -> Check:
     """Near-copies of query records are no more frequent in the holdout than by chance.
 
     A failure is a warning: if the target used the query set, the holdout then looks used, too, and the difference is
@@ -279,8 +275,10 @@ def holdout_apart(alikeness: Alike, level: float = DEALT_LEVEL) -> Check:
     """
     if math.isnan(alikeness.mixed):
         message = "near-copies of query records in the holdout were not counted, because the records are not at hand"
-        return Check(HOLDOUT_APART, False, None, level, False, message)
-    passed = alikeness.mixed > level
+        return Check(HOLDOUT_APART, False, None, DEALT_LEVEL, False, message)
+    passed = alikeness.mixed > DEALT_LEVEL
     message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
     advice = "" if passed else "; use of the query set also shows on the holdout. Deal near-copies as one group"
-    return Check(HOLDOUT_APART, passed, alikeness.mixed, level, False, f"{message} (p = {alikeness.mixed:.2g}){advice}")
+    return Check(
+        HOLDOUT_APART, passed, alikeness.mixed, DEALT_LEVEL, False, f"{message} (p = {alikeness.mixed:.2g}){advice}"
+    )

@@ -35,7 +35,7 @@ class Ranked(NamedTuple):
 
 
 def moved_columns(
-    counts: Sequence[Int[np.ndarray, "classes classes"]], level: float = ORDER_LEVEL
+    counts: Sequence[Int[np.ndarray, "classes classes"]],
 ) -> tuple[int, dict[int, int]] | None:
     """The first of some tables in which another order of columns fits the labels far better than the given one, and the
     column that fits each moved class; None if the given order stands in all of them.
@@ -65,7 +65,7 @@ def moved_columns(
         for cycle in _cycles(columns):
             gain = float((shares[cycle, columns[cycle]] - shares[cycle, cycle]).sum()) - MARGIN * len(cycle)
             bound = -(gain**2) / (2 * float((1 / sizes[classes_there[cycle]]).sum())) if gain > 0 else 0.0
-            if bound + _log_cycles(len(classes_there), len(cycle)) <= np.log(level / len(counts)):
+            if bound + _log_cycles(len(classes_there), len(cycle)) <= np.log(ORDER_LEVEL / len(counts)):
                 moved |= {
                     int(classes_there[class_place]): int(classes_there[columns[class_place]]) for class_place in cycle
                 }

@@ -38,13 +38,13 @@ class Permuted(NamedTuple):
     critical: float
 
 
-def least_permutations(targets: int, alpha: float = ALPHA) -> int:
-    """The number of permutations needed for p-values, adjusted for `targets`, to reach `alpha`; at least 1,999.
+def least_permutations(targets: int) -> int:
+    """The number of permutations needed for p-values, adjusted for `targets`, to reach `ALPHA`; at least 1,999.
 
     >>> least_permutations(1), least_permutations(100), least_permutations(500)
     (1999, 1999, 9999)
     """
-    return max(PERMUTATIONS, round(targets / alpha) - 1)
+    return max(PERMUTATIONS, round(targets / ALPHA) - 1)
 
 
 def permutation_test(

@@ -171,31 +171,29 @@ def unlike_models(target: Float[np.ndarray, " n"], models: Float[np.ndarray, "mo
     return float(min(1.0, len(p_values) * p_values.min()))
 
 
-def models_like_target(p_value: float | None, level: float = ALPHA) -> Check:
+def models_like_target(p_value: float | None) -> Check:
     """There is no evidence that the target was trained in another way than models of known truth.
 
     A failure is a warning: p (not used) does not need these models. It takes away what they say of a share, and a
     `forgotten` by them.
 
-    Args:
-        p_value: that of `unlike_models` on records that no model used; None if there are too few models, or no records.
-        level: the p-value must be above this.
+    `p_value` is that of `unlike_models` on records that no model used; None if there are too few models, or no records.
     """
     if p_value is None:
         message = (
             "whether the target was trained like the models of known truth was not measured: that needs a holdout and "
             "three of these models; without, what they say of a share rests on a statement"
         )
-        return Check(MODELS_LIKE_TARGET, False, None, level, False, message)
-    passed = p_value > level
+        return Check(MODELS_LIKE_TARGET, False, None, ALPHA, False, message)
+    passed = p_value > ALPHA
     message = (
         f"on the holdout, the target differs from models of known truth no more than they do from one another "
-        f"(p = {p_value:.2g}, above {level:g}); some of another recipe are missed"
+        f"(p = {p_value:.2g}, above {ALPHA:g}); some of another recipe are missed"
         if passed
         else f"on the holdout, the target differs from models of known truth more than they do from one another "
         f"(p = {p_value:.2g} if all had one recipe), so they give no share and no `forgotten`"
     )
-    return Check(MODELS_LIKE_TARGET, passed, p_value, level, False, message)
+    return Check(MODELS_LIKE_TARGET, passed, p_value, ALPHA, False, message)
 
 
 def _of_one_more(

@@ -116,27 +116,23 @@ def membership_scores(
 def scores_among(
     models: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
-    start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, "models n"]:
     """The scores of models of known or assumed membership, each computed with the other models.
 
     All models are treated alike: if a model of assumed membership is exchangeable with the others, so are its scores.
-    (If models times records exceed `PAIRS`, only some models contribute to the weights.) The regression may `start`
-    from known weights, to save time. Raises as `membership_scores`.
+    (If models times records exceed `PAIRS`, only some models contribute to the weights.) Raises as `membership_scores`.
     """
     models, membership = cut(models), np.asarray(membership)
     check_models(models[0], models, membership)
-    return _scores_and_weights(models, membership, start)[0]
+    return _scores_and_weights(models, membership)[0]
 
 
-def _scores_and_weights(
-    models: np.ndarray, membership: np.ndarray, start: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def _scores_and_weights(models: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each model's scores, computed with the other models, and the weights, fitted to the models of `evenly_spaced`."""
     some = evenly_spaced(models)
     other_models = np.setdiff1d(np.arange(len(models)), some)
     evidence = np.stack(list(_evidence_of_others(models, membership, some)))
-    weights = fit_weights(evidence, membership[some], start)
+    weights = fit_weights(evidence, membership[some])
     scores = np.empty(models.shape)
     scores[some] = special.expit(evidence @ weights)
     for model, model_evidence in zip(other_models, _evidence_of_others(models, membership, other_models), strict=True):
@@ -147,16 +143,15 @@ def _scores_and_weights(
 def fit_weights(
     evidence: Float[np.ndarray, "*records kinds"],
     membership: Bool[np.ndarray, "*records"],
-    start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, " kinds"]:
     """The weights of the kinds of evidence, by a ridge-penalised logistic regression on known membership.
 
-    Newton's method, from the weights `start`. The constant, the first kind, is not penalised.
+    By Newton's method. The constant, the first kind, is not penalised.
     """
     evidence, truth = evidence.reshape(-1, evidence.shape[-1]), membership.ravel()
     penalty = np.full(evidence.shape[1], RIDGE)
     penalty[0] = 1e-6
-    weights = np.zeros(evidence.shape[1]) if start is None else start
+    weights = np.zeros(evidence.shape[1])
 
     def loss(weights: np.ndarray, line: np.ndarray) -> float:
         # log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), several times as fast as logaddexp.

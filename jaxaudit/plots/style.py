@@ -161,11 +161,11 @@ def row_height(rows: int) -> float:
     return max(1.7, min(9.0, 0.95 + 0.3 * rows))
 
 
-def short(name: str, longest: int = LONGEST_NAME) -> str:
+def short(name: str) -> str:
     """Shortens a name from data to one line that fits a chart: its start and end, printable characters only.
 
     >>> short("a_very_long_name_of_a_file_of_outputs.csv")
     'a_very_long_na…outputs.csv'
     """
     name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-    return name if len(name) <= longest else f"{name[: longest - 12]}…{name[-11:]}"
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 12]}…{name[-11:]}"

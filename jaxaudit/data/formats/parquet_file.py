@@ -120,10 +120,10 @@ def parquet_objects(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Ite
                 return
 
 
-def rows_at_once(declared: Sequence[DeclaredColumn], most: int = ROWS) -> int:
+def rows_at_once(declared: Sequence[DeclaredColumn]) -> int:
     """How many rows are decoded together, of columns in which a text may take a page."""
     largest = max((column.delta_bytes for column in declared), default=0)
-    return max(1, min(most, AT_ONCE // max(1, largest)))
+    return max(1, min(ROWS, AT_ONCE // max(1, largest)))
 
 
 def read_parquet(

@@ -62,7 +62,7 @@ def leave_out(
 
     # One row leaves a record out, so this chunk is trained by the same program, in which non-members have weight 0.
     whole = np.concatenate([rows[np.arange(1)], everyone(n).repeat(copies, axis=0)])
-    with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
+    with_record = fit(of_whole, whole, partial(say_everywhere, learner, inputs[records]))[1]
     without_record = fit(of_others, rows, partial(_own, learner, inputs, unit_records))
     return LeftOut(with_record, without_record[at])
 
@@ -128,7 +128,7 @@ def outputs_of_seeds(
 ) -> Float[np.ndarray, "seeds records classes"]:
     """Log-probabilities (nats) on `records` of models trained on all examples, each model with its own key."""
     rows = everyone(len(examples)).repeat(len(keys), axis=0)
-    summarize = partial(_everywhere, learner, examples.inputs[records])
+    summarize = partial(say_everywhere, learner, examples.inputs[records])
     return fit_many(keys, rows, examples.inputs, examples.labels, learner, execution=execution, summarize=summarize)
 
 
@@ -148,7 +148,8 @@ def uses_key(learner: Learner, examples: Examples) -> bool:
     )
 
 
-def _everywhere(learner: Learner, records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+def say_everywhere(learner: Learner, records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    """The outputs of all models on these records, to summarise what `fit_many` trained."""
     return log_probs_many(learner, params, records)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedRandom, BufferedReader, FileIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from jaxaudit.errors import InputError
 
@@ -172,7 +172,7 @@ def whole_file(
     try:
         # Within the block, since an interruption may arrive as soon as the file is there.
         with open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            yield cast(BufferedRandom, file)
+            yield file
             file.flush()
             if lasting:
                 os.fsync(file.fileno())

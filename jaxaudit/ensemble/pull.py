@@ -165,7 +165,7 @@ class Pulling:
                     return
             finally:
                 worker.kill()
-            if failed >= STARTS and error is not None:
+            if failed >= STARTS:
                 self._give_up(error)
                 return
 

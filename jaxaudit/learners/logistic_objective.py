@@ -12,14 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxaudit.learners.lbfgs import Minimum, minimise
+from jaxaudit.learners.lbfgs import Minimum, Points, minimise
 
 EVALUATIONS, MEMORY = 2000, 10
 
 INTERCEPT_RIDGE = 1e-3
 """Share of the penalty that intercepts get, in preconditioners only: else a shift common to all classes is singular."""
-
-Points = Float[Array, "models parameters"]
 
 
 class Objectives(NamedTuple):

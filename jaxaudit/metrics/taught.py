@@ -19,6 +19,7 @@ Each of the models learns from two thirds of the units: records, with their copi
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from jaxaudit.data.group_values import number_groups
 from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
@@ -44,9 +45,7 @@ def units_of(hashes: Shaped[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | N
     >>> units_of(np.array([b"b", b"a", b"b", b"c"]), np.array([7, 5, 5, 9])).tolist()
     [0, 0, 0, 1]
     """
-    units = merge_groups(np.arange(len(hashes)) if groups is None else groups, hashes)
-    _, first, numbers = np.unique(units, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[numbers]
+    return number_groups(merge_groups(np.arange(len(hashes)) if groups is None else groups, hashes))
 
 
 def taught_rows(

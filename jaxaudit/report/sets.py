@@ -1,14 +1,14 @@
 """The sets and models that the provenance of a run names: a run that was read may have anything there."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from jaxaudit.json_types import Count
 from jaxaudit.report.kinds import demand
 
 Facts = TypeVar("Facts", bound=msgspec.Struct)
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class NamedSet(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ import jax
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.records import Records
-from jaxaudit.data.scores.columns import SETS
 from jaxaudit.data.scores.table import ScoreTable
+from jaxaudit.data.texts import SETS
 from jaxaudit.errors import without_folders
 from jaxaudit.version import __version__
 

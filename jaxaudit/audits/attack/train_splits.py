@@ -19,7 +19,7 @@ from jaxaudit.audits.attack.plan import (
     left_out_models_per_batch,
     models_to_train,
 )
-from jaxaudit.audits.left_out import leave_out
+from jaxaudit.audits.left_out import leave_out, say_everywhere
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, kept_models_per_batch, log_probs_many
 from jaxaudit.learners import Learner
@@ -144,7 +144,7 @@ def train_splits(
     inputs = inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
     pooled = None
     if pooled_shadows:
-        untargeted_key, say = stream(key, "untargeted"), partial(_say, learner, examples.inputs)
+        untargeted_key, say = stream(key, "untargeted"), partial(say_everywhere, learner, examples.inputs)
         drawn_halves = subsets(generator_of(stream(untargeted_key, "draw")), pooled_shadows, half, len(examples))
         own_keys = several(stream(untargeted_key, "train"), pooled_shadows)
         pooled_outputs = fit_many(own_keys, drawn_halves, *pool, learner, execution=of_pooled, summarize=say)
@@ -224,7 +224,7 @@ def pair_outputs(
         pair_inputs = examples.inputs[groups[index // shadows]]
         rows = drawn.membership[:, drawn.pool]
         pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
-        same, say = jnp.repeat(one[None], len(rows)), partial(_say, learner, pair_inputs)
+        same, say = jnp.repeat(one[None], len(rows)), partial(say_everywhere, learner, pair_inputs)
         outputs = fit_many(same, rows, *pool, learner, execution=part, summarize=say)
         columns = np.arange(len(pair_inputs))
         with_target.append(outputs[drawn.with_target, columns])
@@ -236,10 +236,6 @@ def pair_outputs(
         return by_shadow.reshape(shadows, -1, parts[0].shape[-1])[:, : len(targets)]
 
     return PairedShadows(in_order(with_target), in_order(without_target))
-
-
-def _say(learner: Learner, records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
-    return log_probs_many(learner, params, records)
 
 
 def _measure(

@@ -10,9 +10,9 @@ from jaxaudit.data.group_values import MISSING, group_values, number_groups
 from jaxaudit.data.overlap import SAME
 from jaxaudit.data.scores.copies import ScoreColumn
 from jaxaudit.data.scores.names import is_number, parts
+from jaxaudit.data.texts import SETS
 from jaxaudit.errors import InputError
 
-SETS = ("query", "holdout", "members", "reference")
 LONGEST, MOST = 100, 1e75
 """Characters of a name, and how far a number may be from 0."""
 ENOUGH = 20
@@ -37,10 +37,11 @@ def shape_of(values: Any) -> tuple[int, ...]:
 
 def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
     """The columns of scores and covariates."""
-    numeric_columns = {
-        column: np.asarray(values, np.float64) for column, values in columns.items() if is_number(column)
-    }
-    return [ScoreColumn(column, *parts(column), values) for column, values in numeric_columns.items()]
+    return [
+        ScoreColumn(column, *parts(column), np.asarray(values, np.float64))
+        for column, values in columns.items()
+        if is_number(column)
+    ]
 
 
 def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
@@ -56,7 +57,7 @@ def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
 
 
 def column_numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndarray, " records"]:
-    """A column\'s cells as numbers, NaN where a cell is empty.
+    """A column's cells as numbers, NaN where a cell is empty.
 
     Raises:
         InputError: a cell is no number, or one beyond `MOST`; or the name of the column is too long.

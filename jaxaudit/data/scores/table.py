@@ -32,7 +32,6 @@ from jaxaudit.data.scores.names import (
     is_number,
     known_as,
     other_sets,
-    parts,
     plain_column,
     refuse_unclear,
 )
@@ -180,8 +179,8 @@ def score_table(
     }
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
     covariates: dict[str, np.ndarray] = {}
-    for column, values in numbers.items():
-        role, model, score = parts(column)
+    score_columns = columns_of(numbers)
+    for column, role, model, score, values in score_columns:
         if role == COVARIATE:
             covariates[score] = values
             continue
@@ -191,11 +190,12 @@ def score_table(
     scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
     directions = _directions(scored_models, lower, higher)
     guessed = tuple(column for column in directions if directions[column] and column not in (*lower, *higher))
-    by_column = {
-        column: (parts(column)[2], values) for column, values in numbers.items() if parts(column)[0] != COVARIATE
-    }
     refuse_contrary(
-        {column: score_and_values for column, score_and_values in by_column.items() if score_and_values[0] in guessed},
+        {
+            column: (score, values)
+            for column, role, _, score, values in score_columns
+            if role != COVARIATE and score in guessed
+        },
         name,
     )
     table = ScoreTable(
@@ -220,8 +220,8 @@ def score_table(
             raise InputError(f"{name}: the column covariate.{column} has empty cells or infinite numbers; complete it.")
     _refuse_pairs(table)
     refuse_repeated_rows(numbers, sets, name)
-    refuse_copies(columns_of(numbers), sets, name)
-    refuse_same_on_two_sets(columns_of(numbers), sets, name)
+    refuse_copies(score_columns, sets, name)
+    refuse_same_on_two_sets(score_columns, sets, name)
     return table
 
 

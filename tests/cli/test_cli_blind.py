@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from support.cli_runs import content, jaxaudit, records, refused
+from support.cli_runs import arrays, content, jaxaudit, records, refused
 from support.details import details_of
 
 from jaxaudit.data import load
@@ -47,11 +47,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(made)
     return made
-
-
-def arrays(path: str) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as found:
-        return dict(found)
 
 
 def key(out: str) -> dict[str, Any]:

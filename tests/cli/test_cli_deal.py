@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 from scipy import stats
-from support.cli_runs import content, jaxaudit, records, refused
+from support.cli_runs import arrays, content, jaxaudit, records, refused
 
 from jaxaudit.data import load
 from jaxaudit.data.groups import load_groups
@@ -29,11 +29,6 @@ def provider(sets: Path) -> Path:
     patients = np.array([f"patient {number:03}" for number in np.arange(COUNT) // SIZE])
     np.savez("all.npz", images=inputs, labels=labels, patient=patients, place=np.arange(COUNT), scale=np.array(2.0))
     return sets
-
-
-def arrays(path: str) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as found:
-        return dict(found)
 
 
 def dealt(*words: str, data: str = "all.npz", out: str = "deal") -> tuple[dict[str, Any], dict, dict, str]:

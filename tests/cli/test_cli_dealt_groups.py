@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, records
+from support.cli_runs import jaxaudit, linked, records
 
 SAID = "groups: those that the files have (group)"
 COUNT, SIZE = 240, 4
@@ -35,10 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for each in made.iterdir():
-        (tmp_path / each.name).symlink_to(each)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return linked(made, tmp_path, monkeypatch)
 
 
 def sets(name: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import csv, parquet
-from support.cli_runs import jaxaudit, refused
+from support.cli_runs import jaxaudit, linked, refused
 from support.language_models import POSITIONS, SIZE, save_model, write_lines
 
 from jaxaudit.data.weights.weights import safetensors_bytes
@@ -46,10 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for each in made.iterdir():
-        (tmp_path / each.name).symlink_to(each)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return linked(made, tmp_path, monkeypatch)
 
 
 def record_deal(**files: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from support.cli_runs import jaxaudit, process, records, refused
+from support.cli_runs import arrays, jaxaudit, process, records, refused
 from support.details import details_of
 
 from jaxaudit.data import load
@@ -16,11 +16,6 @@ from jaxaudit.data.views import shifted_views
 COUNT, VIEWS = 400, 5
 SHARES = ("--members-share", "0.4", "--holdout-share", "0.3")
 ROLES = ("query", "holdout", "members")
-
-
-def arrays(path: str) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as found:
-        return dict(found)
 
 
 def key(out: str) -> dict[str, Any]:

@@ -281,15 +281,11 @@ def test_a_transparent_image_among_others(tmp_path):
     assert load_image_folders(tmp_path, (2, 2), gray=False).inputs.shape == (4, 2, 2, 3)
 
 
-def drawn(seed, *shape):
-    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-
-
 @pytest.mark.parametrize("keep_gray", [True, False])
 @pytest.mark.parametrize("coloured", [(), (0,), (2,), (0, 1, 2, 3, 4)])
 def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_path, coloured, keep_gray):
     shapes = [(9, 7), (9, 7), (12, 30), (28, 28), (5, 4)]
-    images = [drawn(k, *shape, 3) if k in coloured else drawn(k, *shape) for k, shape in enumerate(shapes)]
+    images = [noise(*shape, *((3,) if k in coloured else ()), seed=k) for k, shape in enumerate(shapes)]
     for k, image in enumerate(images):
         write(tmp_path / "mixed", f"a/{k}.png", image)
     found = prepare_images(load_path(tmp_path / "mixed", size=(8, 6), gray=keep_gray), (8, 6), keep_gray)

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from support.circles import first_of
-from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, learner, records, small_mlp
+from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, jitter, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_states
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
@@ -23,10 +23,6 @@ from jaxaudit.unlearning import Recording
 EXAMPLES, MODELS, EPOCHS = 41, 3, 5
 ROWS = leave_one_out_masks(np.arange(MODELS), EXAMPLES)
 KEYS = jax.random.split(jax.random.key(1), MODELS)
-
-
-def jitter(key: Any, inputs: Any) -> Any:
-    return inputs + 0.3 * jax.random.normal(key, inputs.shape)
 
 
 def scheduled(module: Any, shape: tuple[int, ...]) -> NetworkLearner:

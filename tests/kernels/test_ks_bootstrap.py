@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
-from support.references import ks_by_scipy, ks_gap_by_definition
+from support.references import assert_within_a_rounding, f32, ks_by_scipy, ks_gap_by_definition
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import bootstrap_ks, bootstrap_ks_paired, ks_distance
@@ -27,14 +27,6 @@ RECORDS, FEW = 30, 17
 """Of samples, and replicates, that tests share: each other number is another program."""
 VALUES = st.one_of(st.floats(width=32, allow_nan=False), st.sampled_from([-1.0, -0.0, 0.0, 0.5, 1.0]))
 SAMPLES = hnp.arrays(np.float32, st.integers(1, 30), elements=VALUES)
-
-
-def f32(values) -> np.ndarray:
-    return np.asarray(values, np.float32)
-
-
-def assert_within_a_rounding(actual, expected) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=2.0**-22, atol=0)
 
 
 def on_host(key, first, second, replicates, paired):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from support.references import ks_by_scipy, ks_gap_by_definition
+from support.references import assert_within_a_rounding, f32, ks_by_scipy, ks_gap_by_definition
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import kolmogorov_smirnov, ks_distance, ks_gap, ks_host
@@ -27,14 +27,6 @@ VALUES = st.one_of(
     st.floats(0, 1, width=32),
 )
 SAMPLES = hnp.arrays(np.float32, st.integers(1, 40), elements=VALUES)
-
-
-def f32(values) -> np.ndarray:
-    return np.asarray(values, np.float32)
-
-
-def assert_within_a_rounding(actual, expected) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=2.0**-22, atol=0)
 
 
 def of_shape(*shape: int):

@@ -18,6 +18,7 @@ from support.tiny_learners import (
     compiled_fit,
     flat,
     flat_rows,
+    jitter,
     records,
     small_mlp,
     softmax_regression,
@@ -35,10 +36,6 @@ KEY = jax.random.key(5)
 EPOCHS, BATCH = 4, 8
 # Products of other shapes round differently; a few dozen steps of at most 0.1.
 CLOSE = {"rtol": 0, "atol": 2e-5}
-
-
-def jitter(key: Any, inputs: Any) -> Any:
-    return inputs + 0.3 * jax.random.normal(key, inputs.shape)
 
 
 @lru_cache

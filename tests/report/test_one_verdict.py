@@ -3,7 +3,6 @@
 Results are drawn within their types, not measured, so that combinations come up that no data would make soon.
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.html_pages import Parsed
-from support.saved_runs import RUNS
+from support.saved_runs import RUNS, as_json
 from support.saved_runs.attack import attack_audit, attack_run, with_accuracies
 from support.saved_runs.efficacy import CONTRACTED, efficacy_audit, efficacy_run, weights
 from support.saved_runs.ks import (
@@ -51,7 +50,7 @@ from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import run_kind, schema_of
 from jaxaudit.report.markdown import as_markdown
-from jaxaudit.report.record import Run, to_json
+from jaxaudit.report.record import Run
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -194,11 +193,6 @@ DRAWN = {
 }
 
 
-def written(run: Run[Any]) -> dict[str, Any]:
-    """The result as another program reads it."""
-    return json.loads(json.dumps(to_json(run.result), allow_nan=False))
-
-
 def findings(value: dict[str, Any]) -> list[tuple[str, Finding]]:
     """What a result in JSON concludes, with what each is about: of every target, of every method judged, or of all."""
     several = [each for each in value.get("targets", value.get("methods", ())) if each.get("finding")]
@@ -251,7 +245,7 @@ def test_all_audits_are_drawn():
 def test_a_run_comes_back_from_json_fits_a_terminal_and_says_one_thing(name: str):
     run = EXAMPLES[name]()
     said_once(run)
-    value = written(run)
+    value = as_json(run)
     jsonschema.validate(value, schema_of(run.kind))
     assert value["schema"] == run.result.schema
     printed = shown(run, width=80)
@@ -273,10 +267,10 @@ def test_every_output_says_the_same(kind: str):
 
 
 def said_once(run: Run[Any]) -> None:
-    kind, value = run_kind(run.kind), written(run)
+    kind, value = run_kind(run.kind), as_json(run)
     # Nothing is decided again where a result is read: what is shown from here on was read.
     run = replace(run, result=from_builtins(kind.record, value))
-    assert written(run) == value
+    assert as_json(run) == value
     kind.check(run.result, run.arrays)
     text, page, markdown, found = said(run), page_of(run), markdown_of(run), findings(value)
     for about, finding in found:

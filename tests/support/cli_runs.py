@@ -19,6 +19,7 @@ import pytest
 
 from jaxaudit.cli import main
 from jaxaudit.errors import InputError
+from support.interrupts import stop_after
 
 RECORDS, FEATURES, CLASSES = 300, 12, 3
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
@@ -112,6 +113,20 @@ def options_of(kind: type[Any], **values: Any) -> Any:
     return kind(**found)
 
 
+def arrays(path: str) -> dict[str, np.ndarray]:
+    """The arrays of an archive, by name."""
+    with np.load(path, allow_pickle=False) as found:
+        return dict(found)
+
+
+def linked(made: Path, folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """`folder` as working folder, with a link to each file that a module's tests share."""
+    for each in made.iterdir():
+        (folder / each.name).symlink_to(each)
+    patch.chdir(folder)
+    return folder
+
+
 def content(folder: Path) -> dict[str, bytes | None]:
     """Every file below `folder` with its bytes, every folder with None."""
     paths = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
@@ -151,10 +166,6 @@ def stopping(share: float) -> Callable[..., Any]:
 
     @contextmanager
     def progress(*_: object, **__: object) -> Iterator[Callable[[int, int], None]]:
-        def show(done: int, total: int) -> None:
-            if done > share * total:
-                raise KeyboardInterrupt
-
-        yield show
+        yield stop_after(share)
 
     return progress

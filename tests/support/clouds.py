@@ -1,7 +1,6 @@
 """Clouds of records that overlap, a network that learns them by heart, and files of what such models say."""
 
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 import jax
 import numpy as np
@@ -13,6 +12,7 @@ from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
 from support.cli_runs import records
+from support.tiny_learners import compiled_fit
 
 NAMES = ("a", "b", "c")
 LEARNER = network(partial(MLP, hidden=(32,)), (12,), 3, optimizer=optax.adam(0.02, b1=0.5), epochs=25, batch_size=50)
@@ -38,17 +38,12 @@ def with_log_odds(odds: np.ndarray, of: Examples, name: str) -> Outputs:
     return probabilities(values, name)
 
 
-@cache
-def _compiled_fit(learner: NetworkLearner) -> Any:
-    return jax.jit(learner.fit)
-
-
 def trained_outputs(
     learner: NetworkLearner, seed: int, trained_on: list[Examples], asked: list[Examples], name: str
 ) -> list[Outputs]:
     """What one model says of several sets, a file each."""
     inputs = np.concatenate([each.inputs for each in trained_on])
     labels = np.concatenate([each.labels for each in trained_on])
-    params = _compiled_fit(learner)(jax.random.key(seed), inputs, labels, np.ones(len(labels), np.float32))
+    params = compiled_fit(learner)(jax.random.key(seed), inputs, labels, np.ones(len(labels), np.float32))
     said = (learner.log_probs(params, jax.numpy.asarray(each.inputs)) for each in asked)
     return [probabilities(np.exp(np.asarray(each)), name) for each in said]

@@ -16,6 +16,15 @@ def log_of(probabilities: Any) -> np.ndarray:
         return np.log(np.asarray(probabilities, np.float64))
 
 
+def f32(values: Any) -> np.ndarray:
+    return np.asarray(values, np.float32)
+
+
+def assert_within_a_rounding(actual: Any, expected: Any) -> None:
+    """Of numbers in float32."""
+    np.testing.assert_allclose(actual, expected, rtol=2.0**-22, atol=0)
+
+
 def ks_by_scipy(first: np.ndarray, second: np.ndarray) -> float:
     """The two-sample statistic of SciPy, which since 1.18 counts in the precision it is given."""
     with np.errstate(divide="ignore"):  # in its p-value of one value against one

@@ -113,6 +113,11 @@ def learner(
     return network(module, shape, CLASSES, optimizer=OPTIMIZERS[optimizer], epochs=epochs, batch_size=batch_size)
 
 
+def jitter(key: Any, inputs: Any) -> Any:
+    """An augmentation."""
+    return inputs + 0.3 * jax.random.normal(key, inputs.shape)
+
+
 @lru_cache
 def compiled_fit(learner: Any) -> Any:
     return jax.jit(learner.fit)

@@ -124,7 +124,7 @@ def outputs_of_seeds(
     learner: Learner,
     records: Int[np.ndarray, " records"],
     *,
-    execution: Execution = DEFAULT_EXECUTION,
+    execution: Execution,
 ) -> Float[np.ndarray, "seeds records classes"]:
     """Log-probabilities (nats) on `records` of models trained on all examples, each model with its own key."""
     rows = everyone(len(examples)).repeat(len(keys), axis=0)

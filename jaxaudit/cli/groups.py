@@ -86,7 +86,7 @@ class Network:
     hidden: str | None = training_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
-def tokens_of_texts(default: str = "bytes") -> Any:
+def tokens_of_texts(default: str) -> Any:
     """`--tokens`, as a field."""
     return option(
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "

@@ -20,7 +20,7 @@ METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 
 
 def as_parameters(
-    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str] = ()
+    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str]
 ) -> Callable[..., None]:
     """A function for Typer whose parameters are the options of `kind`."""
     fields = list(fields_of(kind()))

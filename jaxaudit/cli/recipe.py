@@ -159,7 +159,7 @@ def _made_by(name: str, function: Any, rate: Any) -> Any:
     return transformation
 
 
-def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any = "float32") -> "Learner":
+def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any) -> "Learner":
     """The learner that `--learner` names, tested by tracing its functions for records of this shape and type."""
     from jaxaudit.learners import Learner
 

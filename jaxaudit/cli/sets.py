@@ -146,7 +146,7 @@ def parse_designs(text: str) -> tuple[str, ...]:
     return tuple(design for design in DESIGNS if design in names)
 
 
-def bank_of_shadows(help: str, usual: str = "") -> Any:
+def bank_of_shadows(help: str, usual: str) -> Any:
     """`--shadows`, as a field."""
     return bank_option(help, metavar="BANK", names="file", usual=usual)
 

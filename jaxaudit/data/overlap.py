@@ -97,9 +97,7 @@ def refuse_held(
         raise InputError(f"{_shared(shared, other, held, f'the {of} ', f'the {role} ')}; {MEANING[of]}: {advice}.")
 
 
-def refuse_in_reference(
-    reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None = None
-) -> None:
+def refuse_in_reference(reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None) -> None:
     """Checks that no record of a separate reference is in another set."""
     leave_out = "use `drop_overlap` to leave them out"
     whole = f"{leave_out}, or give the target's outputs on the whole calibration set instead (`on_reference`)"

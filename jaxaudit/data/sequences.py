@@ -169,7 +169,7 @@ def padded(
     sets: Sequence[Texts],
     encoded: Sequence[Sequence[tuple[Sequence[int], int]]],
     end: int,
-    positions: int | None = POSITIONS,
+    positions: int | None,
 ) -> tuple[Examples, ...]:
     """`sequences` of records that are tokens already.
 

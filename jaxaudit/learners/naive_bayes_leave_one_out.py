@@ -29,7 +29,7 @@ def left_out_log_probs(
     inputs: Float[np.ndarray, "n columns"],
     labels: Int[np.ndarray, " n"],
     records: Int[np.ndarray, " k"],
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> LeftOut:
     """Log-probabilities at each of `records`, of the model of all records and of the model without that record.
 

@@ -100,7 +100,7 @@ def models_of_test(
     return threshold_check(name, worst, minimum, message, f", under {minimum:.0%}; {recipe}", decisive=decisive)
 
 
-def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
+def better_recipe(fit: Check, recipe: str) -> str:
     """Advice to train better models, a phrase that ends in `recipe`; empty if `fit`, from `models_of_test`, passed."""
     if fit.passed:
         return ""

@@ -130,7 +130,7 @@ def residual_scores_of_models(
 def residual_scores_among(
     log_odds: Float[Array | np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
-    predictors: Float[np.ndarray, "n kinds"] | None = None,
+    predictors: Float[np.ndarray, "n kinds"] | None,
 ) -> Float[np.ndarray, "models n"]:
     """The scores of models of known or assumed membership, each with all others as its shadow models.
 

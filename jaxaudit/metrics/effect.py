@@ -70,7 +70,7 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
     return _fraction_of(possible, effect) + beyond, _fraction_of(low, effect), _fraction_of(high, effect)
 
 
-def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
+def share_of_effect(effect: Effect, level: float) -> tuple[float, float, float]:
     """The target's effect as a share of the effect of full use, and its interval (`used_fraction`), not cut to [0, 1].
 
     The interval is infinite on both sides if full use cannot be distinguished from no use. The share is NaN if full use

@@ -142,10 +142,10 @@ def scores_by_shadows(
     size: int,
     shadows: Float[Array | np.ndarray, "models n_plus_m"],
     membership: Bool[np.ndarray, "models n_plus_m"],
-    groups: Int[np.ndarray, " n_plus_m"] | None = None,
-    predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
+    groups: Int[np.ndarray, " n_plus_m"] | None,
+    predictors: Float[np.ndarray, "n_plus_m kinds"] | None,
     *,
-    own_recipe: bool = False,
+    own_recipe: bool,
 ) -> tuple[Float[np.ndarray, "all_models n_plus_m"], bool]:
     """The scores of the target, and then of each shadow model beside all others; and whether they are the learned ones.
 
@@ -173,7 +173,7 @@ def learned_is_better(
     residuals: Float[np.ndarray, "models n"],
     learned: Float[np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
-    groups: Int[np.ndarray, " n"] | None = None,
+    groups: Int[np.ndarray, " n"] | None,
 ) -> bool:
     """Whether the learned scores of models of known membership separate their records `BETTER` times as far."""
 

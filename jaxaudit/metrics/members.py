@@ -170,7 +170,7 @@ def set_means(
     query: Float[np.ndarray, " n"],
     holdout: Float[np.ndarray, " m"],
     members: Float[np.ndarray, " k"],
-    groups: tuple[Int[np.ndarray, " _"] | None, ...] = (None, None, None),
+    groups: tuple[Int[np.ndarray, " _"] | None, ...],
 ) -> Sides:
     """The mean score of each set, and the sampling variance of that mean.
 

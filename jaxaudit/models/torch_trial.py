@@ -137,7 +137,7 @@ def _named(module: Any) -> dict[str, Any]:
 
 
 def try_module(
-    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None
 ) -> ModuleTrial:
     """Tries the module that `build` returns on `sample`, or on random numbers; refuses as
     `torch_module.torch_functions`.

@@ -94,7 +94,7 @@ def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
 
 
 def draw_separations(
-    axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"], unit: str = "record"
+    axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"], unit: str
 ) -> None:
     """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
 

@@ -16,8 +16,8 @@ def efficacy_finding(
     models: Sequence[WeightsExposure],
     measured: Sequence[EfficacyByLayer],
     *,
-    draws: bool = False,
-    notes: Sequence[str] = (),
+    draws: bool,
+    notes: Sequence[str],
 ) -> Finding:
     """The finding `no verdict`: the measurements of the judged weights, compared with those of the references.
 

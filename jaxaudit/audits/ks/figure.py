@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jaxaudit.audits.ks.result import KSAudit
 
 
-def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
+def plot_ks(audit: "KSAudit", target: int) -> Figure:
     """Confidences of one target on plain and stretched axes, and rho of all; without rho, used fractions."""
     judged = audit.targets[target]
     if judged.rho is None:

@@ -14,7 +14,6 @@ than none after training.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +101,7 @@ def draw_records(
     generator: np.random.Generator,
     records: Int[np.ndarray, " records"],
     count: int,
-    groups: Int[np.ndarray, " records"] | None = None,
+    groups: Int[np.ndarray, " records"] | None,
 ) -> Int[np.ndarray, " drawn"]:
     """`count` of these records; with the group of each record, numbered from 0, all records of `count` groups."""
     if groups is not None:
@@ -115,7 +114,7 @@ def train_rows(
     rows: Rows,
     pool: Pool,
     learners: Sequence[Learner],
-    designs: Mapping[str, Int[np.ndarray, " _"]] = MappingProxyType({}),
+    designs: Mapping[str, Int[np.ndarray, " _"]],
     *,
     design_names: tuple[str, ...] = (),
     with_signals: bool = False,

@@ -57,7 +57,7 @@ def score_evidence(
     question: Question,
     level: float,
     *,
-    same_recipe: bool = False,
+    same_recipe: bool,
 ) -> ScoreEvidence:
     """How strongly one target's scores show that the target used the query set.
 

@@ -84,7 +84,7 @@ def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ())
     )
 
 
-def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured = "training") -> str:
+def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured) -> str:
     """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
     by = "members" if of == "scores" else "members and shadow models"
     conclusion = next(

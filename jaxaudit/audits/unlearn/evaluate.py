@@ -16,7 +16,7 @@ from jaxaudit.audits.unlearn.models import flat_params, inputs_of, log_probs_of
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, MethodScores, ScoreSpread
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
+from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
@@ -67,7 +67,7 @@ def train_attack(
     name: str,
     params: Any,
     members: Bool[np.ndarray, " n"],
-    execution: Execution = DEFAULT_EXECUTION,
+    execution: Execution,
 ) -> LearnedAttack:
     """Trains an attack network for every model on its log-probabilities of members and of some test records.
 
@@ -137,9 +137,7 @@ def truth_ratios(
     return truth_ratio(log_probs.reshape(models, *answers.shape[:2]))
 
 
-def judged_file(
-    checkpoints: Path, of: Setting, params: Any, members: Bool[np.ndarray, " n"], attacked: Any = ()
-) -> Path:
+def judged_file(checkpoints: Path, of: Setting, params: Any, members: Bool[np.ndarray, " n"], attacked: Any) -> Path:
     """The file in which `look_at` keeps its result; its name hashes everything that the result depends on.
 
     `attacked`: the parameters of the models that attack networks learned from, if other than `params`.

@@ -100,7 +100,7 @@ def labels_by_part(labels: Any) -> Labels:
     return checked
 
 
-def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind = "auto") -> GivenModels:
+def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind) -> GivenModels:
     """What the models of one side say, from arrays (or stored arrays) by the name of a set.
 
     Args:

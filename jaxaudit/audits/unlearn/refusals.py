@@ -25,7 +25,7 @@ def check_unlearn(
     nonmembers: int | None,
     attack_epochs: int,
     level: float,
-    other_answers: Sequence[np.ndarray] | None = None,
+    other_answers: Sequence[np.ndarray] | None,
 ) -> None:
     if forget.shape[1:] != (len(train),) or not len(forget):
         raise InputError(

@@ -119,7 +119,7 @@ def score_given(
     retrained: GivenModels,
     original: GivenModels | None,
     level: float,
-    execution: Execution = DEFAULT_EXECUTION,
+    execution: Execution,
 ) -> UnlearnOutputsAudit:
     """`score_unlearning` of models that were read; it raises the same, but for what concerns one side."""
     check_together(methods, retrained, original)

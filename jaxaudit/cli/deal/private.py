@@ -90,7 +90,7 @@ def _as_text(value: bytes) -> str:
     return value.decode(errors="replace").strip().lower()
 
 
-def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples, columns: Sequence[str] = ()) -> None:
+def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples, columns: Sequence[str]) -> None:
     """Refuses inputs, labels, class names and names of columns that have values of the groups: nobody can leave these
     out.
     """
@@ -202,7 +202,7 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def challenge_arrays(
-    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], inputs: str, salt: str, views: int = 1
+    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], inputs: str, salt: str, views: int
 ) -> tuple[dict[str, np.ndarray], dict[Role, list[Any]]]:
     """The arrays of a challenge, and the rows in it of the records of each side, or of the views of each record.
 

@@ -210,9 +210,7 @@ def _of_columns(report: DealReport, kind: str) -> list[str]:
     return lines
 
 
-def before_sharing(
-    data: str, sides: Mapping[str, DealSide], label: str | None = None, drop: Sequence[str] = ()
-) -> tuple[str, ...]:
+def before_sharing(data: str, sides: Mapping[str, DealSide], label: str | None, drop: Sequence[str]) -> tuple[str, ...]:
     """How to learn what a test by this deal will be able to tell; nothing where `power` cannot measure it.
 
     `data` are the records as the user names them, with the options `label` and `drop`. With groups, without a holdout,

@@ -231,7 +231,7 @@ def _of_characters(array: np.ndarray, source: str) -> np.ndarray:
     return array
 
 
-def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None = None) -> _Header:
+def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None) -> _Header:
     """The header of an array of plain numbers or text that `length` bytes can hold."""
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)

@@ -121,7 +121,7 @@ def read_csv(path: Path, header: bool = True, *, options: CsvOptions = DETECTED)
         return parse_csv(stream.read(), path, header, options=options)
 
 
-def parse_csv(data: bytes, path: Path, header: bool = True, *, options: CsvOptions = DETECTED) -> TextTable:
+def parse_csv(data: bytes, path: Path, header: bool, *, options: CsvOptions = DETECTED) -> TextTable:
     """The cells of the CSV file `path` that holds these bytes, as `read_csv` gives them."""
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
     try:

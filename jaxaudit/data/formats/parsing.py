@@ -129,7 +129,7 @@ def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.B
         raise InputError(f"{path}: cannot be read ({error}); was the download interrupted?") from error
 
 
-def json_lines(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+def json_lines(path: Path, longest: int, max_bytes: int) -> Iterator[tuple[int, bytes]]:
     """The lines of a file of JSON Lines, gzipped or not, with their numbers from 1; blank ones are left out."""
     with open_bounded(path, max_bytes) as stream:
         for number, line in enumerate(iter(lambda: stream.readline(longest + 1), b""), 1):

@@ -22,7 +22,7 @@ class Chosen(NamedTuple):
     absent: tuple[int, ...] = ()
 
 
-def are_numbers(cells: Sequence[str], decimal: str = ".") -> bool:
+def are_numbers(cells: Sequence[str], decimal: str) -> bool:
     """Whether all of these cells are numbers, of which some may be infinite or NaN."""
     try:
         [float(cell.replace(decimal, ".")) for cell in cells]

@@ -38,9 +38,7 @@ class ChosenColumns(NamedTuple):
     notes: tuple[str, ...]
 
 
-def roles_of_columns(
-    path: Path, *, label: str | None = None, drop: Sequence[str] = (), groups: Sequence[str] = ()
-) -> ChosenColumns:
+def roles_of_columns(path: Path, *, label: str | None, drop: Sequence[str], groups: Sequence[str]) -> ChosenColumns:
     """Which columns of a CSV or Parquet file are inputs, and which is the label; see `load_columns`."""
     needed_columns, left_out = () if label is None else (label,), (*drop, *groups)
     table, notes = read_text_table(path, keep=needed_columns, drop=left_out)

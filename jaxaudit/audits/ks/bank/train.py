@@ -17,7 +17,7 @@ from jaxaudit.data.bank.bank import Bank, finished_in
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.data.bank.writing import write_outputs
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.randomness import join_keys, keys_at, several, stream
@@ -40,7 +40,7 @@ def train_bank(
     learners: Sequence[Learner],
     models: Sequence[int],
     *,
-    execution: Execution = DEFAULT_EXECUTION,
+    execution: Execution,
 ) -> None:
     """Trains models of a bank and writes their outputs, as log-probabilities, into it.
 

@@ -197,7 +197,7 @@ USED = Words()
 def judgement_of_use(
     test: Any,
     usage: Usage,
-    checks: tuple[Check, ...] = (),
+    checks: tuple[Check, ...],
     *,
     needs: frozenset[str],
     of_p: frozenset[str],

@@ -123,7 +123,7 @@ def test_signatures_are_those_of_the_source():
     assert "'n']" in args
     assert back
     args, _ = of(None, "function", "holdout_test", metrics.holdout_test, None, "()", None)
-    assert "alpha: float=0.05" in args
+    assert "level: float=0.95" in args
     fields, _ = of(None, "class", "Part", jaxaudit.Part, None, "()", None)
     assert fields.startswith("(examples: Examples")
     for name in ("HoldoutTest", "MembersTest", "ReferenceTest", "ShadowTest"):

@@ -97,7 +97,6 @@ def deletion_test(
     *,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     question: Question = "left",
@@ -120,7 +119,7 @@ def deletion_test(
         predictors: what tells the difficulty of the records (`difficulty`); None: nothing does.
         groups: the group of each record, if whole groups were chosen at random.
         permutations: the number of random permutations.
-        alpha, stated, question: the level of all tests, and the others as for `conclude`.
+        stated, question: as for `conclude`.
         level: confidence level of the interval.
 
     Raises:
@@ -132,7 +131,7 @@ def deletion_test(
 
     def compared(name: str, scores: np.ndarray) -> tuple[float, float]:
         test = permutation_test(
-            stream(key, name), scores[:size], scores[size:], groups=owners, permutations=permutations, alpha=alpha
+            stream(key, name), scores[:size], scores[size:], groups=owners, permutations=permutations
         )
         return test.p_larger, test.p_smaller
 
@@ -141,10 +140,10 @@ def deletion_test(
     p_memory, p_reversed = compared("before the deletion", scores_before)
     brought = as_sharp_as(odds_after, odds_before, size)
     pair = paired(residual_scores(brought, predictors), scores_before, size, owners)
-    lacks = [*((NO_MEMORY_BEFORE,) if p_memory > alpha else ()), *((SAME_AFTER,) if pair.variance[0] <= 0 else ())]
-    limits = UNKNOWN if lacks else limits_by_before(pair, alpha, level)
+    lacks = [*((NO_MEMORY_BEFORE,) if p_memory > ALPHA else ()), *((SAME_AFTER,) if pair.variance[0] <= 0 else ())]
+    limits = UNKNOWN if lacks else limits_by_before(pair, level)
     invalid = ()
-    if p_reversed <= alpha / 2:
+    if p_reversed <= ALPHA / 2:
         invalid = (
             f"before the deletion the holdout {WORDING[question].more} the query set (p = {p_reversed:.3g}): files may "
             "be exchanged, or the model before the deletion did not use the query set",
@@ -157,14 +156,13 @@ def deletion_test(
         p_never,
         float(special.stdtr(pair.freedom, (pair.after - pair.before) / error)) if error > 0 and not lacks else None,
         limits,
-        (*swapped(p_smaller, alpha, question), *((HIDDEN,) if hidden else ())),
+        (*swapped(p_smaller, question), *((HIDDEN,) if hidden else ())),
         invalid,
-        alpha=alpha,
         stated=stated,
         question=question,
     )
     if lacks:
-        usage = without_fraction(usage, tuple(lacks), alpha)
+        usage = without_fraction(usage, tuple(lacks))
     return DeletionAnswer(replace(usage, design="none"), pair.memory, p_memory)
 
 
@@ -223,7 +221,7 @@ def paired(
     return Paired(difference(after), difference(before), variances, max(1, int(min(units)) - 1))
 
 
-def limits_by_before(pair: Paired, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
+def limits_by_before(pair: Paired, level: float = LEVEL) -> Limits:
     """The share that is left, and its limits (`limits_of_ratio`); unknown if the model before shows no memory.
 
     >>> pair = Paired(0.1, 1.0, (0.002, 0.0, 0.002), 999)
@@ -232,4 +230,4 @@ def limits_by_before(pair: Paired, alpha: float = ALPHA, level: float = LEVEL) -
     """
     if not pair.before > 0:
         return UNKNOWN
-    return limits_of_ratio(pair.after, pair.before, pair.variance, float(pair.freedom), alpha, level)
+    return limits_of_ratio(pair.after, pair.before, pair.variance, float(pair.freedom), ALPHA, level)

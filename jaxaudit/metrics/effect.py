@@ -105,23 +105,23 @@ def accepted_shares(
     return (-middle - root) / leading, (-middle + root) / leading
 
 
-def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
-    """The one-sided upper confidence limit of the used fraction: below the true one with probability at most `alpha`.
+def upper_limit(effect: Effect) -> float:
+    """The one-sided upper confidence limit of the used fraction: below the true one with probability at most 5%.
 
-    The upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
+    The upper end of the two-sided interval at 90% (`used_fraction`); 1 if the data do not determine it.
 
     >>> effect = Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)
     >>> [round(number, 2) for number in (upper_limit(effect), used_fraction(effect)[2])]
     [0.24, 0.33]
     """
-    return used_fraction(effect, 1 - 2 * alpha)[2]
+    return used_fraction(effect, 1 - 2 * ALPHA)[2]
 
 
-def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
-    """The minimum detectable fraction: the smallest that is detected with probability `power`; None if even 1 is not.
+def detectable_fraction(effect: Effect) -> float | None:
+    """The minimum detectable fraction: the smallest that is detected with 95% probability; None if even 1 is not.
 
     The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of `Effect`
-    and `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f, whatever `partly` is.
+    and `used_fraction`, with t the quantile of `POWER`. The effect is taken as proportional to f, whatever `partly` is.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
@@ -129,7 +129,7 @@ def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
     True
     """
     mean, spread = float(np.mean(effect.full)), _spread(effect)
-    quantile = float(special.stdtrit(len(effect.full) - 1, power))
+    quantile = float(special.stdtrit(len(effect.full) - 1, POWER))
 
     def margin(fraction: float) -> float:
         return fraction * mean - effect.critical - quantile * float(np.sqrt(effect.variance + fraction**2 * spread))
@@ -173,13 +173,12 @@ UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
 """The limits if it is not known how much the target remembers."""
 
 
-def limits_of(effect: Effect, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
+def limits_of(effect: Effect, level: float = LEVEL) -> Limits:
     """The used fraction with its interval, upper limit and minimum detectable fraction, from an effect.
 
-    `alpha` is the level of the upper limit and `level` that of the interval; the minimum detectable fraction depends on
-    neither (`detectable_fraction`).
+    `level` is that of the interval; the upper limit and the minimum detectable fraction do not depend on it.
     """
-    return Limits(*used_fraction(effect, level), upper_limit(effect, alpha), detectable_fraction(effect))
+    return Limits(*used_fraction(effect, level), upper_limit(effect), detectable_fraction(effect))
 
 
 def limits_of_ratio(

@@ -50,7 +50,6 @@ def holdout_test(
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
     predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
     permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     printed: bool = False,
@@ -82,7 +81,7 @@ def holdout_test(
         predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split,
             beside those that these shadow models give.
         permutations: the number of random permutations.
-        alpha, level: the level of both tests, and the confidence level of the interval.
+        level: confidence level of the interval.
         stated, recipe: as for `conclude`; no verdict depends on the recipe.
         printed: whether the target's log-odds come from a file of rounded probabilities.
         own_recipe: whether the shadow models have the target's network and recipe, so that a score learned from them
@@ -108,7 +107,6 @@ def holdout_test(
             holdout_scores,
             groups=group_numbers,
             permutations=permutations,
-            alpha=alpha,
         )
         every = np.concatenate([np.asarray(shadows), target[None]])
         among = _learned_among(every, supposed) if learned else residual_scores_among(every, supposed, predictors)
@@ -120,21 +118,17 @@ def holdout_test(
     effect = effect_of(test, scores, size, membership, group_numbers)
     effect = effect._replace(
         variance=max(effect.variance, least),
-        critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
+        critical=max(test.critical, float(-special.ndtri(ALPHA)) * np.sqrt(least)),
     )
-    limits = limits_of(effect, alpha, level)
+    limits = limits_of(effect, level)
     # A larger limit rules out `forgotten` anyway, so the doubt would change no verdict.
     narrow = limits.upper <= stated
     doubts = (
-        *swapped(test.p_smaller, alpha),
-        *(
-            holdout_used(membership_scores(target, shadows, membership), membership, size, stated, alpha)
-            if narrow
-            else ()
-        ),
+        *swapped(test.p_smaller),
+        *(holdout_used(membership_scores(target, shadows, membership), membership, size, stated) if narrow else ()),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    return conclude("holdout", test.p_larger, p_fully, limits, doubts, alpha=alpha, stated=stated, recipe=recipe)
+    return conclude("holdout", test.p_larger, p_fully, limits, doubts, stated=stated, recipe=recipe)
 
 
 def scores_by_shadows(
@@ -292,9 +286,9 @@ def _sampling_variance(
     return sum(mean_variance(scores, groups, half) / int(half.sum()) for half in (side, ~side))
 
 
-def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:
+def swapped(p_smaller: float, question: Question = "used") -> tuple[str, ...]:
     """Returns a doubt if the query set scores significantly lower than the holdout."""
-    if p_smaller > alpha / 2:
+    if p_smaller > ALPHA / 2:
         return ()
     return (
         f"the query set {WORDING[question].less} than the holdout (p = {p_smaller:.3g}): {OVER_FORGOTTEN}, and no "

@@ -88,7 +88,6 @@ def members_test(
     strata: Int[np.ndarray, " n"] | None = None,
     p_never: float | None = None,
     permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     question: Question = "used",
@@ -112,7 +111,7 @@ def members_test(
             are permuted within it, and the fraction is that of differences within it (`set_effects`).
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
         permutations: the number of random permutations.
-        alpha, stated, question: the level of all tests, and the others as for `conclude`.
+        stated, question: as for `conclude`.
         level: confidence level of the interval.
 
     Raises:
@@ -139,9 +138,7 @@ def members_test(
                 permutations=permutations,
             )[:, 0]
             return share_as_large(differences), share_as_large(-differences)
-        test = permutation_test(
-            stream(key, name), first, second, groups=owners_of_sets, permutations=permutations, alpha=alpha
-        )
+        test = permutation_test(stream(key, name), first, second, groups=owners_of_sets, permutations=permutations)
         return test.p_larger, test.p_smaller
 
     p_larger, p_smaller = compared("query and holdout", query, holdout, of_query, of_holdout)
@@ -151,18 +148,16 @@ def members_test(
     means = (
         set_means(query, holdout, members, parts) if strata is None else means_within(np.asarray(scores), sizes, strata)
     )
-    limits = limits_by_members(means, alpha, level) if p_memory <= alpha else UNKNOWN
-    doubts, invalid = swapped(p_smaller, alpha, question), ()
-    if p_reversed <= alpha / 2:
+    limits = limits_by_members(means, level) if p_memory <= ALPHA else UNKNOWN
+    doubts, invalid = swapped(p_smaller, question), ()
+    if p_reversed <= ALPHA / 2:
         invalid = (
             f"the holdout {WORDING[question].more} the members (p = {p_reversed:.3g}): their files may be swapped, or "
             "the members were not used, or their outputs are of another model",
         )
-    usage = conclude(
-        "members", p_never, p_fully, limits, doubts, invalid, alpha=alpha, stated=stated, question=question
-    )
-    if p_memory > alpha:
-        usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,), alpha)
+    usage = conclude("members", p_never, p_fully, limits, doubts, invalid, stated=stated, question=question)
+    if p_memory > ALPHA:
+        usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,))
     return MembersAnswer(replace(usage, design="none"), means.memory, p_memory)
 
 
@@ -207,14 +202,14 @@ def means_within(scores: Float[np.ndarray, " n"], sizes: tuple[int, int, int], s
     )
 
 
-def limits_by_members(means: Sides, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
+def limits_by_members(means: Sides, level: float = LEVEL) -> Limits:
     """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954).
 
     If the share f was used, the query set's mean is f times the members' mean plus 1 - f times the holdout's:
 
         |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
 
-    The upper limit is the upper end of the interval at 1 - 2 alpha. The limits are 0 and 1 if the members' mean is not
+    The upper limit is the upper end of the interval at 90%. The limits are 0 and 1 if the members' mean is not
     significantly above the holdout's, at the level of the limit; if it is not above at all, the fraction is NaN, too.
 
     >>> known = Sides(0.1, 0.0, 1.0, 0.001, 0.001, 0.001, 999)
@@ -226,4 +221,4 @@ def limits_by_members(means: Sides, alpha: float = ALPHA, level: float = LEVEL) 
         return UNKNOWN
     of_holdout = means.holdout_variance
     variance = (means.query_variance + of_holdout, -2 * of_holdout, means.members_variance + of_holdout)
-    return limits_of_ratio(a, b, variance, float(means.freedom), alpha, level)
+    return limits_of_ratio(a, b, variance, float(means.freedom), ALPHA, level)

@@ -29,7 +29,7 @@ class Permuted(NamedTuple):
     Attributes:
         difference: the mean of the first sample minus that of the second.
         p_larger, p_smaller: one-sided p-values for a difference that is larger, or smaller, than by chance.
-        critical: `p_larger` is at most alpha if and only if `difference` is above this.
+        critical: `p_larger` is at most 5% if and only if `difference` is above this.
     """
 
     difference: float
@@ -39,7 +39,7 @@ class Permuted(NamedTuple):
 
 
 def least_permutations(targets: int) -> int:
-    """The number of permutations needed for p-values, adjusted for `targets`, to reach `ALPHA`; at least 1,999.
+    """The number of permutations needed for p-values, adjusted for `targets`, to reach 5%; at least 1,999.
 
     >>> least_permutations(1), least_permutations(100), least_permutations(500)
     (1999, 1999, 9999)
@@ -54,7 +54,6 @@ def permutation_test(
     *,
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
     permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
 ) -> Permuted:
     """A permutation test of the difference of two means; p = (1 + #{as extreme}) / (1 + permutations).
 
@@ -67,10 +66,9 @@ def permutation_test(
         groups: the group of each number, of the first sample and then of the second. Whole groups are permuted, and the
             number of groups in the first sample is kept: exact if groups are exchangeable, for any dependence within.
         permutations: the number of random permutations.
-        alpha: the level of `critical`.
 
     Raises:
-        InputError: a sample is empty, a number is not finite, or there are too few permutations to ever reach `alpha`;
+        InputError: a sample is empty, a number is not finite, or there are too few permutations to ever reach 5%;
             with groups: as `check_groups`.
 
     >>> import jax, numpy as np
@@ -85,10 +83,10 @@ def permutation_test(
             f"a permutation test needs finite numbers in both samples; got {size} and {len(second)} numbers, "
             f"{int((~np.isfinite(values)).sum())} of them not finite."
         )
-    allowed = int(np.floor(alpha * (1 + permutations) + 1e-9))
+    allowed = int(np.floor(ALPHA * (1 + permutations) + 1e-9))
     if allowed < 1:
         raise InputError(
-            f"{permutations} permutations cannot give a p-value of {alpha:g} or less; use {1 / alpha:.0f} or more."
+            f"{permutations} permutations cannot give a p-value of {ALPHA:g} or less; use {1 / ALPHA:.0f} or more."
         )
     generator, centred = generator_of(key), values - values.mean()
     if groups is None:
@@ -98,7 +96,7 @@ def permutation_test(
         sums = np.concatenate([side_rows[:, :fewer].sum(axis=1) for side_rows in rows])
         per_sum = flip * (1 / size + 1 / len(second))
     else:
-        check_groups(groups, size, len(values), alpha)
+        check_groups(groups, size, len(values))
         inside, unit_of_record = _units(groups, size)
         sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
         drawn = [
@@ -289,12 +287,12 @@ def better_than_guessing(
     return (1 + larger) / (1 + permutations)
 
 
-def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, records: int, alpha: float = ALPHA) -> int:
+def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, records: int) -> int:
     """Refuses groups that cannot be permuted; returns the number of groups among the first `size` records.
 
     Raises:
         InputError: there is not one group per record, a group is on both sides, or there are so few groups that no
-            p-value could reach `alpha`.
+            p-value could reach 5%.
     """
     groups = np.asarray(groups)
     if groups.shape != (records,) or not 0 < size < records:
@@ -311,9 +309,9 @@ def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, record
             "all records of a group to one of the two, or leave groups out if records were dealt one by one."
         )
     deals = ways(len(first) + len(second), len(first))
-    if deals * alpha < 1:
+    if deals * ALPHA < 1:
         raise InputError(
             f"{len(first)} groups of the query set and {len(second)} of the holdout can be dealt in {deals} ways, too "
-            f"few for a p-value of {alpha:g}: there must be {1 / alpha:.0f} ways or more, such as 3 and 3 groups."
+            f"few for a p-value of {ALPHA:g}: there must be {1 / ALPHA:.0f} ways or more, such as 3 and 3 groups."
         )
     return len(first)

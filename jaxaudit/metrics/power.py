@@ -164,17 +164,15 @@ def as_of_own_data(
     return cut(log_odds + (stretch - 1) * (away - design)), profiles
 
 
-def detection_probability(
-    measured: Separation, query: int, holdout: int, fraction: float, alpha: float = ALPHA
-) -> float:
-    """The probability that the holdout test at `alpha` detects use of this fraction of the query set.
+def detection_probability(measured: Separation, query: int, holdout: int, fraction: float) -> float:
+    """The probability that the holdout test at 5% detects use of this fraction of the query set.
 
     The difference of mean scores is taken as normal with mean f d, where d is the measured difference, and variance
 
         (f inside + (1 - f) outside + f (1 - f) d^2) / n + outside / m + f^2 between
 
     for n query and m holdout records. The critical value of the permutation test is taken as the normal quantile of
-    1 - alpha times the standard error of all n + m scores pooled.
+    95% times the standard error of all n + m scores pooled.
 
     >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> [round(detection_probability(measured, 100, 100, f), 3) for f in (0.0, 0.1, 0.25, 1.0)]
@@ -187,7 +185,7 @@ def detection_probability(
     )
     expected = fraction * measured.difference
     of_records = within / query + measured.outside / holdout
-    critical = special.ndtri(1 - alpha) * np.sqrt(pooled_variance(measured, query, holdout, within, expected))
+    critical = special.ndtri(1 - ALPHA) * np.sqrt(pooled_variance(measured, query, holdout, within, expected))
     spread = np.sqrt(of_records + fraction**2 * measured.between)
     if spread == 0:
         return float(expected > critical)
@@ -210,9 +208,7 @@ def pooled_variance(measured: Separation, records: int, holdout: int, variance: 
     return mixed * (1 / records + 1 / holdout)
 
 
-def min_detectable_fraction(
-    measured: Separation, query: int, holdout: int, models: int, alpha: float = ALPHA, power: float = POWER
-) -> float | None:
+def min_detectable_fraction(measured: Separation, query: int, holdout: int, models: int) -> float | None:
     """The minimum detectable fraction of an audit with `models` shadow models; None if not even 1 is detectable.
 
     The formula is that of `detectable_fraction`, which the audit reports: fewer shadow models make it larger.
@@ -225,27 +221,25 @@ def min_detectable_fraction(
     # The formula depends only on the mean and the variance of these numbers.
     shape = np.linspace(-1, 1, models)
     full = measured.difference + np.sqrt(measured.between) * shape / shape.std(ddof=1)
-    critical = float(special.ndtri(1 - alpha) * np.sqrt(variance))
-    return detectable_fraction(Effect(0.0, variance, full, 0.0, critical), power)
+    critical = float(special.ndtri(1 - ALPHA) * np.sqrt(variance))
+    return detectable_fraction(Effect(0.0, variance, full, 0.0, critical))
 
 
 def records_needed(
     measured: Separation,
     fraction: float,
-    alpha: float = ALPHA,
-    power: float = POWER,
     most: int = MOST_RECORDS,
     *,
     models: int | None = None,
 ) -> int | None:
-    """The least number of query records, with equally many in the holdout, to detect a used fraction with this power.
+    """The least number of query records, with equally many in the holdout, to detect a used fraction with 95%
+    probability.
 
     None if `most` records do not suffice, for example because between-model variance is too large.
 
     Args:
         measured: how far the holdout test's score separates records in training from others.
         fraction: the used fraction.
-        alpha, power: level of the holdout test, and the probability of detection.
         most: the largest number of records that is tried.
         models: use `min_detectable_fraction` with this many shadow models; None: use `detection_probability`. The two
             approximations differ by some percent.
@@ -257,8 +251,8 @@ def records_needed(
 
     def enough(records: int) -> bool:
         if models is None:
-            return detection_probability(measured, records, records, fraction, alpha) >= power
-        least = min_detectable_fraction(measured, records, records, models, alpha, power)
+            return detection_probability(measured, records, records, fraction) >= POWER
+        least = min_detectable_fraction(measured, records, records, models)
         return least is not None and least <= fraction
 
     high = 2

@@ -90,7 +90,6 @@ def forgotten_probability(
     holdout: int,
     members: int,
     stated: float = STATED_FRACTION,
-    alpha: float = ALPHA,
     units: float = 1.0,
 ) -> float:
     """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
@@ -98,7 +97,7 @@ def forgotten_probability(
     With a the difference of mean scores between query set and holdout, and b that between members and holdout, the
     verdict requires
 
-        a at most its critical value (p_never > alpha), b above its own (p_memory <= alpha), and
+        a at most its critical value (p_never > 5%), b above its own (p_memory <= 5%), and
         stated b - a > t sqrt(outside / n + stated^2 inside / k + (1 - stated)^2 outside / m)
 
     for n query, m holdout and k member records: the upper limit is then at most the stated share (Fieller 1954). Here a
@@ -110,7 +109,7 @@ def forgotten_probability(
     of_query, of_holdout = (max(measured.outside / size, 1e-18) for size in (query, holdout))
     of_members = max(measured.inside / members, 1e-18)
     freedom = max(1, round(units * min(query, holdout, members)) - 1)
-    quantile, normal = float(special.stdtrit(freedom, 1 - alpha)), float(-special.ndtri(alpha))
+    quantile, normal = float(special.stdtrit(freedom, 1 - ALPHA)), float(-special.ndtri(ALPHA))
     required = quantile * np.sqrt(of_query + stated**2 * of_members + (1 - stated) ** 2 * of_holdout)
     pooled = pooled_variance(measured, members, holdout, measured.inside, measured.difference)
     least = max(quantile * np.sqrt(of_members + of_holdout), normal * np.sqrt(pooled))

@@ -48,7 +48,6 @@ def reference_test(
     queried: int,
     *,
     unseen: Bool[np.ndarray, " n_plus_m"] | None = None,
-    alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     recipe: str = "",
@@ -72,14 +71,14 @@ def reference_test(
         membership: the shadow models' membership masks: none, a part, or all of the query set, and a random share of
             the reference.
         unseen: which records the target is known not to have used; None: all of the reference.
-        alpha, level, stated, recipe: as for `holdout_test`.
+        level, stated, recipe: as for `holdout_test`.
 
     Raises:
         InputError: shapes disagree, an output is NaN, fewer than 50 reference records are left, or there are too few
-            shadow models of no use or of full use for a p-value to ever reach `alpha`.
+            shadow models of no use or of full use for a p-value to ever reach 5%.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
-    never, fully = check_shadows(target, shadows, membership, queried, alpha)
+    never, fully = check_shadows(target, shadows, membership, queried)
     refuse_few(len(target) - queried if unseen is None else int(unseen[queried:].sum()))
     used = used_shares(target, shadows, membership, queried, unseen)
     scatter = max(1.0, used.target_scatter / float(np.median(used.scatter[never])))
@@ -93,7 +92,7 @@ def reference_test(
         variance=scatter**2 * noise,
         full=statistic[fully] - centre,
         noise=noise,
-        critical=scatter * float(np.sort(base)[-int(np.floor(alpha * (1 + never.sum()) + 1e-9))]),
+        critical=scatter * float(np.sort(base)[-int(np.floor(ALPHA * (1 + never.sum()) + 1e-9))]),
         partly=(float(parts[some].mean()), float(statistic[some].mean() - centre)) if some.any() else None,
     )
     reference = np.arange(len(target)) >= queried
@@ -104,10 +103,9 @@ def reference_test(
         "reference",
         _rank(statistic[never], own_difference, scatter, larger=True),
         _rank(statistic[fully], own_difference, scatter, larger=False),
-        limits_of(effect, alpha, level),
-        doubts=reference_used(used.target_reference, used.reference, accuracy, accuracies, alpha),
+        limits_of(effect, level),
+        doubts=reference_used(used.target_reference, used.reference, accuracy, accuracies),
         recipe=recipe,
-        alpha=alpha,
         stated=stated,
     )
     return ReferenceAnswer(usage, accuracy, accuracies, scatter)

@@ -233,7 +233,6 @@ def holdout_used(
     membership: Bool[np.ndarray, "models n"],
     size: int,
     stated: float,
-    alpha: float,
 ) -> tuple[str, ...]:
     """Returns a doubt if the target's scores on the holdout look like those of a model trained on it.
 
@@ -242,7 +241,7 @@ def holdout_used(
 
     - use is visible: models that used the records exceed the bound (`bound_of_one_more`) on average;
     - the target's mean exceeds the bound. A target like the shadow models, without use, does so with probability at
-      most `alpha`;
+      most 5%;
     - the target's mean is at least the fraction `stated`, which `forgotten` must rule out (at most `STATED_FRACTION`),
       of the way from models that did not use the records to models that did.
 
@@ -257,7 +256,7 @@ def holdout_used(
     held = (np.arange(len(membership_result.target)) >= size) & unused.any(axis=0)
     above_others = membership_result.target - (scores * unused).sum(axis=0) / np.maximum(unused.sum(axis=0), 1)
     distance = float(above_others[held].mean() - unseen.mean())
-    chance = bound_of_one_more(unseen, alpha) - float(unseen.mean())
+    chance = bound_of_one_more(unseen, ALPHA) - float(unseen.mean())
     if effect <= chance or distance <= chance or distance < min(stated, STATED_FRACTION) * effect:
         return ()
     return (
@@ -278,22 +277,20 @@ def reference_used(
     shares: Float[np.ndarray, " models"],
     accuracy: float,
     accuracies: Float[np.ndarray, " models"],
-    alpha: float,
 ) -> tuple[str, ...]:
     """Returns a doubt if the reference looks used by the target, by its outputs' used share or by its accuracy.
 
     For a target that is trained like the shadow models and did not use the reference, each of the two raises a false
-    alarm with probability at most `alpha` / 2. A target whose outputs scatter more raises it more often: the bound is
+    alarm with probability at most 2.5%. A target whose outputs scatter more raises it more often: the bound is
     not widened, since use also makes outputs scatter.
 
     Args:
         share, accuracy: of the target on the reference; the share is that of `linear_share`.
         shares, accuracies: the same for each shadow model, on reference records that it was not trained on.
-        alpha: the largest probability of a false alarm.
     """
-    most_used = bound_of_one_more(shares, alpha / 2)
+    most_used = bound_of_one_more(shares, ALPHA / 2)
     # If all shadow models have the same accuracy, the bound equals it, and one record more would exceed it.
-    most_known = bound_of_one_more(accuracies, alpha / 2) + ROUNDING
+    most_known = bound_of_one_more(accuracies, ALPHA / 2) + ROUNDING
     seen = []
     if share > most_used:
         seen.append(f"{share:.0%} of the reference looks used (at most {max(most_used, 0):.0%} by chance)")

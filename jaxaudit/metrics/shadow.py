@@ -30,7 +30,6 @@ def shadow_test(
     designs: Int[np.ndarray, " models"] | None = None,
     *,
     share: float = SHARE,
-    alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     recipe: str = "",
@@ -56,18 +55,18 @@ def shadow_test(
         membership: the shadow models' membership masks: none, a part, or all of the query set.
         designs: the design of each shadow model, as a number; None if all have the same.
         share: the random share of the calibration set that each shadow model was trained on.
-        alpha, level, stated, recipe: as for `holdout_test`.
+        level, stated, recipe: as for `holdout_test`.
 
     Raises:
         InputError: shapes disagree, an output is NaN, `share` is not in [0, 1), or there are too few shadow models of
-            no use or of full use for a p-value to ever reach `alpha`.
+            no use or of full use for a p-value to ever reach 5%.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     if not 0 <= share < 1:
         raise InputError(
             f"the share of the calibration set of each shadow model must be at least 0 and below 1; got {share:g}."
         )
-    never, fully = check_shadows(target, shadows, membership, len(target), alpha)
+    never, fully = check_shadows(target, shadows, membership, len(target))
     designs = np.zeros(len(shadows), int) if designs is None else np.asarray(designs)
     stretch = float(np.sqrt((1 + share) / (1 - share)))
     used = used_shares(target, shadows, membership, len(target))
@@ -81,12 +80,12 @@ def shadow_test(
         variance=base.error(stretch),
         full=within - centre,
         noise=base.total,
-        critical=error * float(-special.stdtrit(base.freedom(stretch), alpha)),
+        critical=error * float(-special.stdtrit(base.freedom(stretch), ALPHA)),
         partly=(float(membership[some].mean()), float(used.query[some].mean() - centre)) if some.any() else None,
     )
     p_of_likeness = mixture_likeness(target, shadows, membership, stretch=stretch)
     invalid = ()
-    if p_of_likeness <= alpha:
+    if p_of_likeness <= ALPHA:
         invalid = (
             f"the target does not resemble the shadow models (p = {p_of_likeness:.3g}): its other data, network or "
             "training differ from theirs, and this cannot be distinguished from use of the query set",
@@ -96,10 +95,9 @@ def shadow_test(
         "shadow",
         _p_value(used.target_query, without, base, stretch),
         _p_value(-used.target_query, -within, spread(within, designs[fully]), stretch),
-        limits_of(effect, alpha, level),
+        limits_of(effect, level),
         invalid=invalid,
         recipe=recipe,
-        alpha=alpha,
         stated=stated,
     )
 
@@ -158,20 +156,20 @@ def _p_value(own_statistic: float, of_shadows: Float[np.ndarray, " models"], bas
 
 
 def check_shadows(
-    target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int, alpha: float
+    target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int
 ) -> tuple[Bool[np.ndarray, " models"], Bool[np.ndarray, " models"]]:
     """Which shadow models were trained on none, and which on all, of the first `queried` records; see `shadow_test`.
 
     Raises:
-        InputError: shapes disagree, or there are too few such models for a p-value of `alpha`.
+        InputError: shapes disagree, or there are too few such models for a p-value of 5%.
     """
     check_outputs(target, shadows, membership)
     used = membership[:, :queried].sum(axis=1)
     never, fully = used == 0, used == queried
-    least = int(np.ceil(1 / alpha - 1e-9)) - 1
+    least = int(np.ceil(1 / ALPHA - 1e-9)) - 1
     if never.sum() < least or fully.sum() < least:
         raise InputError(
             f"{never.sum()} shadow models were trained on none of the query set and {fully.sum()} on all of it; a "
-            f"p-value of {alpha:g} requires at least {least} of each."
+            f"p-value of {ALPHA:g} requires at least {least} of each."
         )
     return never, fully

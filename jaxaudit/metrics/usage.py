@@ -1,10 +1,10 @@
 """The result of all tests of use: was a query set used, how much of it, and the verdict.
 
-- `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most alpha. If the test's
-  assumption holds, a target that never used the query set gets this verdict with probability at most alpha.
-- `forgotten`: the p-value of "never used" is above alpha, there are no doubts, and the one-sided 95% upper limit of the
+- `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most 5%. If the test's
+  assumption holds, a target that never used the query set gets this verdict with probability at most 5%.
+- `forgotten`: the p-value of "never used" is above 5%, there are no doubts, and the one-sided 95% upper limit of the
   used fraction is at most a stated one. If the interval's assumption holds, a target that used more than that gets this
-  verdict with probability at most alpha. Smaller use is not ruled out, so the verdict is only given with its limit.
+  verdict with probability at most 5%. Smaller use is not ruled out, so the verdict is only given with its limit.
   A limit must not outrun what the test can see: if not even use of the whole query set would have been detected with
   95% probability, a small limit means that the holdout happens to look used, and the verdict is `inconclusive`. Of 560
   targets that used nothing, that takes 3 of 55 in a hundred away. Limits that are constrained by power (Cowan et al.
@@ -157,11 +157,11 @@ class Share(NamedTuple):
     high: float
 
 
-def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
+def used_share(usage: Usage) -> Share | None:
     """The used fraction with its interval; None if it is unknown, and no number should be shown.
 
     It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
-    estimate in whole percent: 0% although `p_never` is at most `alpha`, or 100% although `p_fully` is.
+    estimate in whole percent: 0% although `p_never` is at most 5%, or 100% although `p_fully` is.
 
     >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, (), 1.0, None, "guessed", "used")
     >>> used_share(usage) is None, used_share(replace(usage, fraction=0.2, fraction_high=0.5))
@@ -171,7 +171,7 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
     if not np.isfinite(share).all():
         return None
     percent = [round(100 * end) for end in share]
-    none, whole = usage.p_never <= alpha, usage.p_fully is not None and usage.p_fully <= alpha
+    none, whole = usage.p_never <= ALPHA, usage.p_fully is not None and usage.p_fully <= ALPHA
     rejected = (none and percent[0] <= 0) or (whole and percent[0] >= 100)
     return None if percent[1:] == [0, 100] or rejected else share
 
@@ -196,7 +196,6 @@ def conclude(
     doubts: tuple[str, ...] = (),
     invalid: tuple[str, ...] = (),
     *,
-    alpha: float = ALPHA,
     stated: float = STATED_FRACTION,
     recipe: str = "",
     question: Question = "used",
@@ -206,7 +205,6 @@ def conclude(
     Args:
         method, p_never, p_fully, doubts, invalid, question: see `Usage`; the question changes only the wording.
         limits: the fraction and its limits.
-        alpha: the level of `p_never`; the upper limit has the confidence level 1 - alpha.
         stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
         recipe: advice if the shadow models fit badly, given in place of "more records are needed".
 
@@ -218,20 +216,20 @@ def conclude(
     unsettled: list[str] = []
     if limits.upper > stated:
         unsettled.append(
-            f"{words.open.format(most=at_most(limits.upper))} (one-sided {1 - alpha:.0%} upper limit); "
+            f"{words.open.format(most=at_most(limits.upper))} (one-sided {1 - ALPHA:.0%} upper limit); "
             f"`forgotten` requires {100 * stated:g}% or less"
         )
     if limits.detectable is None:
         unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
     if unsettled and (recipe or limits.detectable is None):
         unsettled.append(recipe or "more records are needed")
-    fraction, low, high, upper, detectable = given_limits(limits, stated, alpha)
+    fraction, low, high, upper, detectable = given_limits(limits, stated)
     numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
     usage = Usage(method, "inconclusive", *numbers, "guessed", question, doubts, tuple(unsettled), invalid)
-    return decided(usage, alpha)
+    return decided(usage)
 
 
-def given_limits(limits: Limits, stated: float, alpha: float = ALPHA) -> Limits:
+def given_limits(limits: Limits, stated: float) -> Limits:
     """The limits that are given with a verdict: no smaller than those of records that were not used usually are.
 
     A query set that by chance looks much less used than the holdout has a limit near 0, which says more of this chance
@@ -241,7 +239,7 @@ def given_limits(limits: Limits, stated: float, alpha: float = ALPHA) -> Limits:
     >>> given_limits(Limits(-0.5, 0.0, 0.1, 0.01, 0.9), stated=0.19)
     Limits(fraction=-0.5, low=0.0, high=0.19, upper=0.19, detectable=0.9)
     """
-    spread = (limits.upper - limits.fraction) / NormalDist().inv_cdf(1 - alpha)
+    spread = (limits.upper - limits.fraction) / NormalDist().inv_cdf(1 - ALPHA)
     # Of an unknown fraction, which is NaN, the limits stay as they are.
     if not limits.fraction < -spread:
         return limits
@@ -249,7 +247,7 @@ def given_limits(limits: Limits, stated: float, alpha: float = ALPHA) -> Limits:
     return limits._replace(high=max(limits.high, upper), upper=upper)
 
 
-def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
+def decided(usage: Usage) -> Usage:
     """Sets the verdict and its reasons.
 
     They follow from the p-values and from what is `invalid`, doubted and `unsettled`. An upper limit above the stated
@@ -260,18 +258,18 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
     if usage.invalid:
         return replace(usage, verdict="inconclusive", reasons=usage.invalid)
     # The adjusted p-value is a product, so it has a rounding error.
-    if p_value <= alpha + 1e-12:
+    if p_value <= ALPHA + 1e-12:
         return replace(usage, verdict="not forgotten", reasons=())
-    if usage.p_never <= alpha:
+    if usage.p_never <= ALPHA:
         # Alone, the target would be `not forgotten`; an adjustment for other targets must not make it `forgotten`.
         against = (*against, f"p = {usage.p_never:.2g} alone, and {p_value:.2g} adjusted for all targets")
     if against:
         return replace(usage, verdict="inconclusive", reasons=against)
     settled = WORDING[usage.question].settled.format(most=at_most(usage.upper))
-    return replace(usage, verdict="forgotten", reasons=(f"{settled} ({1 - alpha:.0%} upper limit)",))
+    return replace(usage, verdict="forgotten", reasons=(f"{settled} ({1 - ALPHA:.0%} upper limit)",))
 
 
-def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
+def without_fraction(usage: Usage, why: tuple[str, ...]) -> Usage:
     """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts.
 
     Raises:
@@ -281,7 +279,7 @@ def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -
         raise ValueError("a fraction is taken away for a reason, and none is given")
     fraction, low, high, upper, detectable = UNKNOWN
     left = replace(usage, fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
-    return decided(replace(left, p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)
+    return decided(replace(left, p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

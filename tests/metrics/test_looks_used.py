@@ -34,7 +34,7 @@ def held(trial: int, gap: float, *, used: bool, apart: float = 0.0) -> tuple[str
     moved = apart * generator.normal(size=(31, 1))
     shadows = records.outputs(generator, membership) + moved[1:]
     target = records.outputs(generator, np.full(2 * SIZE, used)) + moved[0]
-    return holdout_used(membership_scores(target, shadows, membership), membership, SIZE, 0.25, ALPHA)
+    return holdout_used(membership_scores(target, shadows, membership), membership, SIZE, 0.25)
 
 
 @pytest.mark.outer

@@ -251,7 +251,7 @@ def _judgement(
 def _less_used(evidence: ScoreEvidence, unused: int, question: Question) -> tuple[str, ...]:
     """Returns a doubt if the query set looks less used than what nobody used: over-forgetting is no evidence of use."""
     if evidence.p_trust is EXACT or evidence.p_smaller > ALPHA / 2:
-        return swapped(evidence.p_smaller, ALPHA, question)
+        return swapped(evidence.p_smaller, question)
     return (
         f"the query set {WORDING[question].less} than by the {unused} models that never used it "
         f"(p = {evidence.p_smaller:.3g}): {OVER_FORGOTTEN}, and no evidence of use; or the target was not trained like "

@@ -86,21 +86,16 @@ class Network:
     hidden: str | None = training_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
-def tokens_of_texts(default: str) -> Any:
-    """`--tokens`, as a field."""
-    return option(
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        f"[default: {default}]",
-        check=parse_tokens,
-        of=TRAINED,
-    )
-
-
 @dataclass(frozen=True)
 class TextNetwork:
     """A network of texts."""
 
-    tokens: str | None = tokens_of_texts("bytes; the model's own with --lora")
+    tokens: str | None = option(
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        "[default: bytes; the model's own with --lora]",
+        check=parse_tokens,
+        of=TRAINED,
+    )
     template: str | None = option(
         "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
         "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with --lora, or else the "

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from jaxaudit.cli.deal.show import DealSide
+from jaxaudit.cli.deal.source import INPUTS
 from jaxaudit.data import Examples
 from jaxaudit.data.challenge import (
     RECORD,
@@ -202,7 +203,7 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def challenge_arrays(
-    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], inputs: str, salt: str, views: int
+    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], salt: str, views: int
 ) -> tuple[dict[str, np.ndarray], dict[Role, list[Any]]]:
     """The arrays of a challenge, and the rows in it of the records of each side, or of the views of each record.
 
@@ -210,12 +211,12 @@ def challenge_arrays(
     do not need, no groups, and no further array: each could tell which set a record is of. Views of images are in the
     one random order, like records.
     """
-    records = arrays[inputs]
+    records = arrays[INPUTS]
     if views > 1:
         records = shifted_views(records, views).reshape(-1, *records.shape[1:])
     order = record_order(salt, len(records))
     class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
-    challenge_file = {RECORD: np.array(record_names(salt, len(order))), inputs: records[order], **class_names}
+    challenge_file = {RECORD: np.array(record_names(salt, len(order))), INPUTS: records[order], **class_names}
     return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()}, views)
 
 

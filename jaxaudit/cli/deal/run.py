@@ -19,7 +19,7 @@ from jaxaudit.cli.deal.private import (
 )
 from jaxaudit.cli.deal.record import key_of_deal, record_of, seed_of
 from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary
-from jaxaudit.cli.deal.source import INPUTS, has_all_classes, read_source
+from jaxaudit.cli.deal.source import has_all_classes, read_source
 from jaxaudit.cli.deal.units import NUMBERS, dealt_units, draw_deal
 from jaxaudit.cli.job import Summary
 from jaxaudit.cli.parsers import is_texts
@@ -108,7 +108,7 @@ def deal_records(options: DealOptions) -> Summary:
     files = {side.file: side_writer(side) for side in sides.values()}
     challenge, positions = "", {}
     if how.blind:
-        challenge_file, positions = challenge_arrays(sides, arrays, INPUTS, salt, how.views)
+        challenge_file, positions = challenge_arrays(sides, arrays, salt, how.views)
         challenge = f"{CHALLENGE}{suffix}"
         files[challenge] = _npz(challenge_file)
         if table is not None:

@@ -104,7 +104,7 @@ def _data_sets() -> list[DataSet]:
 
     sets_found = [DataSet(name, "embedded") for name in embedded_names()]
     for name in table_names():
-        missing = what_is_missing(name, None)
+        missing = what_is_missing(name)
         sets_found.append(DataSet(name, "" if missing else "the data folder, or embedded", missing))
     sets_found += [DataSet(name, str(folder)) for folder in set_folders(None) for name in prepared_names(folder)]
     set_names, folder = {data_set.name.partition("/")[0] for data_set in sets_found}, data_folder(None)

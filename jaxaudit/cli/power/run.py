@@ -4,7 +4,6 @@ from pathlib import Path
 
 import jax
 
-from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
 from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
@@ -65,7 +64,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             sets.query,
             calibration,
             _learner(options, sets),
-            designs=_designs(options, sets),
+            designs=make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records),
             groups=sets.groups and sets.groups.query,
             query_size=options.sizes.query_size,
             holdout_size=options.sizes.holdout_size,
@@ -164,10 +163,6 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
 
 def _learner(options: PowerOptions, sets: AuditInputs) -> SteppedLearner:
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
-
-
-def _designs(options: PowerOptions, sets: AuditInputs) -> tuple[Design, ...]:
-    return make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
 
 def _work(options: PowerOptions, sets: AuditInputs) -> PowerWork:

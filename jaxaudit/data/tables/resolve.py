@@ -89,11 +89,11 @@ def table_names() -> tuple[str, ...]:
     return _NAMES
 
 
-def what_is_missing(name: str, data_dir: Path | None) -> str:
+def what_is_missing(name: str) -> str:
     """Which files are missing for a table of this name, and where they belong; empty if none. Files are not read."""
     try:
         if name not in _EMBEDDED:
-            _in_folder(name, data_dir)
+            _in_folder(name, None)
     except InputError as error:
         return str(error)
     return ""

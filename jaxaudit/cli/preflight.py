@@ -109,9 +109,7 @@ def _check_data(option: str, name: str, data_dir: Path | None) -> None:
     _check_path(option, name)
 
 
-def _check_path(option: str, path: str | Path | None) -> None:
-    if path is None:
-        return
+def _check_path(option: str, path: str | Path) -> None:
     mode = _mode(path)
     if mode is None:
         raise InputError(_missing(option, str(path), ""))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.cli.deal.units import DealtUnits, NamedGroups, named_groups, numbers_of
+from jaxaudit.cli.deal.units import DealtUnits, NamedGroups, named_groups
 from jaxaudit.cli.job import Summary
 from jaxaudit.data.challenge import KEY
 from jaxaudit.data.deal_record import DEAL_RECORD, HOME
@@ -68,12 +68,13 @@ class DealReport(NamedTuple):
             of: {"file": str(self.out / side.file), "records": len(side.rows), "groups": side.groups}
             for of, side in self.sides.items()
         }
+        naming = self.named
         numbers = {
             "source": self.source,
             "sets": sides,
             "groups": "within" if self.units.within else "whole" if self.units.written else None,
             "copies": self.units.copied,
-            "by_group": numbers_of(self.named),
+            "by_group": None if naming is None else naming._asdict(),
             "also_written": list(self.further),
             "left_out": list(self.left_out),
             "commands": list(commands),

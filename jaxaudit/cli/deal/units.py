@@ -1,7 +1,7 @@
 """What a deal deals: records, whole groups, or the records within each group; and which groups can be named by it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
@@ -165,8 +165,3 @@ def named_groups(units: DealtUnits, rows: Mapping[str, Sequence[int] | np.ndarra
     sizes = zip(query.tolist(), holdout.tolist(), strict=True)
     able = [counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes]
     return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups))
-
-
-def numbers_of(naming: NamedGroups | None) -> dict[str, Any] | None:
-    """The numbers as JSON."""
-    return None if naming is None else naming._asdict()

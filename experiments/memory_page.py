@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from experiments.figures import COLORS, panels
 from experiments.memory_summary import (
     AFTERWARDS,
     LIMITS,
@@ -18,6 +15,7 @@ from experiments.memory_summary import (
     of_way,
     total,
 )
+from experiments.score_rates_page import limits_drawn, shown
 from experiments.summary import Row
 from jaxaudit.metrics.usage import STATED_FRACTION
 
@@ -47,13 +45,6 @@ PROTOCOL = (
     "A target that was trained on after the use (5 epochs on as many other records) has another truth: what is left. "
     "Such targets are in no rate but that of their own row.",
 )
-
-
-def shown(found: dict[str, Any]) -> str:
-    """A rate with its interval."""
-    if found["share"] is None:
-        return "-"
-    return f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%}; {found['count']} of {found['of']})"
 
 
 def brief(found: dict[str, Any]) -> str:
@@ -204,20 +195,10 @@ def _cells(of_what: str, cells: dict[str, Any]) -> list[str]:
 
 def drawing(answers: Sequence[Answer]) -> Any:
     """Each target's limit beside what it used, by way."""
-    figure, axes = panels(1, len(WAYS), width=11, height=3, sharey=True)
-    for axis, (way, title) in zip(axes, WAYS.items(), strict=True):
-        these = [each for each in of_way(answers, way) if each["recipe"] != AFTERWARDS]
-        generator = np.random.default_rng(1)
-        used = np.array([each["used"] for each in these])
-        upper = np.array([each["upper"] for each in these])
-        below = upper < used - 1e-5
-        spread = used + generator.uniform(-0.08, 0.08, len(used))
-        axis.scatter(spread[~below], upper[~below], s=3, color=COLORS[0], alpha=0.25, linewidths=0)
-        axis.scatter(spread[below], upper[below], s=6, color=COLORS[1], linewidths=0)
-        axis.axhline(STATED_FRACTION, color="#888888", linewidth=0.8)
-        axis.set(title=title.replace(", ", ",\n"), xlabel="truly used", xlim=(-0.1, 1.1), ylim=(-0.03, 1.03))
-    axes[0].set_ylabel("95% upper limit")
-    return figure
+    some = {
+        title: [each for each in of_way(answers, way) if each["recipe"] != AFTERWARDS] for way, title in WAYS.items()
+    }
+    return limits_drawn(some, width=11)
 
 
 def summary(result: dict[str, Any]) -> list[Row]:

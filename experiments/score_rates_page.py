@@ -238,9 +238,9 @@ def drawing(answers: Sequence[Answer]) -> Any:
     return limits_drawn({WAYS[way]: of(answers, way=way, method="") for way in ways})
 
 
-def limits_drawn(answers: Mapping[str, Sequence[Answer]]) -> Any:
+def limits_drawn(answers: Mapping[str, Sequence[Answer]], width: float = 10) -> Any:
     """A panel for each title: the limits of targets beside what these used; those below the truth stand out."""
-    figure, axes = panels(1, len(answers), width=10, height=3, sharey=True)
+    figure, axes = panels(1, len(answers), width=width, height=3, sharey=True)
     for axis, (title, some) in zip(axes, answers.items(), strict=True):
         generator = np.random.default_rng(1)
         used, upper = (np.array([answer[name] for answer in some], float) for name in ("used", "upper"))

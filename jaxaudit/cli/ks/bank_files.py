@@ -16,10 +16,11 @@ from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, M
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.bank.writing import Writer, bank_files
+from jaxaudit.data.roles import Role
 from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind
 from jaxaudit.version import __version__
 
-ROLES = ("query", "holdout", "calibration")
+ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
 OF_BANK = (Kind.MIXED, *OF_QUERY)
 """Built-in kinds of models that a bank can hold, beside all kinds of your own tests."""
 

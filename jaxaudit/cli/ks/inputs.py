@@ -1,9 +1,8 @@
 """From the options of `ks` to its sets and targets, matched record by record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast
 
 import jax
@@ -77,7 +76,7 @@ class AuditInputs(NamedTuple):
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
     reference: Examples | None = None
-    read: Mapping[str, SourceSet] = MappingProxyType({})
+    read: Sets[SourceSet] = Sets()
     read_groups: Groups | None = None
     members: Examples | None = None
     commitment: str | None = None
@@ -168,7 +167,6 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     files = file_targets(target, one)
     sizes = (None if examples is None else len(examples) for examples in (holdout, members))
     groups = read_dealt_groups(data, len(query), *sizes)
-    as_read = {"query": query, "holdout": held, "calibration": whole}
     inputs = AuditInputs(
         query,
         calibration,
@@ -176,11 +174,9 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
         files,
         groups=groups,
         reference=reference,
-        read={
-            role: SourceSet(source_set.content_hash, source_set.record_hashes)
-            for role, source_set in as_read.items()
-            if source_set is not None
-        },
+        read=Sets(query=query, holdout=held, calibration=whole).map(
+            lambda _, source_set: SourceSet(source_set.content_hash, source_set.record_hashes)
+        ),
         read_groups=groups,
         members=members,
         commitment=None if key is None else key.commitment,
@@ -249,9 +245,13 @@ def _simulated(options: KSOptions, inputs: AuditInputs, read: Callable[[str], Ex
         rest += [] if members is None else [Part(members, 1.0)]
         used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
         return () if inputs.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
-    sets_by_source = {options.data.query: query, options.data.calibration: calibration}
-    sets_by_source |= {} if reference is None else {options.data.reference: reference}
-    sets_by_source |= {} if members is None else {options.data.members: members}
+    data = options.data
+    sets_by_source = {
+        data.query: query,
+        data.calibration: calibration,
+        data.reference: reference,
+        data.members: members,
+    }
     parts = [
         Part(sets_by_source[name] if name in sets_by_source else read(name), fraction)
         for name, fraction in requested_parts

@@ -19,6 +19,7 @@ from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
+from jaxaudit.data.roles import Sets
 from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
@@ -87,17 +88,12 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         labels.append(np.full(len(other), -1))
         labels[-1][shared] = calibration.labels
         dropped[of_calibration] |= ~shared
+    sets = Sets(query=query, holdout=held, calibration=other)
     return BankSets(
         tuple(examples.inputs for examples in (query, held, other) if examples is not None),
         query.class_names,
-        Counts(
-            query=len(query), holdout=0 if held is None else len(held), calibration=0 if other is None else len(other)
-        ),
-        Hashes(
-            query=query.content_hash,
-            holdout=None if held is None else held.content_hash,
-            calibration=None if other is None else other.content_hash,
-        ),
+        Counts(**sets.map(lambda _, examples: len(examples))),
+        Hashes(**sets.map(lambda _, examples: examples.content_hash)),
         np.concatenate(labels).astype(np.int32),
         dropped,
         groups,

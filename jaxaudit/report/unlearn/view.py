@@ -1,6 +1,7 @@
 """The content of an `unlearn` run for the terminal and the page, from its result alone."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.audits.unlearn.result import MethodResult, ScoreSpread, UnlearnResult, check_unlearn_result
@@ -131,33 +132,50 @@ def _compared(result: UnlearnResult) -> list[MethodResult]:
 
 
 def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
-    """A table with one line per method on a page, two on a terminal; none if models were not compared."""
-    numbers, values, ranges = ("quality F", "RA", "TA", "score", "U-LiRA"), [], []
-    if result.of_texts:
-        # Texts have no accuracies, and so neither the ratios nor the score.
-        numbers = ("quality F", "U-LiRA", "forget quality", "privleak")
+    """The numbers of models that were compared with retrained ones, as `retraining_tables`."""
+    # Texts have no accuracies, and so neither the ratios nor the score.
+    of_texts = ("quality F", "U-LiRA", "forget quality", "privleak")
+    numbers = of_texts if result.of_texts else ("quality F", "RA", "TA", "score", "U-LiRA")
+    by_method = {}
     for method in _compared(result):
         challenge, lira, tofu = method.challenge, method.u_lira, method.tofu
         assert challenge is not None
         columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
         if tofu is not None:
             columns = challenge.quality, lira, tofu.forget_quality, tofu.privleak
-        ranged = [estimate if isinstance(estimate, Estimate) else None for estimate in columns]
-        shown = [number_text(estimate.value if isinstance(estimate, Estimate) else estimate, 2) for estimate in columns]
-        values.append((visible(method.name), *shown))
-        ranges.append(("", *("" if estimate is None else span(estimate) for estimate in ranged)))
-    if not values:
+        by_method[method.name] = columns
+    return retraining_tables("Told from retrained models of other seeds", numbers, by_method)
+
+
+def retraining_tables(
+    title: str, numbers: tuple[str, ...], by_method: Mapping[str, Sequence[Estimate | float | None]]
+) -> tuple[PageTable, ...]:
+    """A table with one line per method on a page, two on a terminal; none if models were not compared."""
+    if not by_method:
         return ()
-    title, columns = "Told from retrained models of other seeds", ("models", *numbers)
-    lines = [line for value_and_range in zip(values, ranges, strict=True) for line in value_and_range]
-    whole = [
-        tuple(f"{value} ({range_})" if range_ else value for value, range_ in zip(*value_and_range, strict=True))
-        for value_and_range in zip(values, ranges, strict=True)
-    ]
+    lines, whole = list[tuple[str, ...]](), list[tuple[str, ...]]()
+    for method, values in by_method.items():
+        cells = [number_and_interval(value) for value in values]
+        lines += [(visible(method), *(value for value, _ in cells)), ("", *(interval for _, interval in cells))]
+        whole.append((visible(method), *map(with_interval, values)))
+    columns = ("models", *numbers)
     return (
         PageTable(title, columns, tuple(lines), numbers, on="terminal"),
         PageTable(title, columns, tuple(whole), numbers, on="page"),
     )
+
+
+def number_and_interval(value: Estimate | float | None) -> tuple[str, str]:
+    """A number and its interval, which may be empty."""
+    if isinstance(value, Estimate):
+        return number_text(value.value, 2), span(value)
+    return number_text(value, 2), ""
+
+
+def with_interval(value: Estimate | float | None) -> str:
+    """A number with its interval, if it has one, in brackets."""
+    number, interval = number_and_interval(value)
+    return f"{number} ({interval})" if interval else number
 
 
 def _grid(result: UnlearnResult) -> PageTable:

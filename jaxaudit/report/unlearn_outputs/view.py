@@ -9,12 +9,12 @@ from jaxaudit.audits.unlearn.outputs_result import (
     check_unlearn_outputs,
 )
 from jaxaudit.errors import visible
-from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import level_text, number_text, span
+from jaxaudit.report.numbers import level_text
 from jaxaudit.report.page import Answer, PageTable, RunContent
 from jaxaudit.report.record import Run, record_type
+from jaxaudit.report.unlearn.view import number_and_interval, retraining_tables, with_interval
 
 CHALLENGE = ("quality F", "RA", "TA", "score")
 
@@ -44,10 +44,10 @@ def _judged(result: UnlearnOutputsResult) -> list[ScoredMethod]:
 
 def _answer(method: ScoredMethod, level: float) -> Answer:
     assert method.finding is not None
-    number, interval = _number(method.u_lira)
-    quality = () if method.challenge is None else (("Forgetting quality F", _whole(method.challenge.quality)),)
+    number, interval = number_and_interval(method.u_lira)
+    quality = () if method.challenge is None else (("Forgetting quality F", with_interval(method.challenge.quality)),)
     rate = method.true_positive_rate
-    rates = () if rate is None else (("True positive rate of U-LiRA at 1% false positives", _whole(rate)),)
+    rates = () if rate is None else (("True positive rate of U-LiRA at 1% false positives", with_interval(rate)),)
     return Answer(
         visible(method.name),
         method.finding,
@@ -77,31 +77,20 @@ def _legend(result: UnlearnOutputsResult) -> tuple[str, ...]:
 
 
 def _compared(result: UnlearnOutputsResult) -> tuple[PageTable, ...]:
-    """A table with one line per method on a page, two on a terminal; none if models were not compared."""
-    numbers, rows, whole = ("U-LiRA", "TPR", *CHALLENGE), list[tuple[str, ...]](), list[tuple[str, ...]]()
-    for method in result.methods:
-        challenge = method.challenge
-        if challenge is None:
-            continue
-        columns = (
+    """The numbers of models that were compared with retrained ones, as `retraining_tables`."""
+    by_method = {
+        method.name: (
             method.u_lira,
             method.true_positive_rate,
-            challenge.quality,
-            challenge.remaining_ratio,
-            challenge.test_ratio,
-            challenge.score,
+            method.challenge.quality,
+            method.challenge.remaining_ratio,
+            method.challenge.test_ratio,
+            method.challenge.score,
         )
-        cells = [_number(value) for value in columns]
-        rows += [(visible(method.name), *(value for value, _ in cells)), ("", *(interval for _, interval in cells))]
-        together = (f"{value} ({interval})" if interval else value for value, interval in cells)
-        whole.append((visible(method.name), *together))
-    if not rows:
-        return ()
-    title, columns = "Told from retrained models", ("models", *numbers)
-    return (
-        PageTable(title, columns, tuple(rows), numbers, on="terminal"),
-        PageTable(title, columns, tuple(whole), numbers, on="page"),
-    )
+        for method in result.methods
+        if method.challenge is not None
+    }
+    return retraining_tables("Told from retrained models", ("U-LiRA", "TPR", *CHALLENGE), by_method)
 
 
 def _accuracies(result: UnlearnOutputsResult) -> PageTable:
@@ -120,19 +109,7 @@ def _accuracies(result: UnlearnOutputsResult) -> PageTable:
 
 
 def _mean(accuracy: AccuracyOfModels | None) -> str:
-    return "-" if accuracy is None else _whole(accuracy.mean)
-
-
-def _number(value: Estimate | float | None) -> tuple[str, str]:
-    """A number and its interval, which may be empty."""
-    if isinstance(value, Estimate):
-        return number_text(value.value, 2), span(value)
-    return number_text(value, 2), ""
-
-
-def _whole(estimate: Estimate) -> str:
-    number, interval = _number(estimate)
-    return f"{number} ({interval})" if interval else number
+    return "-" if accuracy is None else with_interval(accuracy.mean)
 
 
 UNLEARN_OUTPUTS = RunKind(

@@ -256,6 +256,20 @@ def test_refused(write, content, message):
         load_outputs(write(content), NAMES, 20)
 
 
+def test_probabilities_of_0_and_1_are_read_at_the_users_word(write):
+    # Extra trees, grown in full without bootstrap, are sure of all that they were trained on.
+    sure = np.eye(4)[P.argmax(axis=1)]
+    with pytest.raises(InputError, match=f"only 0 and 1: {HARD}.*trees.*give `kind` probabilities"):
+        load_outputs(write(sure), NAMES, 20)
+    assert np.array_equal(load_outputs(write(sure), NAMES, 20, "probabilities").probabilities, sure)
+    second = load_outputs(write(sure[:, 1]), NAMES[:2], 20, "probabilities")
+    assert np.array_equal(second.probabilities, np.stack([1 - sure[:, 1], sure[:, 1]], axis=1))
+    # Labels that are no row of probabilities stay refused, and so do logits that are not what they are said to be.
+    for labels, kind in ((P.argmax(axis=1), "probabilities"), (sure, "logits")):
+        with pytest.raises(InputError, match=HARD):
+            load_outputs(write(labels), NAMES, 20, kind)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -99,12 +99,15 @@ def are_probabilities(values: np.ndarray, span: Span, tolerance: float) -> bool:
     return inside(span) and _sum_to_one(values, tolerance)
 
 
-def refuse_hard_labels(values: np.ndarray, source: str) -> None:
-    """Rejects predicted labels: numbers that are all 0 or 1, with a single 1 in every row of several columns."""
+def refuse_hard_labels(values: np.ndarray, source: str, otherwise: str = "") -> None:
+    """Rejects predicted labels: numbers that are all 0 or 1, with a single 1 in every row of several columns.
+
+    `otherwise` is a sentence for the message: what to do if they are no labels.
+    """
     if not np.isin(values[:1], (0, 1)).all() or not ((values == 0) | (values == 1)).all():
         return
     if values.shape[1] == 1 or (values.sum(axis=1) == 1).all():
-        raise InputError(f"{source}: contains only 0 and 1: {HARD_LABELS}.")
+        raise InputError(f"{source}: contains only 0 and 1: {HARD_LABELS}.{f' {otherwise}' if otherwise else ''}")
 
 
 def refuse_bits(values: np.ndarray, source: str) -> None:

@@ -26,6 +26,12 @@ from jaxaudit.data.outputs.kinds import (
 )
 from jaxaudit.errors import InputError
 
+SURE = (
+    "If they are probabilities all the same, as trees grown in full, extremely randomised trees and nearest neighbours "
+    "give them of records that they were trained on, give `kind` probabilities."
+)
+"""What to do with 0 and 1 that are no labels."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
@@ -124,6 +130,7 @@ def load_outputs(
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
     outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64. Logarithms of
     probabilities of which some are 0 (`-inf`) are read as these probabilities. `Outputs.reading` says what was guessed.
+    Nothing but 0 and 1 is taken for predicted labels, unless `kind` says that they are probabilities.
 
     Args:
         classes: their number, or their names in label order.
@@ -154,7 +161,8 @@ def load_outputs(
     if unlogged is not None:
         values, dtype = unlogged, "float64"
     span = span_of(values, path.name)
-    refuse_hard_labels(values, path.name)
+    if kind != "probabilities":
+        refuse_hard_labels(values, path.name, SURE)
     dtype = precision.coarsest_dtype(values, dtype)
     decimals = precision.decimals_of(values, dtype, least=int(inside(span)))
     # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest

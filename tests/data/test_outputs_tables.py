@@ -125,10 +125,18 @@ def test_a_short_decimal_comma_is_read_where_no_two_whole_numbers_are_written_so
     assert outputs.values[:, 0].tolist() == [0.5, 0.25, 1, 0.05]
 
 
+def test_probabilities_of_some_decimals_are_no_class_with_a_percentage(write):
+    outputs = load_outputs(write("0,3512\n0,9200\n1,0000\n0,6411\n"), 2, 4)
+    assert outputs.values[:, 0].tolist() == [0.3512, 0.92, 1, 0.6411]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("0,35\n0,92\n0,81\n0,64\n", ("two whole numbers", "decimal comma")),
+        ("0,255\n0,92\n0,181\n0,64\n", ("two whole numbers", "decimal comma")),
+        ("0,3512\n1,9200\n0,8101\n0,6411\n", ("two whole numbers", "decimal comma")),
+        ("0,1000\n0,1000\n0,1000\n0,1000\n", ("two whole numbers", "decimal comma")),
         ("37,63\n37,63\n12,88\n99,17\n", ("two whole numbers", "decimal comma")),
         (np.array([0.5, 97.0, 12.0, 33.0]), ("percentages: divide them by 100", "logits of one sign")),
         (np.array([0.0, 255.0, 12.0, 133.0]), ("8-bit probabilities", "logits of one sign")),

@@ -16,6 +16,8 @@ from jaxaudit.errors import InputError
 _WITH_COMMA = re.compile(r'"?([+-]?\d+)(?:,(\d+))?(?:[eE][+-]?\d+)?"?')
 _PERCENT = r"(\d)\s*%$"
 _OTHER = ("nan", "inf", "-inf", "NaN", "Inf", "-Inf")
+LARGEST_SCALE = 255
+"""The largest number of a probability on a scale of whole numbers: percentages end at 100, 8-bit ones here."""
 _MOST_DIGITS = 15
 """More digits than a whole number in a table of outputs has."""
 
@@ -40,7 +42,8 @@ def with_points(text: str, expected: Expected, source: str) -> tuple[str, str] |
     """A table with one number on each line, whose decimal commas become points, and a note that says so.
 
     None if `text` is no such table, or has no comma. A comma may separate two columns of whole numbers instead: the
-    text is not taken for such a table if the first column never repeats a number, or if all numbers are 0 or 1.
+    text is not taken for such a table if the first column never repeats a number, or if all numbers are 0 or 1. Numbers
+    from 0 to 1 of three decimals or more are no two columns: `0,3512` is no class with a percentage.
     `expected` and `source` name the set and the file in the message.
 
     Raises:
@@ -60,7 +63,7 @@ def with_points(text: str, expected: Expected, source: str) -> tuple[str, str] |
     if not commas:
         return None
     # Two columns of whole numbers have a comma in every line, no quotation marks around it, and no 0 before digits.
-    if titled or len(commas) < len(numbers) or any(_is_fraction(number) for number in commas):
+    if titled or len(commas) < len(numbers) or any(map(_is_fraction, commas)) or _are_shares(commas):
         return text.replace(",", "."), "decimal commas"
     first, second = ([int(number[place]) for number in commas] for place in (1, 2))
     if len(set(first)) == len(first) > 2 or set(first + second) <= {0, 1}:
@@ -69,6 +72,13 @@ def with_points(text: str, expected: Expected, source: str) -> tuple[str, str] |
         f"{source}: every line is either two whole numbers or one number with a decimal comma, so the outputs on the "
         f"{expected.of} are not clear; write decimal points."
     )
+
+
+def _are_shares(numbers: Sequence[re.Match[str]]) -> bool:
+    """Whether all are from 0 to 1, not all the same, and some have decimals that are no percentage or 8-bit number."""
+    shares = all(int(number[1]) == 0 or (int(number[1]) == 1 and int(number[2]) == 0) for number in numbers)
+    decimals = {int(number[2]) for number in numbers}
+    return shares and len(decimals) > 1 and max(decimals) > LARGEST_SCALE
 
 
 def _is_fraction(number: re.Match[str]) -> bool:

@@ -427,12 +427,27 @@ def test_what_is_not_used_may_be_of_any_shape_and_kind(tmp_path: Path):
         load_scores(path)
 
 
-@pytest.mark.parametrize("value", ["true", "[1]", "{}", "NaN", "Infinity"])
+@pytest.mark.parametrize("value", ["[1]", "{}", "NaN", "Infinity"])
 def test_a_cell_of_json_that_is_no_number_is_refused(value: str, tmp_path: Path):
     path = tmp_path / "s.jsonl"
     path.write_text(f'{{"set": "query", "target.loss": {value}}}\n')
     with pytest.raises(InputError, match="null" if value in ("NaN", "Infinity") else "one number or text"):
         load_scores(path)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_true_and_false_are_1_and_0(name: str, tmp_path: Path):
+    """Whether an answer is right, as pandas and JSON write it."""
+    right = (np.random.default_rng(5).random(SIZE) < 0.5).tolist()
+    table = load_scores(written(tmp_path / name, columns(**{"target.accuracy": right})))
+    assert table.of("target")[0].scores["accuracy"].tolist() == [float(one) for one in right]
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
+def test_a_truth_value_beside_numbers_is_refused(name: str, tmp_path: Path):
+    losses = [True, *columns()["target.loss"][1:].tolist()]
+    with pytest.raises(InputError, match=r"target\.loss.*not a number"):
+        load_scores(written(tmp_path / name, columns(**{"target.loss": losses})))
 
 
 @pytest.mark.parametrize("missing", ["NA", "nan", "", "N/A", "NULL"])

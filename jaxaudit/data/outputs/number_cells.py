@@ -70,7 +70,8 @@ def with_points(text: str, expected: Expected, source: str) -> tuple[str, str] |
         return None  # names or numbers of records, or one of two classes
     raise InputError(
         f"{source}: every line is either two whole numbers or one number with a decimal comma, so the outputs on the "
-        f"{expected.of} are not clear; write decimal points."
+        f"{expected.of} are not clear; write decimal points, and votes or percentages of two classes as shares (0.37, "
+        "0.63)."
     )
 
 

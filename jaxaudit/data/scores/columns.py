@@ -79,9 +79,12 @@ def column_numbers(column: str, values: Any, records: int, name: str) -> Float[n
 
 
 def _with_gaps(values: Any) -> Any:
-    """The cells, with NaN for a text that stands for no number, such as NA of R."""
+    """The cells, with NaN for a text that stands for no number, such as NA of R; truth values stand by themselves."""
     if getattr(getattr(values, "dtype", None), "kind", "O") not in "OU":
         return values
+    are_truths = {isinstance(cell, bool) for cell in values if isinstance(cell, int | float) and cell == cell}
+    if len(are_truths) > 1:
+        raise TypeError("a truth value beside numbers")
     return [np.nan if isinstance(cell, str) and cell.strip().casefold() in MISSING else cell for cell in values]
 
 

@@ -25,6 +25,8 @@ CELL = 64
 """Bytes that Python takes for a cell."""
 SHARE = 4
 """Cells take several times the bytes of their lines, which may unpack to 1 / `SHARE` of what an array may."""
+TRUTHS = ("true", "false")
+"""What pandas and JSON write for 1 and 0, such as whether an answer is right."""
 _NO_JSON = re.compile(rb"[\s:,\[]-?(?:NaN|Infinity)(?=[\s,\]}])")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
@@ -40,7 +42,8 @@ def load_scores(
 
     Args:
         path: a `.csv` with a header line, a `.parquet`, a `.npz` with one array a column, or JSON lines (`.jsonl`) or
-            a JSON array (`.json`) with one object a record. Empty cells and null mean that a model was not asked.
+            a JSON array (`.json`) with one object a record. Empty cells and null mean that a model was not asked; true
+            and false are 1 and 0.
         rename: by the name of a column in the file, its name here.
         lower, higher: as for `score_table`.
 
@@ -175,13 +178,17 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
         lower = pc.call_function("utf8_lower", [cells])
         empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
+        truths = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(TRUTHS)))
+        if pc.call_function("all", [pc.call_function("or", [truths, empty])]).as_py():
+            numbers = pc.call_function("if_else", [pc.call_function("equal", [lower, TRUTHS[0]]), "1", "0"])
+            values = pc.call_function("if_else", [empty, pa.scalar("nan"), numbers])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
     return columns, notes
 
 
 def _of_lines(path: Path, rename: Mapping[str, str]) -> dict[str, Any]:
-    decoder, cells = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(int | float | str | None)
+    decoder, cells = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.json.Decoder(bool | int | float | str | None)
     columns: dict[str, list[Any]] = {}
     left_out_names: dict[str, None] = {}
     records = 0

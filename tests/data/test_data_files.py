@@ -165,6 +165,15 @@ def test_a_folder_of_several_data_files_names_some(tmp_path):
     assert str(caught.value).count("long") < 60
 
 
+def test_true_and_false_are_features(tmp_path):
+    """As `pandas.get_dummies` has them since its version 2."""
+    (tmp_path / "a.csv").write_text("a,ill,city_Ulm,label\n1,True,false,x\n3,False,true,y\n")
+    assert load_path(tmp_path / "a.csv").inputs.tolist() == [[1, 1, 0], [3, 0, 1]]
+    (tmp_path / "a.csv").write_text("a,ill,label\n1,True,x\n3,no,y\n")
+    with pytest.raises(InputError, match=r"column 'ill' holds text"):
+        load_path(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "train_32x32.mat", "a.csv", "a.npz"])
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)

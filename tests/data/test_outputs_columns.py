@@ -91,12 +91,22 @@ def test_whole_numbers_may_be_outputs(write, content, second):
         (("0", "1"), ["p0", "class0", "class_0", ".pred_0", "0_prob", "p_0"]),
         (None, ["p0", "class_0"]),
         (("1", "2"), ["p1", ".pred_1"]),
+        (("1", "2"), ["001", "1.0", "01.0", "p_01"]),
     ],
 )
 def test_a_title_names_its_class_in_many_forms(write, classes, titles):
     for title in titles:
         outputs = load_outputs(write(csv(1 - SECOND, title)), classes or 2, 20)
         np.testing.assert_allclose(outputs.probabilities[:, 1], SECOND, atol=1e-7, err_msg=title)
+
+
+def test_columns_of_classes_with_zeros_before_their_numbers_are_in_any_order(write):
+    table = np.stack([SECOND, 0.25 * (1 - SECOND), 0.75 * (1 - SECOND)], axis=1)
+    outputs = load_outputs(write(csv(table, "010,001,002")), ("1", "2", "10"), 20)
+    np.testing.assert_allclose(outputs.values, table[:, [1, 2, 0]])
+    # Classes that differ in these zeros alone are told apart by them.
+    outputs = load_outputs(write(csv(table[:, :2] / table[:, :2].sum(axis=1, keepdims=True), "1,01")), ("01", "1"), 20)
+    np.testing.assert_allclose(outputs.values[:, 1], table[:, 0] / table[:, :2].sum(axis=1))
 
 
 @pytest.mark.parametrize("title", ["not_no", "no of run", "yes-model", "1 - no"])

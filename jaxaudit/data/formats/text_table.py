@@ -84,10 +84,11 @@ class TextTable:
         return table, tuple(notes)
 
     def numbers(self, column: int, advice: str = "leave it out (`drop`)") -> np.ndarray:
-        """`float64[rows]`: the cells of a column as numbers; an InputError names the row (from 1 below the header) of a
-        cell that is none, and gives the advice.
+        """`float64[rows]`: the cells of a column as numbers, 1 and 0 for true and false; an InputError names the row
+        (from 1 below the header) of a cell that is none, and gives the advice.
         """
         numbers = float_cells(self.columns[column], self.decimal)
+        numbers = truth_cells(self.columns[column]) if numbers is None else numbers
         if numbers is not None:
             return numbers
         cells = decimal_points(trimmed(self.columns[column]), self.decimal).to_pylist()
@@ -133,6 +134,15 @@ def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
         except pa.ArrowInvalid:
             pass
     return None
+
+
+def truth_cells(cells: pa.ChunkedArray) -> np.ndarray | None:
+    """`float64[rows]`: 1 and 0 for true and false in any case, as pandas writes them, NaN for nan; None if a cell is
+    another.
+    """
+    lower = pc.call_function("utf8_lower", [trimmed(cells)])
+    places = pc.call_function("index_in", [lower], pc.SetLookupOptions(pa.array(["false", "true", "nan"])))
+    return None if places.null_count else np.array([0, 1, np.nan])[places.to_numpy()]
 
 
 def whole(cells: pa.ChunkedArray) -> bool:

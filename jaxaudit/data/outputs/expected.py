@@ -31,9 +31,10 @@ class Expected(NamedTuple):
     def check_rows(self, count: int, source: str) -> None:
         """Rejects a number of rows other than one per record."""
         if count != self.rows:
+            header = " Is the first line a header that does not name the classes?" if count == self.rows + 1 else ""
             raise InputError(
                 f"{source}: has {count} rows but the {self.of} has {self.rows} records; give one row per record, in "
-                f"the order of the {self.of}."
+                f"the order of the {self.of}.{header}"
             )
 
     def other_columns(self, count: int, source: str) -> InputError:

@@ -162,7 +162,7 @@ def load_outputs(
         values, dtype = unlogged, "float64"
     span = span_of(values, path.name)
     if kind != "probabilities":
-        refuse_hard_labels(values, path.name, SURE)
+        refuse_hard_labels(values, path.name, SURE if kind == "auto" else "")
     dtype = precision.coarsest_dtype(values, dtype)
     decimals = precision.decimals_of(values, dtype, least=int(inside(span)))
     # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest

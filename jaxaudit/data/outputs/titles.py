@@ -12,8 +12,8 @@ _AFTER = re.compile(rf"(.+?)[\s_.-]+{_KIND}")
 
 
 def classes_named(titles: Sequence[str], expected: Expected) -> list[int]:
-    """The class that each of these titles names, in whatever case, as `2.0`, `P(cat)` or `cat_prob`, or by its number
-    (`p0`, or all from `p1`) if no class is named by a number; empty if one names none.
+    """The class that each of these titles names, in whatever case, as `2.0`, `002`, `P(cat)` or `cat_prob`, or by its
+    number (`p0`, or all from `p1`) if no class is named by a number; empty if one names none.
     """
     names = _names(expected)
     for written in (str, str.casefold, _plain):
@@ -51,9 +51,10 @@ def _number(title: str) -> str:
 
 @lru_cache(1 << 14)
 def _plain(title: str) -> str:
-    """A title without what programs write around the name of a class."""
+    """A title without what programs write around the name of a class; a whole number without zeros before it."""
     name = title.casefold()
     # Each turn takes as long as the title, and shortens it by two characters.
     while len(name) <= LONGEST_NAME and (inner := _BEFORE.fullmatch(name) or _AFTER.fullmatch(name)):
         name = next(group for group in inner.groups() if group)
-    return name.removesuffix(".0") if re.fullmatch(r"\d+\.0", name) else name
+    number = re.fullmatch(r"0*(\d+)(?:\.0)?", name)
+    return number[1] if number else name

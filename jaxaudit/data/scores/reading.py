@@ -25,8 +25,6 @@ CELL = 64
 """Bytes that Python takes for a cell."""
 SHARE = 4
 """Cells take several times the bytes of their lines, which may unpack to 1 / `SHARE` of what an array may."""
-TRUTHS = ("true", "false")
-"""What pandas and JSON write for 1 and 0, such as whether an answer is right."""
 _NO_JSON = re.compile(rb"[\s:,\[]-?(?:NaN|Infinity)(?=[\s,\]}])")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 
@@ -178,10 +176,6 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
         lower = pc.call_function("utf8_lower", [cells])
         empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
-        truths = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(TRUTHS)))
-        if pc.call_function("all", [pc.call_function("or", [truths, empty])]).as_py():
-            numbers = pc.call_function("if_else", [pc.call_function("equal", [lower, TRUTHS[0]]), "1", "0"])
-            values = pc.call_function("if_else", [empty, pa.scalar("nan"), numbers])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
     return columns, notes

@@ -121,7 +121,8 @@ def members_test(
     if len(members) < LEAST_MEMBERS or len(scores) != sum(sizes):
         raise InputError(
             f"there are outputs on {len(scores)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "
-            f"the known members: at least {LEAST_MEMBERS} members are needed to tell what the target remembers."
+            f"the known members: at least {LEAST_MEMBERS} members are needed to tell what the target remembers. Give "
+            "more, or none: whether the query set was used is tested without them."
         )
     units = groups if strata is None else strata
     parts = (None,) * 3 if units is None else tuple(np.split(np.asarray(units), np.cumsum(sizes)[:2]))

@@ -26,8 +26,8 @@ def refuse_absent(file: Outputs, examples: Examples, of: str) -> None:
     for index in np.intersect1d(file.absent, examples.labels):
         raise InputError(
             f"{file.name}: has no column for the class {examples.class_names[index][:40]!r}, of which the {of} has "
-            f"{int((examples.labels == index).sum())} records; give one column per class. If the model does not know it, as "
-            "after a deletion of all records of it, give it a column of zeros."
+            f"{int((examples.labels == index).sum())} records; give one column per class. If the model does not know "
+            "it, as after a deletion of all its records, give it a column of zeros."
         )
 
 

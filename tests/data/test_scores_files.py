@@ -368,6 +368,23 @@ def test_scores_that_may_have_either_sign_pass():
         assert table.of("target")[0].scores[score].tolist() == [-1.0, -2.0, -0.5, -0.25]
 
 
+def test_shares_on_one_set_and_percentages_on_another_are_refused():
+    shares = np.random.default_rng(5).random(SIZE)
+    on_query = np.arange(SIZE) % 2 == 0
+    for mixed in (np.where(on_query, 100 * shares, shares), np.where(on_query, shares, 100 * shares)):
+        with pytest.raises(InputError, match="shares and the second percentages"):
+            score_table(columns(**{"target.rouge": mixed}))
+        assert score_table(columns(**{"target.rouge": mixed}), higher=["rouge"]).directions["rouge"] == 1
+    # Percentages of which a set has none above 0, or a few small ones beside larger, are on one scale.
+    for honest in (
+        np.where(on_query, 100 * shares, 0),
+        np.where(on_query, 100 * shares, 3 * shares),
+        100 * shares,
+        shares,
+    ):
+        assert len(score_table(columns(**{"target.rouge": honest})).of("target")[0].scores["rouge"]) == SIZE
+
+
 @pytest.mark.parametrize("score", ["probability", "Confidence", "accuracy", "rouge", "exact_memorization"])
 def test_shares_that_are_none_are_refused_until_a_direction_is_said(score: str):
     sets = ["query", "holdout"] * 2

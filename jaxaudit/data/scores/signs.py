@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from jaxaudit.data.scores.names import known_as
 from jaxaudit.errors import InputError
@@ -50,6 +50,28 @@ def refuse_contrary(columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], 
         f"numbers {such}. Say which: name {score} in `{other}`, or in `{way}` if the name is right."
         f"{f' The same holds of {other_scores}.' if other_scores else ''}"
     )
+
+
+def refuse_mixed_scales(
+    columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], sets: Shaped[np.ndarray, " n"], name: str
+) -> None:
+    """Refuses shares that are from 0 to 1 on one set and percentages on another: the scale would look like memory.
+
+    Of percentages hardly a whole set is at 1% or less, unless all of it is 0. `columns` are as for `refuse_contrary`,
+    and `sets` is the set of each number.
+    """
+    for column, (score, values) in columns.items():
+        if known_as(score) not in SHARES:
+            continue
+        largest = {set_name: np.nanmax(values[sets == set_name], initial=0) for set_name in np.unique(sets).tolist()}
+        shares = [set_name for set_name, most in largest.items() if 0 < most <= 1 + EXCESS]
+        percentages = [set_name for set_name, most in largest.items() if most > PERCENT]
+        if shares and percentages:
+            raise InputError(
+                f"{name}: the column {column} has no number above 1 on {shares[0]}, and numbers above {PERCENT} on "
+                f"{percentages[0]}, as if the first were shares and the second percentages, which would look like "
+                f"memory. Give all on one scale; if they are, name {score} in `higher`."
+            )
 
 
 def _is_contrary(score: str, values: Float[np.ndarray, " n"]) -> bool:

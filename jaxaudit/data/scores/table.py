@@ -35,7 +35,7 @@ from jaxaudit.data.scores.names import (
     plain_column,
     refuse_unclear,
 )
-from jaxaudit.data.scores.signs import refuse_contrary
+from jaxaudit.data.scores.signs import refuse_contrary, refuse_mixed_scales
 from jaxaudit.errors import InputError
 
 
@@ -190,14 +190,13 @@ def score_table(
     scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
     directions = _directions(scored_models, lower, higher)
     guessed = tuple(column for column in directions if directions[column] and column not in (*lower, *higher))
-    refuse_contrary(
-        {
-            column: (score, values)
-            for column, role, _, score, values in score_columns
-            if role != COVARIATE and score in guessed
-        },
-        name,
-    )
+    by_guess = {
+        column: (score, values)
+        for column, role, _, score, values in score_columns
+        if role != COVARIATE and score in guessed
+    }
+    refuse_contrary(by_guess, name)
+    refuse_mixed_scales(by_guess, sets, name)
     table = ScoreTable(
         name,
         sets,

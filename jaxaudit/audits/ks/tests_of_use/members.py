@@ -39,8 +39,8 @@ from jaxaudit.shadow_models import Pool
 
 NEEDS = OF_P | {HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS}
 BEYOND = (
-    "The target remembers the query set more than its known members: the two were not used alike, so the fraction "
-    "cannot be read."
+    "The target remembers the query set more than its known members: the two were not used alike, or their outputs are "
+    "of two models or on two scales, so the fraction cannot be read."
 )
 OF_USE = USED._replace(beyond=BEYOND)
 LEFT = Words(

@@ -80,6 +80,13 @@ def test_the_index_of_pandas_is_known_by_its_metadata(tmp_path):
     assert any("'patient'" in note for note in outputs.reading)
 
 
+def test_decimals_of_parquet_are_numbers(tmp_path):
+    texts = [[f"{p:.6f}" for p in column] for column in P.T]
+    columns = [pa.array(column).cast(pa.decimal128(10, 6)) for column in texts]
+    parquet.write_table(pa.table(columns, names=list(NAMES)), tmp_path / "out.parquet")
+    np.testing.assert_allclose(load_outputs(tmp_path / "out.parquet", NAMES, 20).values, P.round(6), rtol=1e-15)
+
+
 ONE = {
     "decimal commas": lines(SECOND).replace(".", ","),
     "decimal commas under a name": "p\n" + lines(SECOND).replace(".", ","),

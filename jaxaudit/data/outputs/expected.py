@@ -43,10 +43,15 @@ class Expected(NamedTuple):
         names = (
             f" ({', '.join(shown_names)}{', ...' if self.classes > len(shown_names) else ''})" if shown_names else ""
         )
+        advice = (
+            "Leave out the others, such as names of records and predicted classes."
+            if count > self.classes
+            else "A class that the model does not know has a column of zeros, or, in a table whose header names the "
+            "classes, no column."
+        )
         return InputError(
             f"{source}: has {count} columns but the {self.of} has {self.classes} classes{names}; give one column per "
-            "class, in label order. A class that the model does not know has a column of zeros, or, in a table whose "
-            "header names the classes, no column."
+            f"class, in label order. {advice}"
         )
 
     def title(self, index: int) -> str:

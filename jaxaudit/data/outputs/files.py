@@ -50,7 +50,7 @@ def read_outputs(path: Path, expected: Expected) -> OutputColumns:
     else:
         refuse_pickle(path)
         kinds = ", ".join((".npz", ".npy", *TABLES))
-        raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these.")
+        raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these (a .txt or .tsv: as .csv).")
     if array.dtype.kind not in "uif":
         advice = HARD_LABELS if array.ndim == 1 or array.shape[1:] == (1,) else "save numbers"
         raise InputError(f"{path.name}: has values of type {array.dtype}: {advice}.")

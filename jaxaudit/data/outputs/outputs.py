@@ -27,8 +27,8 @@ from jaxaudit.data.outputs.kinds import (
 from jaxaudit.errors import InputError
 
 SURE = (
-    "If they are probabilities all the same, as trees grown in full, extremely randomised trees and nearest neighbours "
-    "give them of records that they were trained on, give `kind` probabilities."
+    "If they are probabilities all the same, as trees grown in full, extremely randomised trees, nearest neighbours, "
+    "and, rounded, sure networks give them of records that they were trained on, give `kind` probabilities."
 )
 """What to do with 0 and 1 that are no labels."""
 

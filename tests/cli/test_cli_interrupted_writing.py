@@ -139,9 +139,12 @@ def test_a_stopped_scoring_leaves_no_table_and_its_repetition_is_as_if_it_had_ne
         kept, last = err.splitlines()[-2:]
         assert last == "Interrupted: nothing was written."
         assert "are kept: the same command goes on from there" in kept
-    (path,) = cache.glob("token-scores*")
-    with np.load(path, allow_pickle=False) as archive:
-        assert 0 < len(archive["digests"]) < 1600
+    kept_scores = 0
+    for path in cache.glob("token-scores*"):
+        with np.load(path, allow_pickle=False) as archive:
+            kept_scores += len(archive["digests"])
+    # Of two models.
+    assert 0 < kept_scores < 2 * 1600
     assert not [path for path in here.iterdir() if path.name.startswith(DRAFT) or path.name == "new.csv"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -234,3 +234,12 @@ def test_numbers_of_a_group():
     np.testing.assert_array_equal(units.records, [2, 1, 1])
     np.testing.assert_array_equal(units.largest(np.array([np.nan, np.nan, 2.0, 1.0])), [2.0, np.nan, 1.0])
     np.testing.assert_array_equal(units.common(np.array([3, 4, 5, 6])), [-1, 4, 6])
+
+
+def test_a_record_whose_outputs_are_all_equal_tells_nothing_of_its_group():
+    """Their standard deviation is not 0 by rounding, and its inverse would outweigh every other record."""
+    units, random = AttackUnits(np.array([0, 0, 1]), np.array([0, 2]), True), np.random.default_rng(13)
+    outputs = np.stack([np.full(6, 0.1), random.normal(size=6), np.full(6, 0.1)], axis=1)
+    assert outputs[:, 0].std() > 0
+    np.testing.assert_allclose(units.steady_mean(outputs)[:, 0], outputs[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(units.steady_mean(outputs)[:, 1], 0.1, rtol=1e-12)

@@ -18,6 +18,8 @@ from jaxaudit.data.group_values import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.shadow_models import Pool
 
+ROUNDING = 1e-9
+"""Outputs of a record that differ by less, of what they are, are equal."""
 SOURCE = "Kandpal, Pillutla, Oprea, Kairouz, Choquette-Choo & Xu 2024"
 
 
@@ -88,11 +90,13 @@ class AttackUnits(NamedTuple):
         """
         if not self.grouped:
             return log_odds
-        spread = log_odds[:, self.attacked].std(axis=0)
-        # Records of one output tell nothing; of a unit with no other, all weigh the same.
-        varies = self.mean((spread > 0).astype(float)) > 0
-        weights = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), np.where(varies[self.of_record], 0.0, 1.0))
-        return self.mean(log_odds[:, self.attacked] * weights) / self.mean(weights)
+        outputs = log_odds[:, self.attacked]
+        spread = outputs.std(axis=0)
+        # Records of one output tell nothing, and may have a spread by rounding; with no other in a unit, all weigh 1.
+        varying = spread > ROUNDING * (1 + np.abs(outputs).max(axis=0))
+        has_varying = self.mean(varying.astype(float)) > 0
+        weights = np.where(varying, 1 / np.where(varying, spread, 1), np.where(has_varying[self.of_record], 0.0, 1.0))
+        return self.mean(outputs * weights) / self.mean(weights)
 
     @property
     def _runs(self) -> tuple[Int[np.ndarray, " attacked"], Int[np.ndarray, " units"]]:

@@ -26,7 +26,7 @@ import optax
 import jaxaudit as ja
 from bench.harness import Bench, Claim, Spread, interleave, report
 from jaxaudit.learners import LanguageModelLearner
-from jaxaudit.models.adapters import Adapters
+from jaxaudit.models.causal import Adapters
 
 MODELS, RECORDS, LENGTH, BATCH, RANK, ROUNDS = 16, 64, 64, 8, 8, 3
 WORDS, WIDTH, LAYERS = 2048, 256, 4

@@ -38,12 +38,12 @@ EVENTS = {
 }
 FUNCTIONS = {
     "jaxaudit.cli.harness": {"_done": "statistics"},
-    "jaxaudit.ensemble.fit": {
+    "jaxaudit.ensemble.train": {
         "fit_many": "training",
         "measure_models_per_batch": "training",
         "log_probs_many": "training",
     },
-    "jaxaudit.ensemble.step_cost": {"measure_step": "training"},
+    "jaxaudit.ensemble.execution": {"measure_step": "training"},
     "jaxaudit.learners.stepped": {"train_by_steps": "training"},
 }
 FIRST, SECOND = "first run", "second run"

@@ -37,30 +37,31 @@ LEFT_OUT = {"started", "seconds", "versions", "command", "options", "machine", "
 """Of a result's provenance."""
 SHOWN = 8
 SMALL = "--hidden 8 --epochs 2 --batch-size 50 --models-per-batch 20"
-ENOUGH = "--replicates 3 --shadow-models 20 --holdout-shadow-models 20 --effort full"
+ENOUGH = "--test-option rho.replicates=3 --shadow-models 20 --effort full"
+HELD = f"{ENOUGH} --test-option holdout.mixed=20"
 QUERY = "--query deal/query.npz --holdout deal/holdout.npz"
 SETS = f"{QUERY} --calibration leakfile_other.npz"
 PAIR = "--query deal/query.npz --calibration leakfile_other.npz"
 GROUPS = "--groups group --holdout-groups group"
 MEMBERS = "--members deal/members.npz --members-target members.csv"
 TARGET = "--target query.csv --holdout-target holdout.csv"
-REFERRED = "--target query.csv --calibration-target other.csv"
+TWO_SETS = "--target query.csv --calibration-target other.csv"
 PEOPLE = "--csv leakfile_people.csv --label diagnosis --drop town"
 NETWORK = "--hidden 8 --epochs 3 --models-per-batch 20"
 FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 --hidden 8 --epochs 2"
 RUNS = {
-    "ks": f"ks {SETS} {TARGET} {SMALL} {ENOUGH} --tests all --out RUN",
-    "ks by groups": f"ks {SETS} {GROUPS} {TARGET} {SMALL} {ENOUGH} --designs guess --out RUN",
-    "ks of simulated targets": f"ks {SETS} --target-data deal/query.npz:0.5 {SMALL} {ENOUGH} --same-recipe --out RUN",
-    "ks by a reference": f"ks {PAIR} {REFERRED} {SMALL} {ENOUGH} --out RUN",
-    "ks by the shadow test": f"ks {PAIR} --target query.csv {SMALL} {ENOUGH} --out RUN",
+    "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --tests all --out RUN",
+    "ks by groups": f"ks {SETS} {GROUPS} {TARGET} {SMALL} {HELD} --out RUN",
+    "ks of simulated targets": f"ks {SETS} --target-data deal/query.npz:0.5 {SMALL} {HELD} --same-recipe --out RUN",
+    "ks by two sets": f"ks {PAIR} {TWO_SETS} {SMALL} {ENOUGH} --out RUN",
+    "ks by the query set alone": f"ks {PAIR} --target query.csv {SMALL} {ENOUGH} --out RUN",
     "ks by members": f"ks {QUERY} {MEMBERS} {TARGET} --out RUN",
     "ks of what is left": f"ks {QUERY} {MEMBERS} {TARGET} {GROUPS} --members-groups group --question left --out RUN",
-    "ks of a deletion": f"ks {SETS} {TARGET} --before before.csv --holdout-before holdout.csv {SMALL} {ENOUGH} "
-    "--designs guess --same-recipe --out RUN",
+    "ks of a deletion": f"ks {SETS} {TARGET} --before before.csv --holdout-before holdout.csv {SMALL} {HELD} "
+    "--same-recipe --out RUN",
     "ks by a bank": f"ks --shadows ks {TARGET} --leave-one-out --out RUN",
     "ks by a bank and members": f"ks --shadows ks {TARGET} {MEMBERS} --members-groups group --same-recipe --out RUN",
-    "power": f"power {PAIR} {SMALL} --holdout-shadow-models 20 --effort full --out RUN",
+    "power": f"power {PAIR} {SMALL} --models 20 --effort full --out RUN",
     "power by a bank": "power --shadows ks --out RUN",
     "attack by a bank": "attack --shadows ks --target query.csv --out RUN",
     "shadows train": f"shadows train {SETS} {GROUPS} {SMALL} --models 4 --out RUN",

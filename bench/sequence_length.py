@@ -2,7 +2,7 @@
 
 The squared norm of a dense layer's gradient over T tokens is that of a product that is made, |A^T D|^2, or that of the
 Gram form, sum_st (a_s . a_t)(d_s . d_t), which makes no gradient and takes T^2 products (ghost norms). Which one takes
-less is counted from the sizes (`factors.is_made`). Promised: on two CPU cores the counted choice takes no more than 1.3
+less is counted from the sizes (`rules.is_made`). Promised: on two CPU cores the counted choice takes no more than 1.3
 times the better of the two, at every length. A layer of 256 x 256 numbers over 4 to 512 tokens, the same in a loop of
 steps, and an embedding of 2,000 words. All three must first find the same norms. Beside them, one ordinary gradient.
 The norms of an LSTM (128 units, 64 records of 28 steps and 28 numbers) take no more than 1.25 of its gradients.
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bench.harness import Bench, Claim, Spread, Timings, interleave, report
-from jaxaudit.kernels.gradient_norms import factors, squared_grad_norms
+from jaxaudit.kernels.gradient_norms import rules, squared_grad_norms
 
 BATCH, WIDTH, WORDS, CLASSES, ROUNDS = 8, 256, 2_000, 10, 7
 LENGTHS = (4, 16, 64, 256, 512)
@@ -88,12 +88,12 @@ def of_lstm() -> dict[str, Callable[[], Any]]:
 @contextmanager
 def choosing(saves: float) -> Iterator[None]:
     """In this context the Gram form is chosen where it saves more than this factor."""
-    before = factors.GRAM_SAVES
-    factors.GRAM_SAVES = saves  # pyright: ignore[reportAttributeAccessIssue]
+    before = rules.GRAM_SAVES
+    rules.GRAM_SAVES = saves  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield
     finally:
-        factors.GRAM_SAVES = before
+        rules.GRAM_SAVES = before
 
 
 def contenders(network: Callable[..., Any], length: int) -> dict[str, Callable[[], Any]]:
@@ -102,7 +102,7 @@ def contenders(network: Callable[..., Any], length: int) -> dict[str, Callable[[
     tokens = random.integers(0, WORDS, (BATCH, length)).astype(np.int32)
     labels = random.integers(0, CLASSES, BATCH).astype(np.int32)
     found: dict[str, Callable[[], Any]] = {}
-    for name, saves in ((COUNTED, factors.GRAM_SAVES), (MADE, float("inf")), (GRAM, 0.0)):
+    for name, saves in ((COUNTED, rules.GRAM_SAVES), (MADE, float("inf")), (GRAM, 0.0)):
 
         def log_prob(params: Any, tokens: Any, labels: Any) -> Any:  # a function of its own, or it were compiled once
             return network(params, tokens, labels)

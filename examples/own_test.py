@@ -48,7 +48,7 @@ class SurenessTest(ja.KSTest):
         if self.models < 19:
             raise ja.InputError("the sureness test needs at least 19 models.")
 
-    def kinds(self, pool: ja.Pool) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         return (KIND,)
 
     def draw(self, key: Key[Array, ""], pool: ja.Pool) -> ja.Rows:

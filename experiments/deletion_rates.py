@@ -5,7 +5,7 @@
     python -m experiments.deletion_rates --cache FOLDER          # the tables
 
 Needs PyTorch and scikit-learn. Every record was shared, and nothing kept: there are no known members. A deal of a world
-of size n (`memory_worlds`) has n query records, n later ones as a holdout, and 2n others. The model before the deletion
+of size n (`worlds`) has n query records, n later ones as a holdout, and 2n others. The model before the deletion
 is trained on query records and others. The model after it is trained anew on the others and on none, a quarter, half or
 all of the query set; or it is the model before, trained on with the others alone (`trained on`), of which nobody knows
 how much memory is left. FOLDER/WORLD.json has the answers.
@@ -24,13 +24,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.deletion_rates_summary import SHARES, TRAINED_ON, drawing, lines, summarise
-from experiments.error_rates_worlds import Records
 from experiments.figures import write
-from experiments.memory_recipes import FOR_ALL, FOR_IMAGES, Manner, Recipe, mlp, of_network
-from experiments.memory_targets import outputs
-from experiments.memory_worlds import WORLDS, World, draw_world
-from experiments.record import RESULTS, describe_run
+from experiments.rates import VERDICTS, Answer, of, percent, rate, says, shown, table
+from experiments.record import RESULTS, Row, describe_run
+from experiments.worlds import WORLDS, World, draw_world, rows_of
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.deletion import HIDDEN, deletion_test
@@ -42,15 +39,17 @@ KEY = jax.random.key(11)
 AGAIN, DRAWS = 10, 499
 """Further deals of a model that used none, and their permutations."""
 CHOSEN = ("mlp-10", "mlp-40", "mlp-dropout-decay", "forest", "logistic", "cnn-shift-5", "cnn-10")
-WAYS: dict[str, tuple[Recipe, Recipe | None]] = {
-    **{name: (recipe, None) for name, recipe in {**FOR_ALL, **FOR_IMAGES}.items() if name in CHOSEN},
-    "mlp-20": (of_network(mlp, Manner(20)), of_network(mlp, Manner(20), finetune=5)),
-}
-"""How the model before is trained, and how it is trained on, if it is."""
 
 
 def judged_deal(name: str, world: World, deal: int) -> Iterator[dict[str, Any]]:
     """The answers about all models of one deal of a world."""
+    from experiments.memory_models import FOR_ALL, FOR_IMAGES, Manner, Recipe, mlp, of_network, outputs  # PyTorch
+
+    # How the model before is trained, and how it is trained on, if it is.
+    ways: dict[str, tuple[Recipe, Recipe | None]] = {
+        **{name: (recipe, None) for name, recipe in {**FOR_ALL, **FOR_IMAGES}.items() if name in CHOSEN},
+        "mlp-20": (of_network(mlp, Manner(20)), of_network(mlp, Manner(20), finetune=5)),
+    }
     generator = np.random.default_rng([zlib.crc32(name.encode()), deal, 3])
     _, units = np.unique(world.groups, return_inverse=True)
     size = (units.max() + 1) // 4
@@ -62,12 +61,12 @@ def judged_deal(name: str, world: World, deal: int) -> Iterator[dict[str, Any]]:
     owners = None if groups is None else np.unique(groups[asked], return_inverse=True)[1]
     lesson = taught_difficulty(KEY, records, owners).odds
     predictors = difficulty(KEY, records.labels, records.inputs, owners, lesson)
-    for recipe, (train, train_on) in WAYS.items():
+    for recipe, (train, train_on) in ways.items():
         if recipe in FOR_IMAGES and world.pool.inputs.ndim < 4:
             continue
 
         def said(train: Recipe, rows: np.ndarray, seed: int) -> np.ndarray:
-            chosen, rest = (Records(*(each[places] for each in world.pool)) for places in (rows, others))
+            chosen, rest = (rows_of(world.pool, places) for places in (rows, others))
             odds, _ = outputs(train(seed, chosen, world.classes, rest)(records.inputs), records.labels)
             return odds.astype(np.float64)
 
@@ -127,7 +126,7 @@ def _again(
 
 def judge(folder: Path, names: list[str], deals: int, seconds: float) -> None:
     """Adds the answers of further deals to what is there, world after world."""
-    started, folder = time.time(), folder
+    started = time.time()
     folder.mkdir(parents=True, exist_ok=True)
     for deal in range(deals):
         for name in names:
@@ -144,9 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--judge", action="store_true", help="train and answer, rather than draw up the tables")
-    parser.add_argument(
-        "--worlds", nargs="*", choices=list(WORLDS), default=[name for name in WORLDS if "3000" not in name]
-    )
+    parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS))
     parser.add_argument("--deals", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=36000, help="start no deal after this time; call again")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -160,10 +157,105 @@ def main() -> None:
         for answer in json.loads(path.read_text())
     ]
     found = summarise(answers)
-    run = describe_run({"stated": STATED_FRACTION}, 0.0)
-    del run["seconds"]
-    record = {"experiment": "deletion_rates", **run, "rates": found}
-    print(write(arguments.out, "deletion_rates", record, lines(found), drawing(answers)).read_text())
+    record = {"experiment": "deletion_rates", **describe_run({"stated": STATED_FRACTION}), "rates": found}
+    print(write(arguments.out, "deletion_rates", record, lines(found)).read_text())
+
+
+# The rates, their page and their picture.
+
+SHARES = (0.0, 0.25, 0.5, 1.0)
+TRAINED_ON = "trained on"
+"""What a model after a deletion used of the query set."""
+
+
+GROUPS = {
+    "all": lambda setting: True,
+    "looked at once": lambda setting: setting.final,
+    "1,000 or more": lambda setting: setting.size >= 1000,
+    "300": lambda setting: setting.size < 1000,
+}
+"""Of worlds; numbers are of query records."""
+
+
+def summarise(answers: list[Answer]) -> dict[str, Any]:
+    """Rates by share used, of all worlds and some, and by recipe."""
+    recipes = sorted({answer["recipe"] for answer in answers})
+    return {
+        **{
+            name: by_use([answer for answer in answers if holds(WORLDS[answer["world"]])])
+            for name, holds in GROUPS.items()
+        },
+        "by recipe": {recipe: by_use(of(answers, recipe=recipe)) for recipe in recipes},
+        "worlds": sorted({answer["world"] for answer in answers}),
+        "targets": sum("used" in answer for answer in answers),
+    }
+
+
+def by_use(answers: list[Answer]) -> dict[str, Any]:
+    """The rates of each verdict by what was used, how often the limit covers it, and the level over further deals."""
+    found: dict[str, Any] = {}
+    for used in (*SHARES, TRAINED_ON):
+        some = [answer for answer in answers if answer.get("used") == used]
+        if not some:
+            continue
+        found[str(used)] = {verdict: rate(some, says(verdict)) for verdict in VERDICTS}
+        if used not in (0.0, TRAINED_ON):
+            found[str(used)]["limit covers"] = rate(some, lambda answer: answer["upper"] >= answer["used"] - 1e-9)
+    again = [answer for answer in answers if "again" in answer]
+    found["level"] = rate(again, lambda answer: answer["again"] <= 0.05)
+    return found
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The page, by size and recipe; each verdict of all together is on the page on errors."""
+    return [
+        "# Verdicts on a deletion, by outputs before and after it",
+        "",
+        f"{found['targets']:,} targets in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}): models after a "
+        "deletion, each with the model before it. Nothing but the query set, a holdout of later records and the "
+        "outputs of both models is given. Exact 95% intervals; targets of one deal share its chance, so the intervals "
+        "are too narrow. Each verdict of all together: `docs/explanation/error_rates.md`.",
+        *_table("worlds", {name: found[name] for name in GROUPS}),
+        *_table("recipe", found["by recipe"]),
+    ]
+
+
+def _table(name: str, cells: dict[str, Any]) -> list[str]:
+    head = [name, "none used: cleared", "half used: caught", "all used: caught", "level"]
+    rows = (
+        [
+            cell,
+            *map(shown, (row["0.0"]["forgotten"], *(row[used]["not forgotten"] for used in ("0.5", "1.0")))),
+            shown(row["level"]),
+        ]
+        for cell, row in cells.items()
+    )
+    return ["", f"## By {name}", "", *table(head, rows)]
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """What `deletion_rates` says of itself in `experiments/README.md`."""
+    found = result["rates"]
+    cells = found["all"]
+    asked = {
+        'none used, called "not forgotten"': cells["0.0"]["not forgotten"],
+        'none used, called "forgotten"': cells["0.0"]["forgotten"],
+        'half used, called "forgotten"': cells["0.5"]["forgotten"],
+        'all used, called "not forgotten"': cells["1.0"]["not forgotten"],
+        "none used, p <= 5% in further deals": found["all"]["level"],
+    }
+    sentence = f"Over {found['targets']:,} models after a deletion in {len(found['worlds'])} worlds."
+    return [
+        Row(
+            "none",
+            "Error rates by outputs before and after a deletion",
+            ", ".join(asked),
+            "none given",
+            ", ".join(percent(cell, 1) for cell in asked.values()),
+            sentence,
+            "--cache FOLDER",
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -1,90 +1,234 @@
-"""How often each of five methods is wrong about targets of known truth.
+"""How often each of three methods is wrong about targets of known truth.
 
     export JAXAUDIT_DATA=DATA
-    python -m experiments.error_rates_targets --split report --cache FOLDER    # trains; exit status 3: call it again
-    python -m experiments.error_rates_judge --split report --cache FOLDER      # answers; exit status 3: call it again
-    python -m experiments.error_rates_power --split report --cache FOLDER      # promises; exit status 3: call it again
-    python -m experiments.error_rates --cache FOLDER                           # these tables
+    python -m experiments.error_rates_targets --cache FOLDER    # trains; exit status 3: call it again
+    python -m experiments.error_rates --cache FOLDER --judge    # answers; exit status 3: call it again
+    python -m experiments.error_rates --cache FOLDER            # these tables
 
 The targets need scikit-learn and PyTorch.
 
-The holdout, the reference and the shadow test, the paper's rule on rho (Liu & Tsaftaris 2020) and EMA (Huang et al.
-2021), on digits, Adult and Location. Scores and thresholds were chosen on other worlds (the split `development`). Asked
-of the holdout test beforehand: at most 5% false alarms in every cell, within its interval; at most 5% wrong "forgotten"
-over all cells; where all of a query set of 1,000 or more was used, at least 95% found. Writes
-`results/error_rates-DEVICE.json`, `.md` and `.png`.
+The holdout test, the shadow test with outputs on the calibration set, and the paper's rule on rho (Liu & Tsaftaris
+2020), on digits, Adult and Location. Scores and thresholds were chosen on other worlds. Asked of the holdout test
+beforehand: at most 5% false alarms in every cell, within its interval; at most 5% wrong "forgotten" over all cells;
+where all of a query set of 1,000 or more was used, at least 95% found. A target that never used the query set is
+indifferent to which of the provider's records are called query and which holdout; so they are dealt anew for each such
+target, and its holdout test is a trial of its own. Writes `results/error_rates-DEVICE.json` and `.md`.
 """
 
 import argparse
 import json
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import msgspec
 import numpy as np
-from scipy import stats
+from scipy import special
 
-from experiments.error_rates_page import COMPARED, METHODS, NAMES, SHOWN, TESTS, VERDICTS, drawing, lines, shown
 from experiments.error_rates_recipes import RECIPES
-from experiments.error_rates_targets import FRACTIONS, RESTS, SAME, SIZES
-from experiments.error_rates_worlds import KINDS
+from experiments.error_rates_targets import (
+    COPIES,
+    EPOCHS,
+    FAMILY,
+    FRACTIONS,
+    GUESSED,
+    KINDS,
+    RESTS,
+    SAME,
+    SIZES,
+    worlds,
+)
 from experiments.figures import write
-from experiments.record import RESULTS, describe_run
+from experiments.rates import Answer, Condition, Rate, percent, rate, shown, table, total
+from experiments.record import RESULTS, Row, describe_run
+from jaxaudit.metrics.checks import calibration_like_target
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.usage import STATED_FRACTION
+from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.ks import paper_rule, rho
+from jaxaudit.metrics.shadow import accuracies_on_unused, shadow_test
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage
 
-Target = dict[str, Any]
-Rate = dict[str, Any]
-Condition = Callable[[Target], bool]
+HALVES = 40
+"""Shadow models of the holdout test, of five recipes."""
+ALONE = {"none": 40, "half": 20, "full": 20}
+"""Those of the shadow test."""
+NO_BOOTSTRAP = 2
+"""The paper's rule needs no interval."""
+
+
+def judge_world(world: dict[str, np.ndarray], seed: list[int]) -> list[dict[str, Any]]:
+    """All methods' answers on all targets of one world."""
+    roles, group = world["roles"], int(world["group"])
+    shadows, targets = np.split(world["log_odds"], [len(roles)])
+    size = len(world["labels"]) // 2
+    both, place = slice(0, 2 * size), np.arange(shadows.shape[1])
+    without_holdout = (place < size) | (place >= 2 * size)
+    guessed = (roles == "halves") & (world["recipes"] == SAME)
+    halves = _mixed(world, "halves", HALVES)
+    alone = np.concatenate([_mixed(world, role, count) for role, count in ALONE.items()])
+    query, calibration = (special.expit(shadows[roles == role, :size]) for role in ("query_only", "calibration_only"))
+    generator = np.random.default_rng([*seed, 2])
+    rows = []
+    for index, (target, truth) in enumerate(zip(targets, world["truth"], strict=True)):
+        fraction, rest, recipe = str(truth).split("|")
+        key = jax.random.fold_in(jax.random.key(seed[-1]), index)
+        groups = np.arange(2 * size).reshape(-1, group)
+        order = generator.permutation(groups).ravel() if float(fraction) == 0 else groups.ravel()
+
+        def by_holdout(chosen: np.ndarray, key: Any = key, order: Any = order, target: Any = target) -> Usage:
+            dealt = target[order]
+            return holdout_test(
+                key,
+                dealt[:size],
+                dealt[size:],
+                shadows[chosen][:, order],
+                world["membership"][chosen][:, order],
+                groups=None if group == 1 else np.arange(2 * size) // group,
+            )
+
+        two_sets = (
+            target[without_holdout],
+            shadows[alone][:, without_holdout],
+            world["membership"][alone][:, without_holdout],
+            size,
+        )
+        by_two_sets = shadow_test(*two_sets)
+        if not calibration_like_target(*accuracies_on_unused(*two_sets)).passed:
+            by_two_sets = msgspec.structs.replace(by_two_sets, verdict="inconclusive")
+        ratio = rho(key, query, calibration, special.expit(target[None, :size]), bootstrap=NO_BOOTSTRAP).median
+        rows.append(
+            {
+                "fraction": float(fraction),
+                "rest": rest,
+                "recipe": recipe,
+                "accuracy": round(float((target[both] > 0).mean()), 4),
+                "holdout": plain(by_holdout(halves)),
+                "guess": plain(by_holdout(np.flatnonzero(guessed))),
+                "shadow": plain(by_two_sets),
+                "rho": {"verdict": paper_rule(ratio), "value": None if np.isnan(ratio) else round(float(ratio), 4)},
+            }
+        )
+    return rows
+
+
+def _mixed(world: dict[str, np.ndarray], role: str, count: int) -> np.ndarray:
+    """The places of this many models of a role, as many of each recipe."""
+    of_role = world["roles"] == role
+    each = count // len(FAMILY)
+    return np.concatenate([np.flatnonzero(of_role & (world["recipes"] == recipe))[:each] for recipe in FAMILY])
+
+
+def plain(usage: Usage) -> dict[str, Any]:
+    """For JSON: NaN becomes nothing, numbers are rounded."""
+    return {
+        name: (None if np.isnan(value) else round(value, 6)) if isinstance(value, float) else value
+        for name, value in msgspec.structs.asdict(usage).items()
+        if name != "method"
+    }
+
+
+def judge(folder: Path, seconds: float) -> None:
+    """Adds the answers about worlds that were trained, and not judged yet."""
+    started = time.time()
+    for kind, size, seed in worlds():
+        path, trained = folder / f"answers-{kind}-{size}-{seed}.json", folder / f"{kind}-{size}-{seed}.npz"
+        if path.exists() or not trained.exists():
+            continue
+        if time.time() - started > seconds:
+            sys.exit(3)
+        with np.load(trained) as arrays:
+            rows = judge_world(dict(arrays), [KINDS.index(kind), size, seed])
+        path.write_text(json.dumps({"kind": kind, "size": size, "seed": seed, "targets": rows}))
+        print(f"{path.name}: after {time.time() - started:.0f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--judge", action="store_true", help="answer, rather than draw up the tables")
+    parser.add_argument("--seconds", type=float, default=500, help="start no world after this time; call again")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    if arguments.judge:
+        judge(arguments.cache, arguments.seconds)
+        return
+    found = summarise(read(arguments.cache))
+    run = describe_run({"alpha": ALPHA, "stated": STATED_FRACTION})
+    record = {"experiment": "error_rates", **run, "rates": found, "sentences": sentences(found)}
+    print(write(arguments.out, "error_rates", record, lines(record)).read_text())
+
+
+# The rates, and their page.
+
 LARGE = 1000
 MAKINGS = (SAME, "another", "other recipe")
-PROVIDERS = ("own", "both")
-"""Kinds of other training data that hold records of the query set's provider."""
 ASKED_WRONG, ASKED_FOUND = 0.05, 0.95
 
 
-def read(folder: Path) -> list[Target]:
+METHODS = {
+    "holdout": "holdout test",
+    "shadow": "shadow test (with outputs on the calibration set)",
+    "rho": "rho, the paper's rule",
+}
+COMPARED = {
+    **{name: METHODS[name] for name in ("holdout", "shadow")},
+    "guess": f"holdout test, {GUESSED['halves']} models of the guessed recipe",
+}
+NAMES = {"digits": "digits", "adult": "Adult", "location": "Location", "copies": f"digits by {COPIES} near-copies"}
+REST_NAMES = {
+    "calibration": "calibration domain, fresh records",
+    "own": "the provider's other records",
+    "both": "half of each",
+    "other": "another domain",
+}
+PROTOCOL = (
+    "Digits, with and without near-copies that are dealt together: the provider is MNIST, the calibration domain USPS, "
+    "Semeion and MNIST-M, another domain CIFAR-10, all at 14x14. Adult: women, men, men with every column shuffled. "
+    "Location: provider and calibration domain are one distribution split in two, so no target has the provider's "
+    "other records.",
+    "A target is trained on 2,000 other records (4,000 at n = 3,000 and more; Location 680) and on the stated fraction "
+    "of the query set; never on the holdout, which has n records too. The guessed recipe: one hidden layer of 64, "
+    f"Adam, {EPOCHS['digits']} / {EPOCHS['adult']} / {EPOCHS['location']} epochs. Targets have it, or another: 256 "
+    f"wide, two layers, tanh, SGD with momentum, half or twice as long; or are {', '.join(RECIPES)}.",
+    f"Shadow models of {len(FAMILY)} recipes ({', '.join(FAMILY)}): {HALVES} for the holdout test; {ALONE['none']}, "
+    f"{ALONE['half']} and {ALONE['full']} with none, half and all of the query set for the shadow "
+    f"test; {GUESSED['query_only']} query and {GUESSED['calibration_only']} calibration models for rho. "
+    "The two tests say "
+    f'"forgotten" only where the upper limit of the used fraction is {STATED_FRACTION:.0%} or less.',
+    "Targets of one world share its query set and shadow models, so the intervals of all rates but the holdout test's "
+    "false alarms are somewhat too narrow; for those, query and holdout were dealt anew for each target.",
+)
+
+
+def read(folder: Path) -> list[Answer]:
     """All targets with their answers, their world's kind, size and seed beside them."""
     found = []
     for path in sorted(folder.glob("answers-*.json")):
         world = json.loads(path.read_text())
         origin = {name: world[name] for name in ("kind", "size", "seed")}
-        promise = json.loads(path.with_name(path.name.replace("answers", "power")).read_text())
-        origin["promised"] = dict(zip(FRACTIONS, promise["chances"], strict=True))
         found += [{**target, **origin, "like": _like(target), "making": _making(target)} for target in world["targets"]]
     return found
 
 
-def _like(target: Target) -> bool:
+def _like(target: Answer) -> bool:
     """Whether the target's making is what the shadow models assume."""
-    return target["design"] == SAME and target["rest"] == "calibration"
+    return target["recipe"] == SAME and target["rest"] == "calibration"
 
 
-def _making(target: Target) -> str:
+def _making(target: Answer) -> str:
     return (
-        target["design"] if target["design"] == SAME else "other recipe" if target["design"] in RECIPES else "another"
+        target["recipe"] if target["recipe"] == SAME else "other recipe" if target["recipe"] in RECIPES else "another"
     )
-
-
-def rate(targets: Sequence[Target], condition: Condition) -> Rate:
-    """How many of them."""
-    return share_of(sum(condition(target) for target in targets), len(targets))
-
-
-def share_of(count: int, total: int) -> Rate:
-    """A share, with Clopper & Pearson's 95% interval."""
-    if not total:
-        return {"count": 0, "of": 0, "share": None, "low": 0.0, "high": 1.0}
-    interval = stats.binomtest(count, total).proportion_ci(0.95, "exact")
-    return {"count": count, "of": total, "share": count / total, "low": interval.low, "high": interval.high}
 
 
 def says(method: str, verdict: str) -> Condition:
     return lambda target: target[method]["verdict"] == verdict
 
 
-def wrong_as_said(target: Target) -> bool:
+def wrong_as_said(target: Answer) -> bool:
     """The holdout test said `forgotten`, of a target that used more than the upper limit that it gave."""
     answer = target["holdout"]
     return answer["verdict"] == "forgotten" and target["fraction"] > answer["upper"] + 1e-6
@@ -101,10 +245,10 @@ def rejects_full_use(method: str) -> Condition:
     return lambda target: target[method]["p_fully"] <= ALPHA
 
 
-def summarise(targets: list[Target]) -> dict[str, Any]:
+def summarise(targets: list[Answer]) -> dict[str, Any]:
     """Every rate that is reported."""
 
-    def those(**what: Any) -> list[Target]:
+    def those(**what: Any) -> list[Answer]:
         return [target for target in targets if all(target[name] == value for name, value in what.items())]
 
     never, full = those(fraction=0.0), those(fraction=1.0)
@@ -112,7 +256,7 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
     cells = [{"kind": kind, "size": size} for kind in KINDS for size in SIZES if those(kind=kind, size=size)]
     makings = list(dict.fromkeys((t["rest"], t["making"]) for t in targets))
     makings.sort(key=lambda each: (RESTS.index(each[0]), MAKINGS.index(each[1])))
-    found_by = says("holdout", "not forgotten")
+    missed = [t for t in full if t["size"] >= LARGE and t["holdout"]["verdict"] != "not forgotten"]
     plenty = [t for t in targets if t["holdout"]["detectable"] is not None]
     plenty = [t for t in plenty if t["fraction"] >= t["holdout"]["detectable"]]
 
@@ -127,13 +271,13 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
             "inconclusive": rate(targets, says(method, "inconclusive")),
         }
 
-    def by_making(method: str, rest: str, design: str) -> dict[str, Any]:
-        def of(these: list[Target]) -> list[Target]:
-            return [t for t in these if t["rest"] == rest and t["making"] == design]
+    def by_making(method: str, rest: str, making: str) -> dict[str, Any]:
+        def of(these: list[Answer]) -> list[Answer]:
+            return [t for t in these if t["rest"] == rest and t["making"] == making]
 
         return {
             "rest": rest,
-            "design": design,
+            "making": making,
             "false alarms": rate(of(never), says(method, "not forgotten")),
             "wrong forgotten": rate(of(used), says(method, "forgotten")),
             "found, all used": rate(of(full), says(method, "not forgotten")),
@@ -142,7 +286,7 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
     def power(method: str, cell: dict[str, Any], fraction: float) -> dict[str, Any]:
         return {**cell, "fraction": fraction, **rate(those(**cell, fraction=fraction), says(method, "not forgotten"))}
 
-    def promised(these: list[Target], condition: Condition) -> dict[str, Rate]:
+    def promised(these: list[Answer], condition: Condition) -> dict[str, Rate]:
         return {
             "like": rate([t for t in these if t["like"]], condition),
             "unlike": rate([t for t in these if not t["like"]], condition),
@@ -155,9 +299,7 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
         "overall": {method: overall(method) for method in METHODS},
         "by making": {m: [by_making(m, *each) for each in makings] for m in METHODS},
         "power": {m: [power(m, cell, fraction) for cell in cells for fraction in FRACTIONS] for m in METHODS},
-        "missed, all used, large": _count(t["design"] for t in full if t["size"] >= LARGE and not found_by(t)),
-        "verdicts": {method: _verdicts(targets, method) for method in TESTS},
-        "promised power": _promised(targets),
+        "missed, all used, large": dict(Counter(t["recipe"] for t in missed).most_common()),
         "wrong forgotten as said": rate(used, wrong_as_said),
         "found where detectable": promised(plenty, says("holdout", "not forgotten")),
         "interval covers": {m: promised(targets, covers(m)) for m in COMPARED},
@@ -165,38 +307,7 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
     }
 
 
-def _count(names: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(names).most_common())
-
-
-def _verdicts(targets: list[Target], method: str) -> list[Rate]:
-    """How many targets of each used fraction got each verdict, by whether they have other records of the provider."""
-    found = []
-    for own in (False, True):
-        for fraction in SHOWN:
-            these = [t for t in targets if (t["rest"] in PROVIDERS) == own and t["fraction"] == fraction]
-            counts = {verdict: sum(t[method]["verdict"] == verdict for t in these) for verdict in VERDICTS}
-            found.append({"own": own, "fraction": fraction, "of": len(these), **counts})
-    return found
-
-
-def _promised(targets: list[Target]) -> list[Rate]:
-    """What `power` promised on average, and how often the holdout test found use, of networks trained as usual."""
-    networks = [t for t in targets if t["making"] != "other recipe"]
-    found = []
-    for own in (False, True):
-        for large in (False, True):
-            for fraction in FRACTIONS[1:]:
-                these = [t for t in networks if (t["rest"] in PROVIDERS) == own and t["fraction"] == fraction]
-                these = [t for t in these if (t["size"] >= LARGE) == large]
-                if these:
-                    mean = float(np.mean([t["promised"][fraction] for t in these]))
-                    rates = rate(these, says("holdout", "not forgotten"))
-                    found.append({"own": own, "large": large, "fraction": fraction, "promised": mean, **rates})
-    return found
-
-
-def _median(targets: list[Target]) -> float | None:
+def _median(targets: list[Answer]) -> float | None:
     """The median detectable fraction of the holdout test, where None is larger than all."""
     values = [target["holdout"]["detectable"] for target in targets]
     middle = float(np.median([np.inf if value is None else value for value in values]))
@@ -212,9 +323,9 @@ def sentences(found: dict[str, Any]) -> list[str]:
     covered, rejected = found["interval covers"], found["full use rejected, all used"]
 
     def alarms_of(method: str, *rests: str) -> str:
-        cells = [each for each in found["by making"][method] if each["rest"] in rests]
-        count, total = (sum(each["false alarms"][name] for each in cells) for name in ("count", "of"))
-        return shown(share_of(count, total))
+        return shown(total(cell["false alarms"] for cell in found["by making"][method] if cell["rest"] in rests))
+
+    missed = ", ".join(f"{name} {count}" for name, count in found["missed, all used, large"].items())
 
     return [
         f"Holdout test, at most {ALPHA:.0%} false alarms in every cell, within its interval: "
@@ -223,54 +334,87 @@ def sentences(found: dict[str, Any]) -> list[str]:
         f"{'met' if said['share'] <= ASKED_WRONG else 'NOT met'}: {shown(said)} of targets that used some had used "
         f"more than its upper limit. Counting any use at all, down to 5%, {shown(holdout['wrong forgotten'])}.",
         f"Holdout test, at least {ASKED_FOUND:.0%} found where all of {LARGE:,} or more was used: "
-        f"{_met(large['share'], ASKED_FOUND)}: {shown(large)}{_missed(found['missed, all used, large'])}.",
-        f"`jaxaudit power` promised, before there was a target, to find {_kept(found['promised power'], False)} of "
-        "networks without other records of the query's provider, and "
-        f"{_kept(found['promised power'], True)} of those that had such.",
+        f"{'met' if large['share'] >= ASKED_FOUND else 'NOT met'}: {shown(large)} (missed: {missed}).",
         f"Where a target used at least the `detectable` fraction, {shown(plenty['like'])} were found of those of the "
-        f"guessed design with data of the calibration domain, {shown(plenty['unlike'])} of the others.",
+        f"guessed recipe with data of the calibration domain, {shown(plenty['unlike'])} of the others.",
         f"The holdout test's 95% interval holds the used fraction for {shown(covered['holdout']['like'])} of targets "
-        f"of the guessed design with data of the calibration domain, and for {shown(covered['holdout']['unlike'])} of "
-        f"the others; with models of the guessed design alone for {shown(covered['guess']['like'])} and "
+        f"of the guessed recipe with data of the calibration domain, and for {shown(covered['holdout']['unlike'])} of "
+        f"the others; with models of the guessed recipe alone for {shown(covered['guess']['like'])} and "
         f"{shown(covered['guess']['unlike'])}. Where all was used, it rejects that at 5% for "
-        f"{shown(rejected['holdout']['like'])} and {shown(rejected['holdout']['unlike'])}; with the guessed design "
+        f"{shown(rejected['holdout']['like'])} and {shown(rejected['holdout']['unlike'])}; with the guessed recipe "
         f"alone for {shown(rejected['guess']['like'])} and {shown(rejected['guess']['unlike'])}.",
-        'The reference test called "not forgotten", of targets that never used the query set, '
-        f"{alarms_of('reference', 'calibration')} with other data of the calibration domain, of any design; "
-        f"{alarms_of('reference', 'other')} with data of another domain; and {alarms_of('reference', 'own', 'both')} "
-        "with other data of the query's provider, which no reference shows.",
-        f"The shadow test: {alarms_of('shadow', 'calibration')}, {alarms_of('shadow', 'other')} and "
-        f"{alarms_of('shadow', 'own', 'both')} of the same targets. Prefer a holdout, or a reference.",
+        'The shadow test with outputs on the calibration set called "not forgotten", of targets that never used the '
+        "query set, "
+        f"{alarms_of('shadow', 'calibration')} with other data of the calibration domain, of any recipe; "
+        f"{alarms_of('shadow', 'other')} with data of another domain; and {alarms_of('shadow', 'own', 'both')} "
+        "with other data of the query's provider, which no calibration set shows. Prefer a holdout.",
     ]
 
 
-def _missed(makings: dict[str, int]) -> str:
-    """Which targets were not found."""
-    return f" (missed: {', '.join(f'{name} {count}' for name, count in makings.items())})" if makings else ""
+def lines(record: dict[str, Any]) -> list[str]:
+    """The page, by data, size and recipe; all targets together are on the page on errors."""
+    found = record["rates"]
+    return [
+        "# How often is it wrong?",
+        "",
+        f"{found['targets']:,} targets of known truth in {found['worlds']} worlds, on {record['device']}. All targets "
+        "together, and what follows: `docs/explanation/error_rates.md`.",
+        "",
+        *(line for paragraph in PROTOCOL for line in (paragraph, "")),
+        *(line for method in METHODS for line in power_table(found, method)),
+        "## By the target's other training data, and its recipe",
+        "",
+        'Never used and called "not forgotten" / used, 5% to all, and called "forgotten" / all used and found.',
+        "",
+        *table(
+            ["other data", "recipe", *METHODS.values()],
+            (
+                [REST_NAMES[cell["rest"]], cell["making"], *(_three(found["by making"][m][index]) for m in METHODS)]
+                for index, cell in enumerate(found["by making"]["holdout"])
+            ),
+        ),
+    ]
 
 
-def _kept(cells: list[Rate], own: bool) -> str:
-    """What was promised, over all used fractions, and what was found."""
-    these = [cell for cell in cells if cell["own"] == own]
-    total = sum(cell["of"] for cell in these)
-    promised = sum(cell["promised"] * cell["of"] for cell in these) / max(total, 1)
-    return f"{promised:.0%} (found: {shown(share_of(sum(cell['count'] for cell in these), total))})"
+def power_table(found: dict[str, Any], method: str) -> list[str]:
+    """How often a method says "not forgotten", by the fraction used."""
+    last = ["median detectable"] if method == "holdout" else []
+    rows = []
+    for cell in found["cells"]:
+        power = [one for one in found["power"][method] if (one["kind"], one["size"]) == (cell["kind"], cell["size"])]
+        least = ["none" if cell["detectable"] is None else f"{cell['detectable']:.0%}"] if last else []
+        rows.append([NAMES[cell["kind"]], f"{cell['size']:,}", *map(percent, power), *least])
+    head = ["data", "n", *(f"{fraction:.0%}" for fraction in FRACTIONS), *last]
+    return [f'## {METHODS[method]}: called "not forgotten", by the fraction used', "", *table(head, rows), ""]
 
 
-def _met(share: float | None, asked: float) -> str:
-    return "not asked" if share is None else "met" if share >= asked else "NOT met"
+def _three(cell: dict[str, Any]) -> str:
+    return " / ".join(percent(cell[name]) for name in ("false alarms", "wrong forgotten", "found, all used"))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    arguments = parser.parse_args()
-    found = summarise(read(arguments.cache))
-    run = describe_run({"alpha": ALPHA, "stated": STATED_FRACTION}, 0.0)
-    del run["seconds"]
-    record = {"experiment": "error_rates", **run, "rates": found, "sentences": sentences(found)}
-    print(write(arguments.out, "error_rates", record, lines(record), drawing(found)).read_text())
+ASKED = {
+    "false alarms": 'never used, called "not forgotten"',
+    "wrong forgotten, all used": 'all used, called "forgotten"',
+    "found, all used, large": "all of 1,000 or more used, found",
+}
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """What `error_rates` says of itself in `experiments/README.md`."""
+    rates = result["rates"]
+    return [
+        Row(
+            "liu2020",
+            "Error rates",
+            f"{name}: holdout test, shadow test of two sets, rho",
+            "none given",
+            ", ".join(percent(rates["overall"][method][key]) for method in METHODS),
+            f"Over {rates['targets']:,} targets of known truth in {rates['worlds']} worlds; intervals, and where each "
+            "method fails, are on the page.",
+            "--cache FOLDER",
+        )
+        for key, name in ASKED.items()
+    ]
 
 
 if __name__ == "__main__":

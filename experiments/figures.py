@@ -36,18 +36,16 @@ def panels(rows: int, columns: int, *, width: float, height: float, **how: Any) 
     return figure, list(axes.ravel())
 
 
-def write(directory: Path, name: str, record: dict[str, Any], lines: list[str], figure: Figure) -> Path:
+def write(directory: Path, name: str, record: dict[str, Any], lines: list[str], figure: Figure | None = None) -> Path:
     """Writes `NAME-DEVICE.json`, `.md` (the lines, below the picture) and `.png`; the path of the Markdown file."""
     stem = f"{name}-{device_slug()}"
     directory.mkdir(parents=True, exist_ok=True)
-    figure.savefig(directory / f"{stem}.png", dpi=STYLE["savefig.dpi"])
     (directory / f"{stem}.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    return write_page(directory, stem, lines)
-
-
-def write_page(directory: Path, stem: str, lines: list[str]) -> Path:
-    """Writes `STEM.md`: the lines, with the picture below the title."""
     title, *rest = lines
+    picture = []
+    if figure is not None:
+        figure.savefig(directory / f"{stem}.png", dpi=STYLE["savefig.dpi"])
+        picture = ["", f"![{title.lstrip('# ')}]({stem}.png)"]
     path = directory / f"{stem}.md"
-    path.write_text("\n".join([title, "", f"![{title.lstrip('# ')}]({stem}.png)", *rest]) + "\n")
+    path.write_text("\n".join([title, *picture, *rest]) + "\n")
     return path

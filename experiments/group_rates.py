@@ -1,4 +1,4 @@
-"""How often do models of known truth accuse innocent groups, and do limits by few of them cover? In made-up worlds.
+"""How often do models of known truth accuse innocent groups? In made-up worlds.
 
     python -m experiments.group_rates    # a minute; --tables 30 for a look
 
@@ -7,25 +7,22 @@ of the model in the group, and noise of the model in the record; use adds `MEMOR
 `QUERY` groups of the query set the target used none, a quarter or half. Worlds differ in what breaks assumptions:
 drifts of other sizes, a target that shifts its other groups after use (`spill`), and one innocent group with another
 number of records than all others. Groups are judged as `jaxaudit ks --scores --by group` does by models
-(`metrics/group_drift.py`, and over the groups of a holdout `metrics/group_tests.py`, of which the larger p-value
-counts). The second table has the limits of the share by 2, 3 and 8 models of each kind
-(`metrics/score_permutation.py: share_left`). Writes `results/group_rates-DEVICE.json` and `.md`.
+(`metrics/group_tests.py`; over the groups of a holdout, too, of which the larger p-value counts). Writes
+`results/group_rates-DEVICE.json` and `.md`.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.record import RESULTS, describe_run, device_slug
-from experiments.summary import Row
-from jaxaudit.metrics.group_drift import drift_test
-from jaxaudit.metrics.group_tests import beyond_groups
+from experiments.figures import write
+from experiments.rates import table
+from experiments.record import RESULTS, Row, describe_run
+from jaxaudit.metrics.group_tests import beyond_groups, drift_test
 from jaxaudit.metrics.over_models import clopper_pearson
-from jaxaudit.metrics.score_permutation import share_left
 from jaxaudit.metrics.usage import benjamini_hochberg, holm
 
 ALPHA = 0.05
@@ -34,7 +31,6 @@ QUERY, RECORDS = 20, 10
 MEMORY = 4.0
 """What use adds to a group's mean, in mean drifts."""
 HOLDOUTS, MODELS, USED = (0, 3, 12), (3, 8), (0, 5, 10)
-KINDS, SHARES = (2, 3, 8), (0.0, 0.25, 1.0)
 
 
 class World(NamedTuple):
@@ -142,38 +138,6 @@ def rates(tables: Sequence[Errors]) -> dict[str, Any]:
     }
 
 
-def placed(random: np.random.Generator, models: int, holdout: bool, share: float) -> Any:
-    """The limits of one target by as many models of each kind, as `share_left` has them.
-
-    Groups of the query set were dealt whole. A target uses this share of the query set's groups;
-    what use adds to a record is a standard deviation of its noise, and a seed moves a group's mean by a third of it.
-    """
-    groups = np.repeat(np.arange(QUERY * (1 + holdout)), RECORDS)
-    count, size = QUERY * (1 + holdout), QUERY * RECORDS
-    hard = random.normal(size=len(groups)) + random.normal(size=count)[groups]
-    effect = np.where(np.arange(len(groups)) < size, 1 + 0.3 * random.normal(size=len(groups)), 0.0)
-    chosen = np.zeros(count, bool)
-    chosen[random.permutation(QUERY)[: round(share * QUERY)]] = True
-
-    def model(used: np.ndarray) -> np.ndarray:
-        drift = random.normal(size=count)[groups] / 3 + random.normal() / 3
-        return hard + effect * used + drift + random.normal(size=len(groups))
-
-    none, every = np.zeros(len(groups)), np.ones(len(groups))
-    unused, used = (np.stack([model(row) for _ in range(models)]) for row in (none, every))
-    return share_left(model(chosen[groups].astype(float)), unused, used, size, groups=groups).limits
-
-
-def coverage(limits: Sequence[Any], share: float) -> dict[str, int]:
-    """How many tables have a limit, an upper limit below the share, and an interval without it."""
-    return {
-        "tables": len(limits),
-        "given": sum(each.upper < 1 for each in limits),
-        "below": sum(each.upper < share for each in limits),
-        "beside": sum(not each.low <= share <= each.high for each in limits),
-    }
-
-
 def with_interval(count: int, of: int) -> str:
     """A share with its 95% interval (Clopper & Pearson 1934).
 
@@ -184,53 +148,42 @@ def with_interval(count: int, of: int) -> str:
     return f"{count / of:.1%} ({between.low:.1%}-{between.high:.1%})"
 
 
-def page(result: dict[str, Any]) -> str:
+def page(result: dict[str, Any]) -> list[str]:
     """The page of a result."""
-    lines = [
-        "# Groups and limits by models of known truth, in made-up worlds",
+    rows = []
+    for row in result["groups"]:
+        accused, suspected, last = (
+            with_interval(row[n], row["tables"]) for n in ("any accused", "any suspected", "last")
+        )
+        found = "-" if row["found"] is None else f"{row['found']:.0%}"
+        settings = (row["world"], row["holdout"], row["models"], f"{row['used']} of {QUERY}")
+        rows.append([*map(str, settings), accused, suspected, f"{row['false share']:.1%}", last, found])
+    head = (
+        "world; holdout groups; models; used; any innocent by Holm; any innocent suspected; of suspects, innocent; "
+        "the last group suspected; used ones found"
+    )
+    return [
+        "# Groups by models of known truth, in made-up worlds",
         "",
         f"{result['tables']:,} tables a row; {QUERY} groups of the query set; with 95% intervals. At most 5% is "
-        "promised by Holm's method for any innocent group, and on average of the suspects (Benjamini-Hochberg).",
+        "promised by Holm's method for any innocent group, and on average of the suspects (Benjamini-Hochberg). The "
+        "last group is innocent; in the worlds that name one, it is the other one.",
         "",
-        "| world | holdout groups | models | used | any innocent by Holm | any innocent suspected | of suspects, "
-        "innocent | the last group suspected | used ones found |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *table(head.split("; "), rows),
     ]
-    for row in result["groups"]:
-        tables, found = row["tables"], row["found"]
-        cells = [with_interval(row[name], tables) for name in ("any accused", "any suspected", "last")]
-        cells.insert(2, f"{row['false share']:.1%}")
-        lines.append(
-            f"| {row['world']} | {row['holdout']} | {row['models']} | {row['used']} of {QUERY} | {' | '.join(cells)} | "
-            f"{'-' if found is None else f'{found:.0%}'} |"
-        )
-    lines += [
-        "",
-        "The last group is innocent; in the worlds that name one, it is the other one.",
-        "",
-        "| models of each kind | holdout | share used | a limit below 100% | the limit is below the share | the "
-        "interval is without it |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in result["limits"]:
-        cells = [with_interval(row[name], row["tables"]) for name in ("given", "below", "beside")]
-        holdout = "yes" if row["holdout"] else "no"
-        lines.append(f"| {row['models']} | {holdout} | {row['share']:.0%} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"Made by {result['device']}, in {result['seconds']:.0f} s.", ""])
 
 
 def summary(result: dict[str, Any]) -> list[Row]:
-    """The rows of `experiments/README.md`."""
+    """The row of `experiments/README.md`."""
 
     def worst(rows: Sequence[dict[str, Any]], name: str) -> str:
         row = max(rows, key=lambda one: one[name] / one["tables"])
         return with_interval(row[name], row["tables"])
 
-    groups, limits = result["groups"], result["limits"]
+    groups = result["groups"]
     sides = [[row for row in groups if bool(row["holdout"]) == is_any] for is_any in (False, True)]
     accused = " / ".join(worst(rows, "any accused") for rows in sides)
     shares = " / ".join(f"{max(row['false share'] for row in rows):.1%}" for rows in sides)
-    missed = ", ".join(f"{kind}: {worst([row for row in limits if row['models'] == kind], 'below')}" for kind in KINDS)
     return [
         Row(
             "none",
@@ -241,14 +194,6 @@ def summary(result: dict[str, Any]) -> list[Row]:
             f"{accused}; {shares}",
             "Made-up worlds; those that break an assumption are told apart on the page.",
         ),
-        Row(
-            "none",
-            "limits by models",
-            "by 2, 3 and 8 models of each kind, in the worst world: the 95% limit is below the share",
-            "5% promised",
-            missed,
-            "Made-up worlds whose models and target have one recipe.",
-        ),
     ]
 
 
@@ -256,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tables", type=int, default=300)
     tables, started = parser.parse_args().tables, time.monotonic()
-    groups, limits = [], []
+    groups = []
     for place, (name, world) in enumerate(WORLDS.items()):
         for holdout in HOLDOUTS:
             for models in MODELS:
@@ -265,18 +210,9 @@ def main() -> None:
                     found = [errors(p_values(made(random, world, models, holdout, used)), used) for _ in range(tables)]
                     row = {"world": name, "holdout": holdout, "models": models, "used": used}
                     groups.append({**row, **rates(found)})
-    for models in KINDS:
-        for has_holdout in (False, True):
-            for share in SHARES:
-                random = np.random.default_rng([models, has_holdout, round(100 * share)])
-                found_limits = [placed(random, models, has_holdout, share) for _ in range(tables)]
-                row = {"models": models, "holdout": has_holdout, "share": share}
-                limits.append({**row, **coverage(found_limits, share)})
     run = describe_run({"tables": tables}, time.monotonic() - started)
-    result = {"experiment": "group_rates", "tables": tables, "groups": groups, "limits": limits, **run}
-    path = RESULTS / f"group_rates-{device_slug()}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(page(result), encoding="utf-8")
+    result = {"experiment": "group_rates", "tables": tables, "groups": groups, **run}
+    write(RESULTS, "group_rates", result, page(result))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ MNIST, 1.122 / 1.094 / 1.000 on 50 / 75 / 100% of SVHN, 0.094 / 0.065 / 0.049 on
 """
 
 import argparse
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,9 @@ import msgspec
 import numpy as np
 import optax
 
-from experiments.record import RESULTS, describe_run, device_slug
-from experiments.summary import Row
+from experiments.figures import write
+from experiments.rates import table
+from experiments.record import RESULTS, Row, describe_run, progress_of
 from jaxaudit import Part, RhoTest, SimulatedTarget, judge, load, models, network, prepare_images, train_shadows
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.ensemble import Execution
@@ -75,7 +74,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--arrays", type=Path, help="also keep every model's confidences, as .npz")
     arguments = parser.parse_args()
 
     sets = REDUCED if arguments.size == "reduced" else FULL
@@ -90,26 +88,15 @@ def main() -> None:
         batch_size=64,
     )
     started = time.time()
-    shown = 0.0
-
-    def progress(done: int, total: int) -> None:
-        nonlocal shown
-        if time.time() - shown > 60:
-            shown = time.time()
-            print(f"{done} of {total} steps after {time.time() - started:.0f} s", file=sys.stderr, flush=True)
 
     columns = targets(query, calibration, other, OTHER_RECORDS[arguments.size])
     key, tests = jax.random.key(arguments.seed), (RhoTest(replicates=arguments.replicates, subsample=1.0),)
-    execution = Execution(progress=progress)
+    execution = Execution(progress=progress_of("table 1"))
     shadows = train_shadows(key, query, calibration, learner, columns, tests=tests, execution=execution)
     audit = judge(key, shadows, columns, tests=tests)
     floor, first = audit.result.noise_floor, audit.targets[0]
     assert floor is not None
     assert first.rho is not None
-    if arguments.arrays:
-        named = zip(audit.targets, audit.target_confidences, strict=True)
-        arrays: dict[str, Any] = {target.name: said for target, said in named}
-        np.savez(arguments.arrays, query=audit.query_confidences, calibration=audit.calibration_confidences, **arrays)
     record = {
         "experiment": "liu2020_table1",
         "size": arguments.size,
@@ -142,11 +129,7 @@ def main() -> None:
         "checks": msgspec.to_builtins(first.checks),
     }
     record["sentence"] = sentence(record["columns"])
-    name = f"liu2020_table1-{arguments.size}-{device_slug()}"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-    (arguments.out / f"{name}.md").write_text(table(record))
-    print(table(record))
+    print(write(arguments.out, f"liu2020_table1-{arguments.size}", record, lines(record)).read_text())
 
 
 def sentence(columns: list[dict]) -> str:
@@ -183,9 +166,16 @@ def summary(result: dict[str, Any]) -> list[Row]:
     ]
 
 
-def table(record: dict) -> str:
+def lines(record: dict[str, Any]) -> list[str]:
     """The columns beside the paper's, and how often each rule was right."""
-    lines = [
+    head = "target trained on, in the paper, truth, paper KS, KS, paper rho, rho, 95% interval, paper's rule, verdict"
+    rows = []
+    for column in record["columns"]:
+        between = "none" if column["low"] is None else f"{column['low']:.2f} to {column['high']:.2f}"
+        numbers = [f"{column[name]:.3f}" for name in ("paper_ks", "ks", "paper_rho", "rho")]
+        words = (column[name] for name in ("name", "paper_name", "expected"))
+        rows.append([*words, *numbers, between, column["paper_rule"], column["verdict"]])
+    return [
         f"# Liu & Tsaftaris (2020), Table 1, {record['size']} size",
         "",
         f"Query {', '.join(record['sets']['query']['names'])} ({record['records']['query']:,} records); calibration "
@@ -194,24 +184,17 @@ def table(record: dict) -> str:
         f"{record['options']['replicates']} replicates, {record['options']['epochs']} epochs, on {record['device']}, "
         f"{record['seconds'] / 60:.0f} minutes.",
         "",
-        "| target trained on | in the paper | truth | paper KS | KS | paper rho | rho | 95% interval | paper's rule "
-        "| verdict |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        *table(head.split(", "), rows),
+        "",
+        "Checks:",
+        "",
+        *(
+            f"- {'passed' if check['passed'] else 'FAILED'}: {check['name']}: {check['message']}"
+            for check in record["checks"]
+        ),
+        "",
+        record["sentence"],
     ]
-    for column in record["columns"]:
-        between = "none" if column["low"] is None else f"{column['low']:.2f} to {column['high']:.2f}"
-        lines.append(
-            f"| {column['name']} | {column['paper_name']} | {column['expected']} | {column['paper_ks']:.3f} | "
-            f"{column['ks']:.3f} | {column['paper_rho']:.3f} | {column['rho']:.3f} | "
-            f"{between} | {column['paper_rule']} | {column['verdict']} |"
-        )
-    lines += ["", "Checks:", ""]
-    lines += [
-        f"- {'passed' if check['passed'] else 'FAILED'}: {check['name']}: {check['message']}"
-        for check in record["checks"]
-    ]
-    lines += ["", record["sentence"]]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

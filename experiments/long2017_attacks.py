@@ -1,4 +1,4 @@
-"""Long, Bindschaedler & Gunter (2017), Tables 1 and 2: membership attacks, and whether PDTP foresees them.
+"""Long, Bindschaedler & Gunter (2017), Tables 1 and 2, figures 1, 2, 4 and 5: attacks, and whether PDTP foresees them.
 
     JAXAUDIT_DATA=DATA python -m experiments.long2017_attacks               # reduced, for a CPU
     JAXAUDIT_DATA=DATA python -m experiments.long2017_attacks --size full   # the paper's 100 iterations
@@ -26,6 +26,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,13 +36,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.record import RESULTS, describe_run, device_slug
+from experiments.figures import write
+from experiments.rates import table
+from experiments.record import RESULTS, Row, describe_run, progress_of
 from jaxaudit import models, network
 from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.plan import ATTACKS
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome
-from jaxaudit.audits.attack.train_splits import train_splits
+from jaxaudit.audits.attack.train_splits import ATTACKS, train_splits
 from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import Learner, naive_bayes
@@ -118,20 +120,13 @@ def size_of(case: Case, size: str) -> dict[str, int]:
 def run(case: Case, table: Table, seed: int, size: dict[str, Any]) -> dict[str, Any]:
     """The row of one classifier."""
     examples, learner = classifier(case, table)
-    started = shown = time.time()
-
-    def progress(done: int, total: int) -> None:
-        nonlocal shown
-        if time.time() - shown > 60:
-            shown = time.time()
-            print(f"{case.name}: {done / total:.0%} after {shown - started:.0f} s", file=sys.stderr, flush=True)
-
+    started = time.time()
     everything = case == CASES[0]
     models = train_splits(
         jax.random.key(seed),
         examples,
         learner,
-        execution=Execution(progress=progress),
+        execution=Execution(progress=progress_of(case.name)),
         **size if everything else {**size, "pooled_shadows": 0},
     )
     audit = attack(models, attacks=ATTACKS if everything else (Distance(),))
@@ -193,19 +188,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", choices=list(SIZES), default="reduced")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--cases", nargs="*", choices=[case.name for case in CASES], default=None)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
 
     started = time.time()
-    rows, names = [], arguments.cases or [case.name for case in CASES]
     tables = {
         data: candidates(np.random.default_rng(arguments.seed), load_table(name), CANDIDATES)
         for data, name in DATA.items()
     }
-    for case in CASES:
-        if case.name in names:
-            rows.append(run(case, tables[case.data], arguments.seed, size_of(case, arguments.size)))
+    rows = [run(case, tables[case.data], arguments.seed, size_of(case, arguments.size)) for case in CASES]
     record = {
         "experiment": "long2017_attacks",
         "size": arguments.size,
@@ -214,127 +205,60 @@ def main() -> None:
         **describe_run(vars(arguments), time.time() - started),
         "rows": rows,
     }
-    record["sentences"] = sentences(rows)
-    name = f"long2017_attacks-{arguments.size}-{device_slug()}"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / f"{name}.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    (arguments.out / f"{name}.md").write_text(table_of(record))
-    print(table_of(record))
+    print(write(arguments.out, f"long2017_attacks-{arguments.size}", record, lines(record)).read_text())
 
 
-def sentences(rows: list[dict[str, Any]]) -> list[str]:
-    """What holds of each table, and what does not."""
-    found = []
-    first = next((row for row in rows if row["name"] == CASES[0].name), None)
-    if first is not None:
-        attacks = first["attacks"]
-        best = max(attacks, key=lambda name: attacks[name]["accuracy"])
-        found.append(
-            f"Table 1: the {best} attack is the most accurate ({attacks[best]['accuracy']:.3f}; the paper's is the "
-            f"distance-based one, 0.853), and the largest per-target accuracy correlates with PDTP at "
-            f"{_text(first['strongest_correlation'])} (the paper: {PAPER_STRONGEST}). Location is not Purchase: only "
-            "order and signs can be compared."
-        )
-    chance = [row["name"] for row in rows if row["accuracy_interval"][0] <= 0.5]
-    found.append(
-        "Table 2: the distance-based attack is above chance (95% interval) on "
-        + ("every classifier" if not chance else f"all but {', '.join(chance)}")
-        + "; as in the paper it is far stronger on the data with many classes, whose classifiers overfit, than on "
-        "Adult."
-    )
-    ours = [row["correlation"] for row in rows if row["correlation"] is not None]
-    theirs = [row["paper"]["correlation"] for row in rows if row["correlation"] is not None]
-    if len(ours) > 2:
-        agree = sum((a > 0.2) == (b > 0.2) for a, b in zip(ours, theirs, strict=True))
-        found.append(
-            f"The correlation with PDTP is on the paper's side of 0.2, the size that 100 targets reach by chance, for "
-            f"{agree} of {len(ours)} classifiers{_but(rows)}."
-        )
-    order, paper_order = ([row["name"] for row in sorted(rows, key=key)] for key in (_mean_pdtp, _paper_mean_pdtp))
-    found.append(
-        f"By mean PDTP, smallest first: {', '.join(order)}"
-        + (", as in the paper." if order == paper_order else f"; in the paper: {', '.join(paper_order)}.")
-    )
-    found.append(
-        "A mean PDTP is not to be compared with the paper's where it is small: here A(T) and A(T without t) have one "
-        "seed and take the same minibatches, which the paper does not say of its own, and another seed alone moves a "
-        "network's outputs."
-    )
-    return found
-
-
-def _but(rows: list[dict[str, Any]]) -> str:
-    """Where it is not, with both numbers."""
-    others = [row for row in rows if (_number_or_0(row) > 0.2) != (row["paper"]["correlation"] > 0.2)]
-    names = [
-        f"{row['name']} ({_text(row['correlation'])}, the paper {row['paper']['correlation']:.3f})" for row in others
-    ]
-    return f"; not for {', '.join(names)}" if names else ""
-
-
-def _number_or_0(row: dict[str, Any]) -> float:
-    return row["correlation"] or 0.0
-
-
-def _mean_pdtp(row: dict[str, Any]) -> float:
-    return row["mean_pdtp"]
-
-
-def _paper_mean_pdtp(row: dict[str, Any]) -> float:
-    return row["paper"]["mean_pdtp"]
-
-
-def table_of(record: dict[str, Any]) -> str:
+def lines(record: dict[str, Any]) -> list[str]:
     """Both tables beside the paper's."""
-    size = record["protocol"]
-    lines = [
+    size, rows = record["protocol"], record["rows"]
+    page = [
         f"# Long, Bindschaedler & Gunter (2017), Tables 1 and 2, {record['size']} size",
         "",
         f"{size['candidates']:,} candidates, {size['targets']} targets, {size['iterations']} iterations (the paper has "
         f"100), PDTP of the first {size['measured']} (10), on {record['device']}, {record['seconds'] / 60:.0f} "
-        "minutes. "
-        "Location stands in for Purchase. In each cell: here, then the paper's in parentheses.",
+        "minutes. Location stands in for Purchase, so only order and signs can be compared. In each cell: here, then "
+        "the paper's in parentheses.",
     ]
-    for row in record["rows"]:
+    for row in rows:
         if row["name"] != CASES[0].name:
             continue
-        lines += ["", f"## Table 1: {row['name']} ({row['paper_name']})", ""]
-        lines += ["| attack | accuracy | precision | recall | F1 | correlation with PDTP | AUC | TPR at 1% FPR |"]
-        lines += ["|---|---|---|---|---|---|---|---|"]
+        keys = ("accuracy", "precision", "recall", "f1", "correlation")
+        of_attacks = []
         for name, paper in PAPER_TABLE_1.items():
             one = row["attacks"][name]
-            keys = ("accuracy", "precision", "recall", "f1", "correlation")
             cells = [f"{_text(one[key])} ({number:.3f})" for key, number in zip(keys, paper, strict=True)]
-            cells += [_text(one["auc"]), _text(one["true_positive_rates"]["0.01"])]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+            of_attacks.append([name, *cells, _text(one["auc"]), _text(one["true_positive_rates"]["0.01"])])
+        head = "attack, accuracy, precision, recall, F1, correlation with PDTP, AUC, TPR at 1% FPR"
         shares = [row[f"share_above_{share}_of_pdtp_above_1"] for share in ("0.8", "0.6")]
-        lines += [
+        page += [
+            "",
+            f"## Table 1: {row['name']} ({row['paper_name']})",
+            "",
+            *table(head.split(", "), of_attacks),
             "",
             f"Largest of three: correlation {_text(row['strongest_correlation'])} ({PAPER_STRONGEST}). Of the "
             f"{row['pdtp_above_1']} targets with PDTP above 1, {_percent(shares[0])} have a largest accuracy above 0.8 "
             f"(84.6%) and {_percent(shares[1])} above 0.6 (100%).",
         ]
-    lines += ["", "## Table 2: the distance-based attack", ""]
-    lines += [
-        "| classifier (the paper's) | train | test | accuracy | precision | recall | F1 | mean PDTP | correlation |"
-    ]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
-    for row in record["rows"]:
-        cells = [f"{_text(row[key])} ({row['paper'][key]:.3f})" for key in COLUMNS]
-        lines.append(f"| {row['name']} ({row['paper_name']}) | {' | '.join(cells)} |")
-    for row in record["rows"]:
+    head = "classifier (the paper's), train, test, accuracy, precision, recall, F1, mean PDTP, correlation"
+    of_classifiers = (
+        [f"{row['name']} ({row['paper_name']})", *(f"{_text(row[key])} ({row['paper'][key]:.3f})" for key in COLUMNS)]
+        for row in rows
+    )
+    page += ["", "## Table 2: the distance-based attack", "", *table(head.split(", "), of_classifiers)]
+    for row in rows:
         own = row["protocol"]
         if own["targets"] != size["targets"]:
-            lines += ["", f"{row['name']}: {own['targets']} targets, {own['iterations']} iterations."]
-    lines += ["", *[f"- {sentence}" for sentence in record["sentences"]], "", "What the numbers do not tell:", ""]
+            page += ["", f"{row['name']}: {own['targets']} targets, {own['iterations']} iterations."]
+    page += ["", "What the numbers do not tell:", "", f"- All: {SEED}."]
     said: dict[str, list[str]] = {}
-    for row in record["rows"]:
+    for row in rows:
         for words in row["caveats"]:
             said.setdefault(words, []).append(row["name"])
     for words, names in said.items():
-        whose = "" if len(names) == len(record["rows"]) else f"{', '.join(names)}: "
-        lines.append(f"- {whose}{words}")
-    return "\n".join(lines) + "\n"
+        whose = "All" if len(names) == len(rows) else ", ".join(names)
+        page.append(f"- {whose}: {words}")
+    return page
 
 
 def _number(value: float) -> float | None:
@@ -347,6 +271,84 @@ def _text(value: float | None) -> str:
 
 def _percent(share: float | None) -> str:
     return "none" if share is None else f"{share:.1%}"
+
+
+TABLE_2 = ("accuracy", "mean_pdtp", "correlation")
+BELOW = 0.7
+"""What the paper says that no attack reaches on naive Bayes and logistic regression for Adult."""
+SEED = (
+    "a small PDTP depends on A(T) and A(T without t) having one seed and the same minibatches, as they have here; the "
+    "paper does not say"
+)
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """The rows of `experiments/README.md`: both tables, and the figures that show them by record."""
+    rows = {row["name"]: row for row in result["rows"]}
+    first, adult = rows[CASES[0].name], [rows[case.name] for case in CASES if case.data == "Adult"]
+    arguments = "" if result["size"] == "reduced" else f"--size {result['size']}"
+    stands = "Location stands in for Purchase, so only order and signs can be compared"
+    attacks = [first["attacks"][name] for name in PAPER_TABLE_1]
+    names = ", ".join(PAPER_TABLE_1)
+
+    def listed(values: Iterable[float | None]) -> str:
+        return ", ".join("none" if value is None else f"{value:.2f}" for value in values)
+
+    def best(row: dict[str, Any]) -> float:
+        return max(target["distance"] for target in row["targets"])
+
+    def risky(row: dict[str, Any]) -> str:
+        return f"{row['name']} {row['pdtp_above_1']} above 1, accuracy up to {best(row):.2f}"
+
+    unlike = [row["name"] for row in adult[1:] if row["pdtp_above_1"] or best(row) >= BELOW]
+
+    found = [
+        (
+            "Table 1",
+            f"accuracy of the attack: {names}",
+            listed(paper[0] for paper in PAPER_TABLE_1.values()),
+            listed(attack["accuracy"] for attack in attacks),
+            f"{stands}; {result['protocol']['iterations']} iterations for 100.",
+        ),
+        (
+            "Figure 1",
+            f"correlation of per-target accuracy with PDTP: {names}",
+            listed(paper[4] for paper in PAPER_TABLE_1.values()),
+            listed(attack["correlation"] for attack in attacks),
+            f"{stands}; the points are in the result file, not drawn.",
+        ),
+        (
+            "Figure 2",
+            "correlation of the best accuracy with PDTP; share of it above 0.8 and 0.6 where PDTP is above 1",
+            f"{PAPER_STRONGEST:.2f}; 85%, 100%",
+            f"{first['strongest_correlation']:.2f}; {first['share_above_0.8_of_pdtp_above_1']:.0%}, "
+            f"{first['share_above_0.6_of_pdtp_above_1']:.0%}",
+            f"{stands}; {result['protocol']['iterations']} iterations for 100; the points are in the result file.",
+        ),
+        (
+            "Table 2",
+            f"accuracy; mean PDTP; correlation, of {', '.join(row['paper_name'] for row in rows.values())}",
+            "; ".join(listed(row["paper"][key] for row in rows.values()) for key in TABLE_2),
+            "; ".join(listed(row[key] for row in rows.values()) for key in TABLE_2),
+            f"{stands}; {SEED}.",
+        ),
+        (
+            "Figure 4",
+            "correlation with PDTP of NB-Purchase and LR-Purchase",
+            listed(rows[name]["paper"]["correlation"] for name in ("NB-Location", "LR-Location")),
+            listed(rows[name]["correlation"] for name in ("NB-Location", "LR-Location")),
+            f"{stands}; panel (a), three attacks on NN-Purchase10, is not run; the points are in the result file.",
+        ),
+        (
+            "Figure 5",
+            "records with PDTP above 1, and the largest per-target accuracy, Adult",
+            f"NN some; NB none, below {BELOW:.2f}; LR none, below {BELOW:.2f}",
+            "; ".join(map(risky, adult)),
+            (f"Beyond one of these lines, unlike in the paper: {', '.join(unlike)}. " if unlike else "")
+            + f"Of the network, {SEED}; the largest of so many accuracies is above 0.5 by chance alone.",
+        ),
+    ]
+    return [Row("long2017", *cells, arguments) for cells in found]
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ import jax
 import numpy as np
 
 from experiments.figures import COLORS, panels, write
-from experiments.record import RESULTS, describe_run
-from experiments.summary import Row
+from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.train_splits import train_splits

@@ -23,8 +23,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from experiments.figures import COLORS, panels, write
-from experiments.record import RESULTS, describe_run
-from experiments.summary import Row
+from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.audits.pdtp.audit import reduce_pdtp
 from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data import Examples, Table, category_counts, load_table, ordinal

@@ -16,36 +16,25 @@ figure 8.
 
 import argparse
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from experiments.figures import COLORS, panels, write
-from experiments.record import RESULTS, describe_run
-from experiments.summary import Row
-from jaxaudit import models, network
+from experiments.long2017_attacks import Case, classifier
+from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.audits.left_out import leave_out
-from jaxaudit.data import Examples, candidates, load_table, one_hot
+from jaxaudit.data import Examples, candidates, load_table
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
-from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.pdtp import BINS, pdtp, seed_floor
 
 SETS: dict[str, dict[str, Any]] = {
-    "Adult": {"name": "adult@all", "candidates": None, "trained": 10_000, "epochs": 100, "batch_size": 10},
-    "Location": {"name": "location", "candidates": 2_000, "trained": 1_000, "epochs": 30, "batch_size": 1},
+    "Adult": {"name": "adult@all", "candidates": None, "trained": 10_000},
+    "Location": {"name": "location", "candidates": 2_000, "trained": 1_000},
 }
-
-
-def classifier(examples: Examples, epochs: int, batch_size: int) -> NetworkLearner:
-    """The paper's network: 64 tanh units, plain gradient descent."""
-    factory = partial(models.MLP, hidden=(64,), activation=jnp.tanh)
-    shape, classes = examples.inputs.shape[1:], len(examples.class_names)
-    return network(factory, shape, classes, optimizer=optax.sgd(0.01), epochs=epochs, batch_size=batch_size)
 
 
 def two_people(random: np.random.Generator, examples: Examples) -> np.ndarray:
@@ -70,8 +59,7 @@ def run(name: str, seed: int, count: int) -> dict[str, dict[str, Any]]:
     table = load_table(what["name"])
     if what["candidates"]:
         table = candidates(random, table, what["candidates"])
-    examples = one_hot(table)
-    learner = classifier(examples, what["epochs"], what["batch_size"])
+    examples, learner = classifier(Case("NN", name), table)
     people = two_people(random, examples)
     # For Adult the probability of the high salary, as in the paper; else of each one's own class.
     asked = np.array([1, 1]) if len(examples.class_names) == 2 else examples.labels[people]

@@ -1,10 +1,9 @@
 """How often verdicts on targets that remember little are wrong, by what the test can be given.
 
     export JAXAUDIT_DATA=DATA
-    python -m experiments.memory_targets --cache FOLDER          # trains; call it again where it was stopped
+    python -m experiments.memory_models --cache FOLDER           # trains; call it again where it was stopped
     python -m experiments.memory_rates --cache FOLDER --judge    # answers, a file a world
     python -m experiments.memory_rates --cache FOLDER            # the tables
-    python -m experiments.memory_rates --page                    # the page again, from the rates that were kept
 
 A model that was trained on a random half of a pool of 4n records is a target of any used share. For each share its pool
 is dealt anew: n query records of which it used that share; all others that it used are known members; all that it did
@@ -12,8 +11,7 @@ not use are the holdout. So a deal has every record of the pool, and what the re
 same for all deals of a world. All ways are asked about the same deals:
 
 - members: outputs on known members and a holdout; no shadow model.
-- members, neighbours: the same, where no record teaches: the classes of its neighbours tell a record's difficulty.
-- members, models: the first beside 40 shadow models of five designs, which are none of the target's.
+- members, models: the first beside 40 shadow models of five recipes, which are none of the target's.
 - own recipe: n records of the holdout, and 19 shadow models of the target's own recipe, on the user's word. What
   records teach is left out here, since fewer records than the pool would teach it.
 - neither: the holdout and the 40 shadow models of other recipes: no limit is given, and none is called `forgotten`.
@@ -21,46 +19,54 @@ same for all deals of a world. All ways are asked about the same deals:
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy import special
 
-from experiments.figures import write, write_page
-from experiments.memory_page import drawing, lines, summary
-from experiments.memory_summary import summarise
-from experiments.memory_worlds import WORLDS, draw_world
-from experiments.record import RESULTS, describe_run, device_slug
+from experiments.figures import write
+from experiments.rates import (
+    VERDICTS,
+    Answer,
+    Layout,
+    Measure,
+    Rate,
+    covers,
+    of,
+    percent,
+    rate,
+    rates,
+    says,
+    used,
+)
+from experiments.record import RESULTS, Row, describe_run
+from experiments.worlds import WORLDS, draw_world
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
+from jaxaudit.metrics.behaviour import behaves_like
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.members import Sides, limits_by_members, members_test, set_means
+from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import permutation_test
-from jaxaudit.metrics.profile import profile
-from jaxaudit.metrics.resemblance import behaves_like
 from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.shares import profile
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, without_fraction
 
 KEY = jax.random.key(8)
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-SHADOW, SHORT = "shadow", ("shadow-1", "shadow-3")
+SHADOW = "shadow"
 LEAST = 10
 """Models that were dealt like a target by groups: with fewer, by records."""
 DRAWS = 499
 """Permutations of the members test, where tens of thousands are made."""
-BACKGROUND = 1.0
-"""A power-constrained limit is at least what it would be of a holdout that looks used by so many standard errors."""
-__all__ = ["summary"]
 
 
 class Pool(NamedTuple):
-    """A world's records, shadow models of no target's recipe, and predictors of difficulty, taught or not."""
+    """A world's records, shadow models of no target's recipe, and predictors of difficulty."""
 
     name: str
     size: int
@@ -69,7 +75,6 @@ class Pool(NamedTuple):
     inputs: np.ndarray
     shadows: np.ndarray
     rows: np.ndarray
-    neighbours: np.ndarray
     taught: np.ndarray
 
 
@@ -93,17 +98,17 @@ def read_world(folder: Path) -> Pool:
     whole = groups if len(np.unique(groups)) < len(groups) else None
     classes = tuple(map(str, range(int(labels.max()) + 1)))
     lesson = taught_difficulty(KEY, Examples(inputs, labels.astype(np.int64), classes, folder.name), whole)
-    neighbours, taught = (difficulty(KEY, labels, inputs, whole, odds) for odds in (None, lesson.odds))
+    taught = difficulty(KEY, labels, inputs, whole, lesson.odds)
     odds = shadows["odds"].astype(np.float64)
-    return Pool(folder.name, int(world["size"]), labels, whole, inputs, odds, shadows["rows"], neighbours, taught)
+    return Pool(folder.name, int(world["size"]), labels, whole, inputs, odds, shadows["rows"], taught)
 
 
-def dealt(generator: np.random.Generator, pool: Pool, row: np.ndarray, used: float) -> Dealt:
+def dealt(generator: np.random.Generator, pool: Pool, row: np.ndarray, share: float) -> Dealt:
     """All records of the pool, dealt for a model with this row, of which it used a share of the query set."""
     units = np.arange(len(row)) if pool.groups is None else pool.groups
     inside, outside = (generator.permutation(np.unique(units[side])) for side in (row, ~row))
     count = pool.size // (len(units) // len(np.unique(units)))
-    part = round(used * count)
+    part = round(share * count)
     sets = (np.concatenate([inside[:part], outside[: count - part]]), outside[count - part :], inside[part:])
     places = [generator.permutation(np.flatnonzero(np.isin(units, each))) for each in sets]
     return Dealt(np.concatenate(places), (len(places[0]), len(places[1]), len(places[2])))
@@ -116,22 +121,17 @@ def judged(pool: Pool, recipe: str, models: Any, place: int) -> Iterator[dict[st
     # A score uses no deal, so each target has one.
     scores = {
         "members": residual_scores(odds, pool.taught),
-        "members, neighbours": residual_scores(odds, pool.neighbours),
         "members, models": residual_scores_of_models(odds[None], by_models, pool.taught)[0],
     }
-    for used in SHARES:
-        key = jax.random.fold_in(jax.random.key(place), round(100 * used))
-        generator = np.random.default_rng([len(recipe), *recipe.encode(), pool.size, place, round(100 * used)])
-        deal = dealt(generator, pool, row, used)
-        facts = {"recipe": recipe, "model": place, "used": used}
+    for share in SHARES:
+        key = jax.random.fold_in(jax.random.key(place), round(100 * share))
+        generator = np.random.default_rng([len(recipe), *recipe.encode(), pool.size, place, round(100 * share)])
+        deal = dealt(generator, pool, row, share)
+        facts = {"recipe": recipe, "model": place, "used": share}
         groups = None if pool.groups is None else pool.groups[deal.places]
         for way, of_way in scores.items():
-            of_deal = of_way[deal.places]
-            answer = members_test(key, of_deal, deal.sizes, groups=groups, permutations=DRAWS)
-            others = other_limits(of_deal, deal.sizes, groups) if way == "members" else {}
-            limited = answer.p_memory <= ALPHA
-            others = {name: round(limit if limited else 1.0, 4) for name, limit in others.items()}
-            yield {**facts, "way": way, "memory": round(answer.memory, 3), **others, **_plain(answer.usage)}
+            answer = members_test(key, of_way[deal.places], deal.sizes, groups=groups, permutations=DRAWS)
+            yield {**facts, "way": way, "memory": round(answer.memory, 3), **_plain(answer.usage)}
         held = deal.dealt
         p_never = permutation_test(
             key,
@@ -144,41 +144,6 @@ def judged(pool: Pool, recipe: str, models: Any, place: int) -> Iterator[dict[st
         neither = without_fraction(conclude("holdout", p_never, None, UNKNOWN), unknown)
         yield {**facts, "way": "neither", **_plain(neither)}
         yield {**facts, "way": "own recipe", **_plain(_by_own(pool, models, place, deal, key))}
-
-
-def other_limits(scores: np.ndarray, sizes: tuple[int, int, int], groups: np.ndarray | None) -> dict[str, float]:
-    """Two limits that are no smaller than the test's own: power-constrained (Cowan et al. 2011), and CLs (Read 2002).
-
-    Of a, the query set's mean score minus the holdout's, b, the members' minus the holdout's, and the standard error of
-    a - f b. The first takes a as at least -`BACKGROUND` standard errors of a. The second is the share f at which
-    P(a or less | f) / P(a or less | 0) is alpha.
-    """
-    parts = np.split(scores, np.cumsum(sizes)[:2])
-    of_sets = (None,) * 3 if groups is None else tuple(np.split(groups, np.cumsum(sizes)[:2]))
-    sides = set_means(parts[0], parts[1], parts[2], of_sets)
-    apart, memory = sides.query - sides.holdout, sides.members - sides.holdout
-    error = float(np.sqrt(sides.query_variance + sides.holdout_variance))
-    raised = sides._replace(query=sides.holdout + max(apart, -BACKGROUND * error))
-    constrained = limits_by_members(raised).upper
-
-    def ratio(fraction: float) -> float:
-        return _tail(sides, fraction) / max(_tail(sides, 0.0), 1e-300)
-
-    low, high = 0.0, 1.0
-    if not memory > 0 or ratio(1.0) > ALPHA:
-        return {"constrained": constrained, "cls": 1.0}
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if ratio(middle) <= ALPHA else (middle, high)
-    return {"constrained": constrained, "cls": high}
-
-
-def _tail(sides: Sides, fraction: float) -> float:
-    """How probable a difference as small as the target's is, if it used this fraction."""
-    left = sides.query - fraction * sides.members - (1 - fraction) * sides.holdout
-    variance = sides.query_variance + fraction**2 * sides.members_variance
-    variance += (1 - fraction) ** 2 * sides.holdout_variance
-    return float(special.stdtr(sides.freedom, left / np.sqrt(variance)))
 
 
 def _by_own(pool: Pool, models: Any, place: int, deal: Dealt, key: Any) -> Usage:
@@ -219,14 +184,14 @@ def _plain(usage: Usage) -> dict[str, Any]:
     }
 
 
-def judge(folder: Path, most: int) -> list[dict[str, Any]]:
-    """The answers of one world, about so many models of each recipe."""
+def judge(folder: Path) -> list[dict[str, Any]]:
+    """The answers of one world."""
     pool, rows = read_world(folder), []
     for path in sorted(folder.glob("*.npz")):
-        if path.stem in ("world", SHADOW, *SHORT):
+        if path.stem in ("world", SHADOW):
             continue
         models = dict(np.load(path))
-        for place in range(min(most, len(models["odds"]))):
+        for place in range(len(models["odds"])):
             rows += judged(pool, path.stem, models, place)
         print(f"{folder.name} {path.stem}: {len(rows)} answers", flush=True)
     return rows
@@ -234,23 +199,15 @@ def judge(folder: Path, most: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--cache", type=Path)
-    what.add_argument("--page", action="store_true", help="write the page again, from the rates that were kept")
+    parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--judge", action="store_true", help="answer, rather than draw up the tables")
-    parser.add_argument("--models", type=int, default=20, help="of each recipe, that are judged")
     parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS))
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    if arguments.page:
-        stem = f"memory_rates-{device_slug()}"
-        record = json.loads((arguments.out / f"{stem}.json").read_text())
-        print(write_page(arguments.out, stem, lines(record["rates"])).read_text())
-        return
     for name in arguments.worlds if arguments.judge else ():
         path = arguments.cache / f"answers-{name}.json"
         if not path.exists() and (arguments.cache / name / f"{SHADOW}.npz").exists():
-            path.write_text(json.dumps(judge(arguments.cache / name, arguments.models)))
+            path.write_text(json.dumps(judge(arguments.cache / name)))
     if arguments.judge:
         return
     answers = [
@@ -258,11 +215,120 @@ def main() -> None:
         for path in sorted(arguments.cache.glob("answers-*.json"))
         for answer in json.loads(path.read_text())
     ]
-    run = describe_run({"alpha": ALPHA, "stated": STATED_FRACTION}, 0.0)
-    del run["seconds"]
     found = summarise(answers)
-    record = {"experiment": "memory_rates", **run, "rates": found}
-    print(write(arguments.out, "memory_rates", record, lines(found), drawing(answers)).read_text())
+    record = {"experiment": "memory_rates", **describe_run({"alpha": ALPHA, "stated": STATED_FRACTION}), "rates": found}
+    print(write(arguments.out, "memory_rates", record, lines(found)).read_text())
+
+
+# The rates, their page and their picture.
+
+WAYS = {
+    "members": "known members and a holdout",
+    "members, models": "the same, and 40 shadow models",
+    "own recipe": "a holdout, shadow models of the own recipe",
+    "neither": "a holdout, and shadow models of other recipes",
+}
+MEASURES = {
+    "false alarms": Measure("never used, called `not forgotten`: wrong", used(0.0), says("not forgotten")),
+    "wrong forgotten": Measure(
+        f"more than {STATED_FRACTION:.0%} used, called `forgotten`: wrong",
+        lambda answer: answer["used"] > STATED_FRACTION,
+        says("forgotten"),
+    ),
+    "at stated": Measure(
+        f"exactly {STATED_FRACTION:.0%} used, called `forgotten`", used(STATED_FRACTION), says("forgotten")
+    ),
+    "covered": Measure("the one-sided 95% limit is at or above the truth", lambda answer: True, covers),
+    "limited": Measure("the same, of those with a limit below 100%", lambda answer: answer["upper"] < 1, covers),
+    "forgotten": Measure("never used, called `forgotten`: right", used(0.0), says("forgotten")),
+    "found": Measure("all used, called `not forgotten`: right", used(1.0), says("not forgotten")),
+    "half found": Measure("half used, called `not forgotten`: right", used(0.5), says("not forgotten")),
+    "inconclusive": Measure("all targets, called `inconclusive`", lambda answer: True, says("inconclusive")),
+}
+LAYOUT = Layout(WAYS, MEASURES, ("neither",), ("covered", "limited"))
+SIZES = {"1,000 or more": lambda size: size >= 1000, "300": lambda size: size < 1000}
+"""Query records of a world."""
+USED = {1.0: "all used", 0.75: "three quarters used", 0.5: "half used", 0.25: "a quarter used", 0.0: "never used"}
+
+
+def by_way(answers: Sequence[Answer]) -> dict[str, dict[str, Rate]]:
+    return {way: rates(of(answers, way=way), MEASURES) for way in WAYS}
+
+
+def of_size(answers: Sequence[Answer], size: str) -> list[Answer]:
+    return [answer for answer in answers if SIZES[size](WORLDS[answer["world"]].size)]
+
+
+def summarise(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Every rate that is reported."""
+    recipes = sorted({answer["recipe"] for answer in answers})
+    worlds = [name for name in WORLDS if of(answers, world=name)]
+    large = of_size(answers, "1,000 or more")
+    return {
+        "targets": len({(answer["world"], answer["recipe"], answer["model"], answer["used"]) for answer in answers}),
+        "worlds": worlds,
+        "final": [name for name in worlds if WORLDS[name].final],
+        "models": len({(answer["world"], answer["recipe"], answer["model"]) for answer in answers}),
+        "overall": by_way(answers),
+        "final worlds": by_way([answer for answer in answers if WORLDS[answer["world"]].final]),
+        "by recipe": {recipe: by_way(of(large, recipe=recipe)) for recipe in recipes},
+        "by world": {name: by_way(of(answers, world=name)) for name in worlds},
+        "verdicts": {size: _verdicts(of_size(answers, size)) for size in SIZES},
+    }
+
+
+def _verdicts(answers: Sequence[Answer]) -> dict[str, Any]:
+    """How often each verdict was given, by way and used share."""
+    return {
+        way: {
+            str(share): {verdict: rate(of(answers, way=way, used=share), says(verdict)) for verdict in VERDICTS}
+            for share in USED
+        }
+        for way in WAYS
+    }
+
+
+def deals(found: dict[str, Any]) -> str:
+    """How many targets there are, and of how many models."""
+    return f"{found['targets']:,} targets (deals of {found['models']:,} models)"
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The page, by recipe and by world; all worlds and the worst are on the page on errors."""
+    return [
+        "# How often verdicts on targets that remember little are wrong",
+        "",
+        f"{deals(found)} of known truth in {len(found['worlds'])} worlds, by what the test is given. "
+        f"{len(found['final'])} worlds were looked at only once, at the end: {', '.join(found['final'])}. All worlds "
+        "together, and each verdict by what was used: `docs/explanation/error_rates.md`.",
+        "",
+        "\n\n".join((__doc__ or "").split("\n\n")[2:]).strip(),
+        *LAYOUT.breakdown("recipe, n = 1,000 or more", found["by recipe"]),
+        *LAYOUT.breakdown("world", found["by world"]),
+    ]
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """What `memory_rates` says of itself in `experiments/README.md`."""
+    found = result["rates"]
+    asked = {
+        "false alarms": 'never used, called "not forgotten"',
+        "wrong forgotten": f'more than {STATED_FRACTION:.0%} used, called "forgotten"',
+        "covered": "the 95% limit is at or above the truth",
+    }
+    return [
+        Row(
+            "none",
+            "Error rates of targets that remember little",
+            f"{title}: {', '.join(WAYS.values())}",
+            "none given",
+            ", ".join(LAYOUT.cell(found["overall"], way, name, lambda one: percent(one, 1)) for way in WAYS),
+            f"Over {deals(found)} of known truth in {len(found['worlds'])} worlds, most of which remember less than "
+            "the shadow models.",
+            "--cache FOLDER",
+        )
+        for name, title in asked.items()
+    ]
 
 
 if __name__ == "__main__":

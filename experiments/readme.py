@@ -1,28 +1,98 @@
 """Writes `experiments/README.md` from the committed results: `python -m experiments.readme`."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from experiments.crosscheck.record import RESULTS as CROSSCHECKS
-from experiments.papers import ITEMS, PAPERS
-from experiments.record import RESULTS
-from experiments.summary import Row
+from experiments.record import RESULTS, Row
+
+
+class Item(NamedTuple):
+    """A table or figure.
+
+    Attributes:
+        name: `Table 1`, as `record.Row.item` names it.
+        shows: what it shows.
+        without: why there is no result, where none is committed.
+    """
+
+    name: str
+    shows: str
+    without: str = "its experiment has no committed result yet"
+
+
+DRAWING = "a drawing without numbers"
+PAPERS = {
+    "liu2020": "Liu & Tsaftaris (2020)",
+    "becker2022": "Becker & Liebig (2022)",
+    "long2017": "Long, Bindschaedler & Gunter (2017)",
+    "tong2025": "Tong et al. (2025)",
+    "maini2024": "Maini, Jia, Papernot & Dziedzic (2024)",
+    "tofu2024": "Maini, Feng et al. (2024)",
+    "none": "none",
+}
+ITEMS = {
+    "liu2020": (
+        Item("Figure 1", "the question, drawn", DRAWING),
+        Item("Table 1", "rho for eight targets; query MNIST, calibration SVHN"),
+        Item("Figure 2", "example images of ACDC", "pictures of patients, without numbers"),
+        Item(
+            "Table 2",
+            "rho for seven targets; query ACDC 3T, calibration ACDC 1.5T",
+            "ACDC is given to those who register, and was not at hand; with it: `jaxaudit ks --query acdc:FOLDER@3.0 "
+            "--calibration acdc:FOLDER@1.5 --model medical-cnn`",
+        ),
+    ),
+    "becker2022": (
+        Item("Table 1", "accuracy of every method, MNIST"),
+        Item("Figure 1", "efficacy and its bound, MNIST"),
+        Item("Figure 2", "efficacy of the whole class before and after, MNIST"),
+        Item("Figure 3", "attack probability, MNIST"),
+        Item("Figure 4", "efficacy against attack probability, MNIST"),
+        Item("Table 2", "accuracy of every method, CIFAR-10"),
+        Item("Figure 5", "efficacy and its bound, CIFAR-10"),
+        Item("Figure 6", "efficacy of the whole class before and after, CIFAR-10"),
+        Item("Figure 7", "attack probability, CIFAR-10"),
+        Item("Figure 8", "efficacy against attack probability, CIFAR-10"),
+    ),
+    "long2017": (
+        Item("Table 1", "three attacks on a network, Purchase"),
+        Item("Figure 1", "accuracy of each attack against PDTP, record by record"),
+        Item("Figure 2", "best of three attacks against PDTP"),
+        Item("Figure 3", "correlation with PDTP by the number of measurements"),
+        Item("Table 2", "the distance-based attack on six classifiers"),
+        Item("Figure 4", "the same, record by record, Purchase"),
+        Item("Figure 5", "the same, record by record, Adult"),
+        Item(
+            "Table 3",
+            "which learners are training stable",
+            "proofs, no numbers; by brute force over small sets some fail: see `jaxaudit/kernels/dtp.py`",
+        ),
+        Item("Figure 6", "the largest DTP while the riskiest records are removed"),
+        Item("Figure 7", "one record's prediction over initialisations"),
+        Item("Figure 8", "one record's prediction over training samples"),
+    ),
+}
+
 
 README = Path(__file__).parent / "README.md"
+CROSSCHECKS = Path(__file__).parent / "crosscheck" / "results"
 HEAD = """# Experiments
 
 `python -m experiments.readme` writes this page from the committed results; change neither by hand.
 
-A module a table or figure: its docstring says what it does, what the paper says, and what is reduced. Commands read
-their data from the folder `JAXAUDIT_DATA` and write JSON and a page to `results/`, with the device in their names.
+A file a table or figure; what it judges may stand in a file beside it (`NAME_worlds.py`, `NAME_targets.py`), and what
+several share in `rates.py`, `worlds.py` and `figures.py`. A docstring says what is done, what the paper says, and what
+is reduced. Commands read their data from the folder `JAXAUDIT_DATA` and write JSON and a page to `results/`, with the
+device in their names.
 """
 CHECKS = """## Cross-checks by other tools
 
-`python -m experiments.crosscheck.NAME` compares numbers of jaxaudit with those of another public tool, and fails where
-a difference is above its tolerance. Differences are in the unit of what is compared.
+`python -m experiments.crosscheck NAME` compares numbers of jaxaudit with those of another public tool, and fails where
+a difference is above its tolerance. Differences are in the unit of what is compared. What SciPy and scikit-learn have,
+too, the tests compare.
 """
 SEVERAL = {"long2017_fig7": "long2017_fig7_8", "long2017_fig8": "long2017_fig7_8"}
 """Modules that write more than one result; others have the result's name."""
@@ -54,7 +124,7 @@ def rows(directory: Path = RESULTS) -> list[tuple[Row, Cells]]:
         result = json.loads(path.read_text(encoding="utf-8"))
         experiment: str = result["experiment"]
         name = SEVERAL.get(experiment, experiment)
-        for row in summary_of(name)(result):
+        for row in import_module(f"experiments.{name}").summary(result):
             command = f"`python -m experiments.{name}{' ' if row.arguments else ''}{row.arguments}`"
             where = f"[{result['device']}](results/{path.with_suffix('.md').name}), {duration(result.get('seconds'))}"
             what = f"{row.item}: {row.quantity}"
@@ -62,18 +132,11 @@ def rows(directory: Path = RESULTS) -> list[tuple[Row, Cells]]:
     return found
 
 
-def summary_of(name: str) -> Callable[[dict[str, Any]], list[Row]]:
-    """An experiment's `summary`; where its file is long enough as it is, that stands in `NAME_summary.py`."""
-    beside = Path(__file__).parent / f"{name}_summary.py"
-    return import_module(f"experiments.{beside.stem if beside.exists() else name}").summary
-
-
 def crosschecks(directory: Path = CROSSCHECKS) -> list[str]:
     """A row a check."""
     lines = []
     for path in sorted(directory.glob("*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
-        result = result if "checks" in result else of_fisher_trace(result)
         versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
         for one in result["checks"]:
             size, most = f"{one['difference']:.1e}", f"{one['tolerance']:.1e} ({one['because']})"
@@ -82,28 +145,6 @@ def crosschecks(directory: Path = CROSSCHECKS) -> list[str]:
             lines.append((f"`{result['crosscheck']}`", *cells, versions, duration(result["seconds"])))
     header = ("NAME", "ours", "theirs", "what", "largest difference", "tolerance", "holds", "versions", "time")
     return table(header, lines)
-
-
-def of_fisher_trace(result: dict[str, Any]) -> dict[str, Any]:
-    """Its own file has a row a network; here only the worst."""
-    sides = {"loop": "a PyTorch loop of backward passes, float64", "BackPACK": "BackPACK's BatchL2Grad"}
-    checks = []
-    for name, worst in result["worst"].items():
-        precision, _, side = name.partition(" against ")
-        what = f"squared gradient norms of single examples, {precision}, {worst['networks']} networks: relative"
-        largest, promised = worst["largest relative difference"], worst["promised"]
-        checks.append(
-            {
-                "ours": "kernels.gradient_norms.squared_grad_norms",
-                "theirs": sides.get(side, side),
-                "what": what,
-                "difference": largest,
-                "tolerance": promised,
-                "because": "promised",
-                "holds": largest <= promised,
-            }
-        )
-    return {"crosscheck": "fisher_trace", "checks": checks, **result["run"]}
 
 
 def table(header: Cells, lines: Sequence[Cells]) -> list[str]:

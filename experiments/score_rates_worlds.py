@@ -15,14 +15,22 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
+from jaxaudit import fit_many, models
 from jaxaudit.data.sequences import sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
+from jaxaudit.ensemble import Execution, log_probs_many
+from jaxaudit.learners.language_model import LanguageModelLearner, following_tokens, language_model
+from jaxaudit.metrics.forgetting_quality import truth_ratio
 
 PER_GROUP, PART, PARTS = 10, 20, 3
 """Records of a group, groups of a part, and parts."""
@@ -42,7 +50,6 @@ class World(NamedTuple):
         rate: of learning, at its highest; a low one leaves little memory.
         copies: models of each part and of each two parts; a deal's models of known truth are all but the target.
         partial: models of each deal and share that used a part of the query set.
-        unlearned: whether some models are unlearned, too.
         final: whether its answers were looked at once, when the code was done.
     """
 
@@ -51,13 +58,12 @@ class World(NamedTuple):
     rate: float
     copies: int = 9
     partial: int = 2
-    unlearned: bool = False
     final: bool = False
 
 
 WORLDS = {
-    "tofu": World("tofu", 0, USUAL, unlearned=True),
-    "notes": World("notes", 0, USUAL, unlearned=True),
+    "tofu": World("tofu", 0, USUAL),
+    "notes": World("notes", 0, USUAL),
     "tofu, weak": World("tofu", 1, WEAK, copies=4, partial=1),
     "notes, weak": World("notes", 1, WEAK, copies=4, partial=1),
     "tofu, again": World("tofu", 2, USUAL, final=True),
@@ -245,3 +251,83 @@ def tokens_of(world: World, records: Sequence[Record]) -> Corpus:
     whole = tuple(f"{record.prompt}{answer}" for record, answer in zip(records, right.answers, strict=True))
     packed = np.array([len(zlib.compress(answer.encode())) for answer in right.answers])
     return Corpus(inputs, paraphrased, np.concatenate(wrong), whole, packed, tokenizer.vocabulary)
+
+
+# The language models: trained side by side, and asked for a number of each record.
+
+WIDTH, LAYERS, EPOCHS, BATCH, SIDE_BY_SIDE = 40, 2, 2, 8, 6
+LOWEST, LEAST_VARIANCE = 0.2, 1e-6
+SCORES = ("loss", "min_k", "min_k_plus_plus", "zlib", "truth_ratio")
+
+
+def learner_of(world: World, corpus: Corpus) -> LanguageModelLearner:
+    steps = EPOCHS * (2 * PART * PER_GROUP // BATCH)
+    rule = optax.adamw(optax.warmup_cosine_decay_schedule(0.0, world.rate, steps // 10, steps), weight_decay=0.01)
+    return language_model(
+        partial(models.GPT, depth=LAYERS, width=WIDTH),
+        corpus.inputs.shape[1],
+        corpus.vocabulary,
+        optimizer=rule,
+        epochs=EPOCHS,
+        batch_size=BATCH,
+    )
+
+
+def token_numbers(learner: LanguageModelLearner, params: Any, inputs: Any) -> Any:
+    """Loss, Min-K% and Min-K%++ of each record, `[n, 3]`, as `jaxaudit.models.causal` has them."""
+
+    def one(record: Any) -> Any:
+        logits, _ = learner.net.apply(params.params, params.state, jnp.where(record < 0, ~record, record)[None], False)
+        log_p, following = jax.nn.log_softmax(logits[0]), following_tokens(record[None])[0]
+        counts = following >= 0
+        of_token = jnp.take_along_axis(log_p, jnp.maximum(following, 0)[:, None], axis=1)[:, 0]
+        p = jnp.exp(log_p)
+        mean = (p * log_p).sum(-1)
+        variance = (p * log_p**2).sum(-1) - mean**2
+        normal = (of_token - mean) / jnp.sqrt(jnp.maximum(variance, LEAST_VARIANCE))
+        count = counts.sum()
+        # Both Min-K% leave out the token that ends an answer.
+        inner = counts & (jnp.cumsum(counts) < count)
+        most = jnp.maximum(1, jnp.floor(LOWEST * (count - 1) + 1e-6))
+
+        def lowest(values: Any) -> Any:
+            ordered = jnp.sort(jnp.where(inner, values, jnp.inf))
+            return -jnp.sum(jnp.where(jnp.arange(len(ordered)) < most, ordered, 0)) / most
+
+        loss = -jnp.sum(jnp.where(counts, of_token, 0)) / count
+        return jnp.stack([loss, lowest(of_token), lowest(normal)])
+
+    return jax.lax.map(one, inputs, batch_size=2)
+
+
+@partial(jax.jit, static_argnums=0)
+def _numbers(learner: LanguageModelLearner, params: Any, inputs: Any) -> Any:
+    return jax.vmap(partial(token_numbers, learner), in_axes=(0, None))(params, inputs)
+
+
+def asked(learner: LanguageModelLearner, params: Any, corpus: Corpus) -> np.ndarray:
+    """The scores of all records under these models, `[models, records, SCORES]`."""
+    numbers = np.asarray(_numbers(learner, params, jnp.asarray(corpus.inputs)), np.float64)
+    right = log_probs_many(learner, params, corpus.paraphrased)[..., 0]
+    wrong = log_probs_many(learner, params, corpus.wrong)[..., 0].reshape(len(right), WRONG, -1)
+    ratios = truth_ratio(np.stack([right, *np.moveaxis(wrong, 1, 0)], axis=-1))
+    columns = [numbers, (numbers[..., 0] / corpus.packed)[..., None], ratios[..., None]]
+    return np.concatenate(columns, axis=-1).astype(np.float32)
+
+
+def train(name: str, world: World, corpus: Corpus, folder: Path) -> None:
+    """Trains the models of a world; their scores are kept in `folder`, as are finished chunks."""
+    path = folder / f"{name}.npy"
+    if path.exists():
+        return
+    learner, plan = learner_of(world, corpus), planned(world)
+    keys = jax.random.split(jax.random.key(world.draw + 100 * (world.corpus == "notes")), len(plan))
+    rows = np.repeat(np.stack([model.groups for model in plan]), PER_GROUP, axis=1)
+    execution = Execution(models_per_batch=SIDE_BY_SIDE, checkpoints=folder / name)
+    labels = np.zeros(len(corpus.inputs), np.int32)
+    scores = fit_many(
+        *(keys, rows, corpus.inputs, labels, learner),
+        execution=execution,
+        summarize=lambda params, _: asked(learner, params, corpus),
+    )
+    np.save(path, scores)

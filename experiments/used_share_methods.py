@@ -1,23 +1,89 @@
 """Estimators of the used share of a query set, each made once for a bank of shadow models and then asked of targets.
 
+DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), is the adjusted count of Rogan & Gladen (1978).
 QuaPy's are general quantifiers: `pip install quapy`.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from quapy.method.aggregative import EMQ, DyS
+from jaxtyping import Array, Bool, Float
 from sklearn.linear_model import LogisticRegression
 
-from experiments.adjusted_count import adjusted_count
-from jaxaudit.attacks.records import RMIA, AttackP, RecordAttack, ShadowScores
+from jaxaudit.attacks.records import RMIA, ShadowScores
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import rank, running_counts
 from jaxaudit.metrics import holdout_test
-from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import linear_share
+from jaxaudit.metrics.shares import linear_share, profile
+
+
+class AdjustedCount(NamedTuple):
+    """A used share, and the numbers from which it was computed.
+
+    Attributes:
+        share: the used share of the records. It may lie outside [0, 1]; see `adjusted_count`.
+        called: share of the records that are called members, by a score of at least `threshold`.
+        true_positive, false_positive: share of the shadow models' members, and of their non-members, that are called.
+    """
+
+    share: float
+    called: float
+    threshold: float
+    true_positive: float
+    false_positive: float
+
+
+def adjusted_count(
+    target: Float[Array | np.ndarray, " n"],
+    shadows: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+) -> AdjustedCount:
+    """The used share of some records by DUCI's estimator: the mean of (called - FPR) / (TPR - FPR).
+
+    A record's score must not depend on how many *other* records were used: RMIA's records z must be in no training set.
+    The threshold maximises TPR - FPR over the scores of all shadow models together; if several do, it is the highest.
+    The share is unbiased if the attack has the same TPR and FPR on the target as on the shadow models, and is not cut
+    to [0, 1]. A score equal to the threshold is a call, as in TPR and FPR; a score of NaN is left out. Scores are
+    larger for a member; those of a shadow model are computed with the other shadow models.
+
+    Raises:
+        InputError: shapes disagree; no score of the target, of a shadow model's member or of a non-member is known; or
+            no threshold has TPR above FPR.
+    """
+    target, shadows, membership = np.asarray(target), np.asarray(shadows), np.asarray(membership)
+    if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
+        raise InputError(
+            f"the target has scores of shape {target.shape}, the shadow models {shadows.shape} and their membership "
+            f"{membership.shape}: give one row per model and one column per record, the same records in each."
+        )
+    target_scores, is_finite = target[~np.isnan(target)], ~np.isnan(shadows)
+    members, non_members = int((is_finite & membership).sum()), int((is_finite & ~membership).sum())
+    if not (len(target_scores) and members and non_members):
+        raise InputError(
+            f"scores are known of {len(target_scores)} records of the target, {members} members and {non_members} "
+            "non-members of the shadow models, but some of each are needed: too few shadow models for this attack? "
+            "Train more."
+        )
+    ranking = rank(shadows[is_finite], membership[is_finite])
+    hits, alarms = (counts[0] for counts in running_counts(ranking, np.ones((1, members + non_members), np.int64)))
+    # TPR - FPR times the numbers of both: integers, in which equal thresholds are equal.
+    gain = hits * non_members - alarms * members
+    best = int(gain.argmax())
+    if gain[best] <= 0:
+        raise InputError(
+            f"TPR = FPR: no threshold calls more of the shadow models' {members} members than of their {non_members} "
+            "non-members, so a count of calls says nothing of the used share. Does `membership` belong to these "
+            "models? If so, take another attack; these models may not remember their records."
+        )
+    threshold = float(shadows[is_finite][ranking.order[ranking.ends[best]]])
+    rate, alarm = float(hits[best]) / members, float(alarms[best]) / non_members
+    called = float(np.mean(target_scores >= threshold))
+    return AdjustedCount((called - alarm) / (rate - alarm), called, threshold, rate, alarm)
+
 
 GAMMA = 1.0
 LEAST_RMIA, LEAST_LINEAR, LEAST_HOLDOUT = 2, 2, 4
@@ -52,10 +118,9 @@ class Answer(NamedTuple):
 Answers = list[Answer]
 Method = Callable[[ModelOutputs, np.ndarray, ModelOutputs], Answers | None]
 """Shadow models, their membership of query set and holdout, targets -> an answer a target; None: too few models."""
-Scores = tuple[np.ndarray, np.ndarray]
 
 
-def rmia(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Scores:
+def rmia(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> tuple[np.ndarray, np.ndarray]:
     """RMIA of the query records: of the targets, and of each shadow model by the others.
 
     The records z are the population, so that no score depends on how many other records were used. One shadow model has
@@ -71,41 +136,23 @@ def rmia(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -
     return found[0], found[1]
 
 
-def rmia_of_bank(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Scores:
-    """RMIA as `jaxaudit attack` has it without a population: the records z are query set and holdout."""
-    attack: RecordAttack = RMIA(gamma=GAMMA) if len(shadows.odds) >= LEAST_RMIA else AttackP()
-    of = (targets.dealt[:, None], None)
-    found = [attack.scores(ShadowScores(shadows.dealt[:, None], membership, each))[:, : shadows.query] for each in of]
-    return found[0], found[1]
+def duci(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
+    """DUCI on RMIA's scores."""
+    own, among = rmia(shadows, membership, targets)
+    try:
+        return [Answer(adjusted_count(scores, among, membership[:, : shadows.query]).share) for scores in own]
+    except InputError:
+        return [Answer(np.nan)] * len(own)
 
 
-def duci(scores: Callable[[ModelOutputs, np.ndarray, ModelOutputs], Scores], *, ties: bool = True) -> Method:
-    """DUCI on an attack's scores; without `ties` as Privacy Meter's code has it: the threshold itself is not called."""
-
-    def answers(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
-        own, among = scores(shadows, membership, targets)
-        try:
-            found = [adjusted_count(each, among, membership[:, : shadows.query]) for each in own]
-        except InputError:
-            return [Answer(np.nan)] * len(own)
-        if ties:
-            return [Answer(each.share) for each in found]
-        called = [float(np.mean(row > each.threshold)) for row, each in zip(own, found, strict=True)]
-        return [
-            Answer((part - each.false_positive) / (each.true_positive - each.false_positive))
-            for part, each in zip(called, found, strict=True)
-        ]
-
-    return answers
-
-
-def quantifier(make: Callable[[], EMQ | DyS]) -> Method:
+def quantifier(kind: str) -> Method:
     """One of QuaPy's, whose classifier is a logistic regression on the RMIA score, fitted to the shadow models'."""
 
     def answers(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
+        make = getattr(import_module("quapy.method.aggregative"), kind)
         own, among = rmia(shadows, membership, targets)
         truth = membership[:, : shadows.query].ravel().astype(int)
-        fitted = make().fit(among.reshape(-1, 1), truth)
+        fitted = make(LogisticRegression()).fit(among.reshape(-1, 1), truth)
         return [Answer(float(fitted.predict(row[:, None])[1])) for row in own]
 
     return answers
@@ -125,7 +172,7 @@ def holdout(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs
 
 
 def linear(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs) -> Answers | None:
-    """Ours without a holdout: the estimate that the reference and the shadow test rest on."""
+    """Ours without a holdout: the estimate that the shadow test rests on."""
     if len(shadows.odds) < LEAST_LINEAR:
         return None
     others = profile(cut(shadows.asked), membership[:, : shadows.query])
@@ -133,11 +180,9 @@ def linear(shadows: ModelOutputs, membership: np.ndarray, targets: ModelOutputs)
 
 
 METHODS: dict[str, Method] = {
-    "DUCI": duci(rmia),
-    "DUCI, ties not called": duci(rmia, ties=False),
-    "DUCI, z of the bank": duci(rmia_of_bank),
-    "EMQ": quantifier(lambda: EMQ(LogisticRegression())),
-    "DyS": quantifier(lambda: DyS(LogisticRegression())),
+    "DUCI": duci,
+    "EMQ": quantifier("EMQ"),
+    "DyS": quantifier("DyS"),
     "ours, no holdout": linear,
     "ours, holdout": holdout,
 }

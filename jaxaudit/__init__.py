@@ -4,8 +4,8 @@ The public names are imported when first used, so that `import jaxaudit` is fast
 Subpackages: `metrics` for outputs of models that you already have, `attacks`, `kernels`, `models`.
 
 >>> import jaxaudit
->>> jaxaudit.metrics.publishable(0.5)
-True
+>>> jaxaudit.metrics.holm([0.01, 0.04])
+(0.02, 0.04)
 """
 
 import lazy_loader

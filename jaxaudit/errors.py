@@ -1,8 +1,13 @@
 """Errors that a user can cause, and paths in a form that may be shared."""
 
+import importlib
+import math
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 LONGEST_MESSAGE = 1_000
 _CUT = " ... "
@@ -12,10 +17,8 @@ class InputError(ValueError):
     """An input that cannot be used: a file, a name, a shape, an option.
 
     The message is one line: what is wrong, the likely cause, what to do. The command line prints it and exits with
-    status 2; every other exception is a failure of the program (status 1).
-
-    Names in it may come from untrusted files: line breaks and control characters are escaped, and a message longer than
-    `LONGEST_MESSAGE` characters is cut in the middle, so that no name hides what is wrong or what to do.
+    status 2; every other exception is a failure of the program (status 1). Names in it may come from untrusted files:
+    control characters are escaped, and a message longer than `LONGEST_MESSAGE` characters is cut in the middle.
     """
 
     def __init__(self, message: str) -> None:
@@ -23,11 +26,7 @@ class InputError(ValueError):
 
 
 class InputErrors(InputError):
-    """Several input errors at once.
-
-    Attributes:
-        problems: the message of each, one line.
-    """
+    """Several input errors at once; `problems` has the message of each, one line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(" ".join(problems))
@@ -38,11 +37,107 @@ class MissingSplit(InputError):
     """A readable data set has no split of this name."""
 
 
-def visible(text: str) -> str:
-    r"""`text` on one line, with every control character escaped.
+def check_ranges(interval: str, advice: str = "", /, **numbers: Any) -> None:
+    """Refuses (`InputError`) numbers, or arrays with a number, outside an interval; None is a number left out.
 
-    Names come from files, columns and folders. Printed raw, an escape sequence could recolour or rewrite the terminal,
-    and a line break could imitate a line of this program.
+    The interval is written as in mathematics. `[-inf, inf]` refuses NaN alone, and `(-inf, inf)` what is not finite.
+    The advice says what to do.
+
+    >>> check_ranges("(0, 1)", level=0.95, share=None)
+    >>> check_ranges("[1, inf)", epochs=10, seeds=0)
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: `seeds` must be at least 1; got 0.
+    >>> check_ranges("[-inf, inf]", odds=[0.5, float("nan")])
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: `odds` must be a number; got nan, as 1 of 2 numbers: did training diverge?
+    """
+    import numpy as np
+
+    low, high = map(float, interval[1:-1].split(","))
+    above, below = (
+        np.greater if interval[0] == "(" else np.greater_equal,
+        np.less if interval[-1] == ")" else np.less_equal,
+    )
+    for name, number in numbers.items():
+        values = np.ravel([] if number is None else number)
+        wrong = values[~(above(values, low) & below(values, high))]
+        if len(wrong):
+            first, ends = float(wrong[0]), []
+            if low > -math.inf:
+                ends.append(f"{'above' if above is np.greater else 'at least'} {low:,.12g}")
+            if high < math.inf:
+                ends.append(f"{'below' if below is np.less else 'at most'} {high:,.12g}")
+            if not ends or math.isinf(first):
+                ends.append("a number" if math.isnan(first) else "finite")
+            count = f", as {len(wrong):,} of {len(values):,} numbers" if len(values) > 1 else ""
+            usual = "." if math.isfinite(first) or len(values) == 1 else ": did training diverge?"
+            cause = f": {advice}." if advice and math.isfinite(first) else usual
+            raise InputError(f"`{name}` must be {' and '.join(ends)}; got {first:,.12g}{count}{cause}")
+
+
+def check_shapes(shape: tuple[int, ...], **arrays: Any) -> None:
+    """Refuses (`InputError`) arrays of another shape; None is an array left out.
+
+    >>> check_shapes((3,), labels=[0, 1, 0], groups=[1, 1])
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: `groups` has shape (2,) but must have (3,): is it of the same records, in order?
+    """
+    import numpy as np
+
+    for name, array in arrays.items():
+        if array is not None and np.shape(array) != shape:
+            raise InputError(
+                f"`{name}` has shape {np.shape(array)} but must have {shape}: is it of the same records, in order?"
+            )
+
+
+def check_among(names: Iterable[str], **choices: str) -> None:
+    """Refuses (`InputError`) a name that is none of `names`.
+
+    >>> check_among(("flip", "crop"), change="flop")
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: `change` must be one of flip, crop; got 'flop'.
+    """
+    for parameter, name in choices.items():
+        if name not in names:
+            raise InputError(f"`{parameter}` must be one of {', '.join(names)}; got {name!r}.")
+
+
+def check_distinct(**lists: Sequence[Any]) -> None:
+    """Refuses (`InputError`) a list of nothing, or with something twice.
+
+    >>> check_distinct(attacks=["base", "rmia", "base"])
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: `attacks` must have at least one, each once; got 'base' twice.
+    """
+    for parameter, values in lists.items():
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        if twice or not len(values):
+            trouble = f"{twice[0]!r} twice" if twice else "none"
+            raise InputError(f"`{parameter}` must have at least one, each once; got {trouble}.")
+
+
+@contextmanager
+def writing(subject: object, advice: str) -> Iterator[None]:
+    """Within this context an `OSError` becomes an `InputError`: `subject` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{subject} cannot be written ({error.strerror or error}); {advice}") from error
+
+
+def imported(module: str, need: str, install: str) -> Any:
+    """An optional module; an `InputError` says what needs it and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{need} needs {module}, which could not be imported ({error.name or error}): {install}."
+        ) from error
+
+
+def visible(text: str) -> str:
+    r"""`text` on one line, with every control character escaped: a raw name could rewrite the terminal.
 
     >>> print(visible("evil\x1b[31m\nname"))
     evil\x1b[31m\nname
@@ -69,10 +164,7 @@ _FOLDERS = re.compile(r"(?P<before>[^/\\~]*[:=])??(?P<path>(?:[~/\\]|[A-Za-z]:[/
 
 
 def without_folders(text: str) -> str:
-    """A path, or an option that ends in one, without the folders above the current one.
-
-    A path from the root or a home folder reveals names of users and projects. Below the working directory it becomes
-    relative; elsewhere only its last part is kept. Other text, and relative paths, are not changed.
+    """A path, or an option that ends in one, without the folders above the current one, which name users and projects.
 
     >>> without_folders("/somewhere/else/q.npz@train[:100]"), without_folders("acdc:~/ACDC@3.0")
     ('q.npz@train[:100]', 'acdc:ACDC@3.0')

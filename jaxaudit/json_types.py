@@ -54,11 +54,7 @@ def to_builtins(value: Any) -> Any:
 
 
 def from_builtins(kind: type[Kind], value: Any) -> Kind:
-    """The struct decoded from JSON strictly: no other keys, no other types.
-
-    Raises:
-        msgspec.ValidationError: the value does not fit; the message says where.
-    """
+    """The struct decoded from JSON strictly (no other keys or types); a `msgspec.ValidationError` says where not."""
     return msgspec.convert(value, kind, dec_hook=_read)
 
 
@@ -68,11 +64,7 @@ def schema(kind: type) -> dict[str, Any]:
 
 
 def demand(holds: bool, wrong: str) -> None:
-    """Checks a condition that a result must meet.
-
-    Raises:
-        ValueError: `wrong`, if it does not hold.
-    """
+    """Raises a `ValueError` with the message `wrong` unless a condition of a result holds."""
     if not holds:
         raise ValueError(wrong)
 

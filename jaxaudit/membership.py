@@ -56,8 +56,7 @@ def leave_group_out(groups: Int[np.ndarray, " examples"], left_out: Int[np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class AllBut:
-    """The masks of `leave_one_out_masks`, computed on access: a matrix of 100,000 models and as many records takes 10
-    GB.
+    """The masks of `leave_one_out_masks`, computed on access: as a matrix, 100,000 models and records take 10 GB.
 
     >>> rows = AllBut(np.array([0, 2]), 3)
     >>> len(rows), rows[np.array([1])]
@@ -86,11 +85,7 @@ class AllBut:
 
 
 def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]:
-    """The number of training records of each model.
-
-    >>> member_counts(AllBut(np.array([0, 2]), 3)), member_counts(everyone(3))
-    (array([2, 2]), array([3]))
-    """
+    """The number of training records of each model."""
     if isinstance(membership, AllBut):
         return np.full(len(membership), membership.examples - 1)
     return membership.sum(axis=1)
@@ -99,11 +94,7 @@ def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]
 def random_subset(
     generator: np.random.Generator, indices: Int[np.ndarray, " pool"], fraction: float, examples: int
 ) -> Membership:
-    """The mask of one model trained on `round(fraction * len(indices))` of `indices`, at least one, drawn at random.
-
-    >>> random_subset(np.random.default_rng(3), np.arange(2, 6), 0.5, 8).sum()
-    np.int64(2)
-    """
+    """The mask of one model trained on `round(fraction * len(indices))` of `indices`, at least one, drawn at random."""
     count = max(1, round(fraction * len(indices)))
     return only(generator.choice(indices, count, replace=False), examples)
 
@@ -119,22 +110,15 @@ def halves(generator: np.random.Generator, examples: int) -> Membership:
 
 
 def subsets(generator: np.random.Generator, models: int, size: int, examples: int) -> Membership:
-    """Every model is trained on a random set of `size` records, drawn uniformly and independently of the others.
-
-    >>> subsets(np.random.default_rng(3), 2, 3, 5).sum(axis=1)
-    array([3, 3])
-    """
+    """Every model is trained on a random set of `size` records, drawn uniformly and independently of the others."""
     rows = [only(generator.choice(examples, size, replace=False), examples) for _ in range(models)]
     return np.concatenate([np.zeros((0, examples), bool), *rows])
 
 
 class WithAndWithout(NamedTuple):
-    """Training sets in pairs that differ by one target record; see `with_and_without`.
+    """Training sets in pairs that differ by one target record, by the numbers of their masks (`with_and_without`).
 
-    Attributes:
-        membership: the masks; a mask may serve several targets.
-        with_target, without_target: index of the mask with target i, and of that of the same records without it.
-        pool: in ascending order, the records in use, and others that make it as long as the call's numbers say.
+    `pool` has, in ascending order, the records in use, and others that make it as long as the call's numbers say.
     """
 
     membership: Membership
@@ -146,12 +130,9 @@ class WithAndWithout(NamedTuple):
 def with_and_without(
     generator: np.random.Generator, targets: Int[np.ndarray, " targets"], size: int, examples: int
 ) -> WithAndWithout:
-    """For every target t, a set T of `size` records with t, and T without t.
-
-    T without t is uniform among the sets of `size` - 1 records other than t. All pairs of one draw come from one
-    permutation of the pool: T without t is its first `size` - 1 records other than t. So the pairs share most records
-    and half of the sets: two masks serve all targets, and each target needs only one more. Within `membership[:, pool]`
-    every mask leaves out few records, so that models with one key take the same minibatches.
+    """For every target t, a set T of `size` records with t, and T without t: the first `size` - 1 records other than t
+    of one permutation. So two masks serve all targets, each target needs one more, and models with one key take the
+    same minibatches.
 
     >>> pairs = with_and_without(np.random.default_rng(3), np.array([0, 2]), 3, 6)
     >>> pairs.membership[pairs.with_target].sum(axis=1), pairs.membership[pairs.without_target].sum(axis=1)

@@ -1,17 +1,10 @@
-"""Random keys by name: every purpose has its own random key, so that adding work changes no other number.
+"""Random keys by name: every purpose has its own random key, so that asking for more changes nothing that was there.
 
-A key by position (the third of five) changes if something is inserted before it. A key by name does not: adding a test,
-a target, a replicate or a method leaves all other draws, seeds and p-values unchanged.
-
-Asking for more changes nothing that was there. Draws, seeds and bootstraps have keys by name: a role and a number in it
-for the models of `ks`, a test's name for its permutations, which all targets share. A test, a target, a replicate or a
-method that is added therefore leaves every other number as it was, bit for bit; nobody can shop for a verdict by asking
-for more. (One number says how many targets there are: p (not used) adjusted for all of them, by Holm's method. The
-verdict follows it, so that targets are judged together at one error rate.) Three things make that hold: chunks are of
-one size and the last is filled up with copies, since a model is rounded as its chunk's size has it; whether a step may
-be empty, which is another program, is decided by a row's own number; and in `ks` every model takes minibatches of its
-own members, so that a set added to the pool changes no order. The models a batch that a machine remembers do not depend
-on how many models were asked for. (`attack` draws its target records together: more of them is another draw.)
+A test, a target, a replicate or a method that is added leaves every other number as it was, bit for bit: nobody can
+shop for a verdict. (Only adjusted p-values say how many targets there are.) Three more things make that hold: chunks
+are of one size and the last is filled up with copies, since a model is rounded as its chunk's size has it; whether a
+step may be empty, which is another program, is decided by a row's own number; and in `ks` every model takes minibatches
+of its own members. (`attack` draws its target records together: more of them is another draw.)
 """
 
 import zlib
@@ -30,8 +23,8 @@ of that with these options, with the same bits; the speed of such a program does
 def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
     """The random key for a purpose, which is named by words and numbers: `stream(key, "train", "never")`.
 
-    A word folds in its CRC-32, a number itself, so the same purpose has the same key in every version and process.
-    Several keys for one purpose are `several(stream(...), count)`; more keys begin with the same ones.
+    A word folds in its CRC-32, a number itself, so keys are the same in every version and process. Several keys for one
+    purpose are `several(stream(...), count)`.
 
     >>> key = jax.random.key(7)
     >>> bool(stream(key, "train", 1) == stream(stream(key, "train"), 1)), bool(stream(key, "a") == stream(key, "b"))

@@ -1,10 +1,7 @@
 """Shadow models: their training sets, and their outputs on the records of a pool, wherever they were trained.
 
-Who judges need not have trained. `ShadowModels` are one value, whoever makes it; `take` leaves models or records out,
-as measuring error rates does. Tests of use, attacks and power read it and nothing else of the models; `judge` does not
-ask where they come from, nor that all kinds of models (`Kind`) are among them. Training alone has the records in an
-order of its own, since minibatches depend on it. Without models of rho, what it compares has no row, what is said of it
-is null, and no output has a place for it.
+Who judges need not have trained. Tests of use, attacks and power read `ShadowModels` and nothing else of the models;
+`judge` does not ask where they come from, nor that all kinds of models (`Kind`) are among them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +19,8 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.membership import Membership
-from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
-from jaxaudit.metrics.rank_scale import RankScale
+from jaxaudit.metrics.scores import RankScale
 
 
 class Kind(StrEnum):
@@ -39,7 +35,6 @@ class Kind(StrEnum):
         MIXED: a share of the calibration set and a random choice among query set and holdout.
         OTHER: another part of the query set or holdout, which no test uses.
         QUERY, CALIBRATION, BOTH: for rho: the query set alone, the calibration set alone, both.
-        REFERENCE_NEVER, REFERENCE_HALF, REFERENCE_FULLY: as NEVER, HALF and FULLY, and a share of a separate reference.
     """
 
     NEVER = "never"
@@ -50,15 +45,10 @@ class Kind(StrEnum):
     QUERY = "query"
     CALIBRATION = "calibration"
     BOTH = "control"
-    REFERENCE_NEVER = "reference_never"
-    REFERENCE_HALF = "reference_half"
-    REFERENCE_FULLY = "reference_fully"
 
 
 OF_QUERY = (Kind.NEVER, Kind.HALF, Kind.FULLY)
 """The kinds that were trained on none, half and all of the query set."""
-OF_REFERENCE = (Kind.REFERENCE_NEVER, Kind.REFERENCE_HALF, Kind.REFERENCE_FULLY)
-"""The same with a separate reference."""
 OF_RHO = (Kind.QUERY, Kind.CALIBRATION, Kind.BOTH)
 BUILT_IN_KINDS = frozenset(Kind)
 _OF_QUERY_IN_WORDS = ("without the query set", "with half of the query set", "with all of the query set")
@@ -72,25 +62,22 @@ def kind_words(kind: str) -> str:
     """
     if kind == Kind.MIXED:
         return "on random query and holdout records"
-    words = zip((*OF_QUERY, *OF_REFERENCE), 2 * _OF_QUERY_IN_WORDS, strict=True)
-    return dict[str, str](words).get(kind, f"of the kind {kind}")
+    return dict[str, str](zip(OF_QUERY, _OF_QUERY_IN_WORDS, strict=True)).get(kind, f"of the kind {kind}")
 
 
 class Pool(NamedTuple):
-    """All records of an audit, set after set: query set, holdout, calibration set, a separate reference, known members,
-    then records that only simulated targets use.
+    """All records of an audit, set after set: query set, holdout, calibration set, known members, then records that
+    only simulated targets use.
 
     Attributes:
         examples: all records; without inputs if they come from a bank.
         query, holdout, calibration: the indices of these sets' records.
         groups: the group of each query and holdout record, if whole groups were chosen at random.
-        reference: the indices of known non-members on which the target's outputs are known: the calibration set, or a
-            separate set; otherwise empty.
+        compares_calibration: whether the targets' outputs on the calibration set are known, and compared, too.
         members: the indices of known members. `member_groups`: the group of each, numbered together with `groups`.
         kept: by role, which records of a set as it was given are in the pool; no entry if all are.
         sampled_alike: the p-values of "query set and holdout are exchangeable", if measured before, on inputs.
-        at_hand: known members, query set and holdout with their inputs, in this order, if `examples` have no inputs; to
-            check whether the sets are exchangeable.
+        at_hand: known members, query set and holdout with their inputs, in this order, if `examples` have no inputs.
     """
 
     examples: Examples
@@ -98,7 +85,7 @@ class Pool(NamedTuple):
     holdout: slice
     calibration: slice
     groups: Int[np.ndarray, " dealt"] | None = None
-    reference: slice = slice(0, 0)
+    compares_calibration: bool = False
     members: slice = slice(0, 0)
     member_groups: Int[np.ndarray, " members"] | None = None
     kept: Mapping[str, Bool[np.ndarray, " _"]] = MappingProxyType({})
@@ -107,8 +94,9 @@ class Pool(NamedTuple):
 
     @property
     def compared(self) -> Int[np.ndarray, " compared"]:
-        """The indices of records whose outputs the tests of use need: query set, holdout, reference, members."""
-        return np.r_[self.query, self.holdout, self.reference, self.members]
+        """The indices of records whose outputs the tests of use need, set after set; see `compares_calibration`."""
+        calibration = self.calibration if self.compares_calibration else slice(0, 0)
+        return np.r_[self.query, self.holdout, calibration, self.members]
 
     @property
     def classless(self) -> bool:
@@ -131,22 +119,17 @@ class Pool(NamedTuple):
         """The number of records of the sets as they were given, if `kept` has an entry for each set."""
         return sum(map(len, self.kept.values()))
 
-    @property
-    def reference_apart(self) -> bool:
-        """Whether the reference is a separate set, not the calibration set."""
-        return self.reference.start >= self.calibration.stop
-
     def take(self, records: Int[np.ndarray, " records"]) -> "Pool":
         """The pool of these records alone (indices, ascending); each stays in its set."""
-        query, holdout, calibration, reference, members = (
+        query, holdout, calibration, members = (
             slice(*np.searchsorted(records, [part.start, part.stop]).tolist())
-            for part in (self.query, self.holdout, self.calibration, self.reference, self.members)
+            for part in (self.query, self.holdout, self.calibration, self.members)
         )
         groups, of_members = self.groups, self.member_groups
         groups = None if groups is None else groups[records[: holdout.stop]]
         of_members = None if of_members is None else of_members[records[members] - self.members.start]
         examples = self.examples.take(records)
-        return Pool(examples, query, holdout, calibration, groups, reference, members, of_members)
+        return Pool(examples, query, holdout, calibration, groups, self.compares_calibration, members, of_members)
 
     @property
     def training_order(self) -> slice | Int[np.ndarray, " n"]:
@@ -167,19 +150,13 @@ class ShadowModels:
     """Shadow models: their training sets, and their outputs on every record of a pool.
 
     Attributes:
-        pool: the records.
         kinds: the kind of each model: a `Kind`, or a name that a user's own test defines; empty if no test uses them.
-        membership: the models' membership masks.
         log_odds: log-odds of each record's own class, in nats; NaN for records without outputs.
         correct: whether each record is classified correctly; with several views, the share of views.
         confidences: the probability of each record's own class.
         own_accuracy: each model's accuracy on its training records; NaN without any.
-        designs: the index of each model's design; `design_names` are the names of all if there are several.
-        signals: EMA's signals on query and calibration records; None unless they were requested.
-        resolutions: outputs of some models as they were stored, one for each resolution of the files; empty if the
-            outputs were not stored.
+        resolutions: outputs of some models as they were stored, one for each resolution of the files.
         bank: the bank that the models come from, and its `content_hash`; None and empty if they were trained here.
-        numbers: the models' numbers there.
         views: for attacks, log-odds (nats) in each view of a record, in float64 and all at the coarsest of
             `resolutions`; None unless they were requested.
         scale: of a bank of scores, the scale on which log-odds are the ranks of scores; None for log-odds in nats.
@@ -194,9 +171,6 @@ class ShadowModels:
     correct: Shaped[np.ndarray, "models examples"]
     confidences: Float[np.ndarray, "models examples"]
     own_accuracy: Float[np.ndarray, " models"]
-    designs: Int[np.ndarray, " models"]
-    design_names: tuple[str, ...] = ()
-    signals: Signals | None = None
     resolutions: tuple[Outputs, ...] = ()
     content_hash: str = ""
     bank: Bank | None = None
@@ -222,12 +196,9 @@ class ShadowModels:
         records: Int[np.ndarray, " records"] | None = None,
         pool: Pool | None = None,
     ) -> "ShadowModels":
-        """The same with some of the models, and with some of the records.
+        """The same with some of the models, and with some of the records; both by indices, in the new order.
 
-        Args:
-            models: indices of the models to keep, in the new order.
-            records: indices of the records to keep; None: all. They must be ascending unless `pool` is given.
-            pool: the pool of these records in their new order; by default the present pool restricted to `records`.
+        Records must be ascending, unless `pool` has them in their new order.
         """
 
         def taken(array: Any) -> Any:
@@ -241,8 +212,6 @@ class ShadowModels:
             kinds=tuple(np.array(self.kinds, object)[models].tolist()) if self.kinds else (),
             **by_record,
             own_accuracy=self.own_accuracy[models],
-            designs=self.designs[models],
-            signals=self.signals and Signals(*(signal[models] for signal in self.signals)),
             numbers=None if self.numbers is None else self.numbers[models],
             views=None if self.views is None else taken(self.views),
         )
@@ -257,7 +226,7 @@ def no_models(pool: Pool) -> ShadowModels:
     """No shadow models, for an audit that needs none."""
     none = np.zeros((0, len(pool.examples)), np.float32)
     empty = none.astype(bool)
-    return ShadowModels(pool, (), empty, none, empty, none, np.zeros(0), np.zeros(0, int))
+    return ShadowModels(pool, (), empty, none, empty, none, np.zeros(0))
 
 
 def examples_of(pool: Pool, part: slice) -> Examples | None:

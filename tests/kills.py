@@ -25,10 +25,32 @@ from support.cli_runs import content, write_sets
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--batch-size", "50")
 IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--batch-size", "20")
 COMMANDS = {
-    "ks mlp": ("ks", *SETS, "--hidden", "256,128", "--epochs", "800", "--replicates", "2", "--tests", "rho"),
-    "ks liu-cnn": ("ks", *IMAGES, "--model", "liu-cnn", "--epochs", "40", "--replicates", "1", "--tests", "rho"),
+    "ks mlp": (
+        "ks",
+        *SETS,
+        "--hidden",
+        "256,128",
+        "--epochs",
+        "800",
+        "--test-option",
+        "rho.replicates=2",
+        "--tests",
+        "rho",
+    ),
+    "ks liu-cnn": (
+        "ks",
+        *IMAGES,
+        "--model",
+        "liu-cnn",
+        "--epochs",
+        "40",
+        "--test-option",
+        "rho.replicates=1",
+        "--tests",
+        "rho",
+    ),
     "power": (
-        *("power", *SETS, "--hidden", "64", "--effort", "full", "--epochs", "2000", "--holdout-shadow-models", "19"),
+        *("power", *SETS, "--hidden", "64", "--effort", "full", "--epochs", "2000", "--models", "19"),
         *("--models-per-batch", "5"),
     ),
     "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", "--models-per-batch", "6"),

@@ -52,21 +52,6 @@ def test_pieces_are_measured_once(tmp_path: Path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
 
 
-@pytest.mark.outer
-def test_training_is_measured_with_the_rivals_at_hand(tmp_path: Path):
-    done = bench("--reduced", "--results", str(tmp_path), "--rivals", "eager", "--piece", "training MLP")
-    assert done.returncode == 0, done.stderr
-    result = written(tmp_path)["training MLP"]
-    assert {timing["case"] for timing in result["timings"]} == {"MLP", "MLP, bfloat16"}
-    assert result["chosen"]["number"] >= 1
-    assert _installed("torch") or result["left_out"] == ["PyTorch: not installed, or not importable"]
-
-
-@pytest.mark.outer
-def test_an_unknown_piece_is_refused(tmp_path: Path):
-    assert bench("--results", str(tmp_path), "--piece", "trainings").returncode == 2
-
-
 COUNTS = """
 from bench.device import counting, networks
 weights = 784 * 512 + 512 * 256 + 256 * 128 + 128 * 10

@@ -81,12 +81,12 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
 
 ANSWERS = {
     "audit_sklearn.py": "not forgotten: Use of the query set was detected",
-    "own_learner.py": "publish: No record has a PDTP above 1",
+    "own_learner.py": r"no record exposed: In models \(your learner NearestMean\) that jaxaudit trained here: No ",
     "own_test.py": "not forgotten: The mean log-odds are",
     "own_attack.py": "(attack succeeds|attacks fail|inconclusive): ",
     "own_unlearning.py": "(distinguishable|not distinguishable|inconclusive): .*to-uniform: ",
     "language_model.py": r"before: not forgotten\..*\nretrained: forgotten\..*\nonly claimed: not forgotten\.",
-    "many_workers.py": "(do not publish|inconclusive): ",
+    "many_workers.py": "(records exposed|inconclusive): ",
 }
 
 
@@ -253,7 +253,7 @@ def test_a_job_of_slurm_ends_with_a_verdict(tmp_path: Path, gpus: str):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("jaxaudit "), "the job does not say what it runs on"
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["finding"]["verdict"] == "do not publish"
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["finding"]["verdict"] == "records exposed"
 
 
 @pytest.mark.outer

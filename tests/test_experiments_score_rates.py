@@ -1,4 +1,4 @@
-"""The worlds of `score_rates`, the numbers of its models and texts against slow twins, and what its rates count."""
+"""The worlds of `score_rates`, the numbers of its models against a slow twin, and what its rates count."""
 
 from typing import Any
 
@@ -8,12 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from experiments import score_rates_judge as judge
-from experiments.score_rates_models import token_numbers
-from experiments.score_rates_page import lines
-from experiments.score_rates_summary import LESSONS, WAYS, rates, summarise, worst
-from experiments.score_rates_texts import word_numbers
-from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, WORLDS, draw_corpus, planned
+from experiments import score_rates as judge
+from experiments.score_rates import LAYOUT, WAYS, by_way, lines, summarise
+from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, WORLDS, draw_corpus, planned, token_numbers
 from jaxaudit import models
 from jaxaudit.learners.language_model import language_model
 
@@ -89,22 +86,8 @@ def test_token_numbers_are_those_of_a_loop(corpus):
         np.testing.assert_allclose(numbers[row, 1:], slow, rtol=1e-3, atol=1e-3)
 
 
-def test_the_words_of_a_table_tell_difficulty_by_its_other_groups(corpus):
-    """What a record of the first group becomes, the other records of that group do not notice, and other groups do."""
-    rows = np.arange(3 * PER_GROUP)
-    before, changed = word_numbers(corpus, rows), corpus.inputs.copy()
-    judged = np.flatnonzero(changed[1] >= 0)[:-1]
-    changed[1, judged] = changed[1, judged[::-1]]
-    after = word_numbers(corpus._replace(inputs=changed), rows)
-    for order, (name, numbers) in enumerate(before.items(), 1):
-        np.testing.assert_array_equal(after[name][2:PER_GROUP], numbers[2:PER_GROUP])
-        assert (after[name][PER_GROUP:] != numbers[PER_GROUP:]).any() == (order > 1)
-        assert (numbers > 0).all()
-        assert numbers.std() > 0
-
-
 def answer(way: str, used: float, verdict: str, **more: Any) -> dict[str, Any]:
-    facts = {"world": "notes", "deal": 0, "model": int(used * 8), "method": "", "groups": 8, "records": 10}
+    facts = {"world": "notes", "deal": 0, "model": int(used * 8), "groups": 8, "records": 10}
     return {**facts, "way": way, "used": used, "verdict": verdict, "upper": 1.0, "p_never": 0.01, **more}
 
 
@@ -117,7 +100,7 @@ def test_rates_count_what_they_say():
         answer("members", 1.0, "not forgotten"),
         answer("members", 1.0, "inconclusive"),
     ]
-    cells = rates(answers)["members"]
+    cells = by_way(answers)["members"]
     counts = {name: (rate["count"], rate["of"]) for name, rate in cells.items()}
     assert counts == {
         "false alarms": (1, 2),
@@ -130,12 +113,12 @@ def test_rates_count_what_they_say():
         "half found": (0, 1),
         "quarter found": (0, 1),
     }
-    by_cell = {"first": rates(answers[1:]), "second": rates(answers)}
-    name, rate = worst(by_cell, "members", "false alarms") or ("", {})
+    by_cell = {"first": by_way(answers[1:]), "second": by_way(answers)}
+    name, rate = LAYOUT.worst(by_cell, "members", "false alarms") or ("", {})
     assert (name, rate["share"]) == ("second", 0.5)
-    assert worst(by_cell, "holdout", "covered") is None
-    name, rate = worst(by_cell, "members", "at stated") or ("", {})
-    assert (name, rate["count"], rate["of"]) == ("every cell", 2, 2)
+    assert LAYOUT.worst(by_cell, "holdout", "covered") is None
+    name, rate = LAYOUT.worst(by_cell, "members", "at stated") or ("", {})
+    assert (name, rate["count"], rate["of"]) == ("every one", 2, 2)
 
 
 def test_the_page_tells_every_way():
@@ -144,9 +127,8 @@ def test_the_page_tells_every_way():
     others = {"forget_quality": 0.5, "privleak": -20.0, "t_test": 0.2, "dataset_inference": 0.01}
     answers += [{**answer("others", used, ""), **others} for used in shares]
     answers.append({"world": "notes", "deal": 0, "model": 0, "way": "holdout", "again": 0.03})
-    lessons = [answer("holdout", 0.5, "inconclusive", lesson=lesson) for lesson in LESSONS]
-    found = summarise(answers, lessons)
+    found = summarise(answers)
     assert found["again"]["holdout"]["all"]["count"] == found["field"]["0.0"]["privleak"]["count"] == 1
     assert found["tables"] == 4
     page = "\n".join(lines(found))
-    assert all(words in page for words in (*WAYS.values(), *LESSONS.values()))
+    assert all(words in page for words in WAYS.values())

@@ -7,25 +7,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.score_rates_adapters_judge import Tuned, judged_adapters, tokens_in
-from experiments.score_rates_adapters_models import (
+from experiments.score_rates import COUNTS, tokens_in
+from experiments.score_rates_adapters import GIVEN, adapter_lines, by_given, summarise_adapters, summary
+from experiments.score_rates_adapters_worlds import (
     ADAPTED,
     KNOWN,
     TARGETS,
     Base,
     Recipe,
+    Tuned,
     adapted,
     corpora_of,
+    judged_adapters,
     known_plan,
     merged,
     target_plan,
     tuned,
 )
-from experiments.score_rates_adapters_page import adapter_lines
-from experiments.score_rates_adapters_summary import GIVEN, rates_given, summarise_adapters, summary
-from experiments.score_rates_judge import COUNTS
-from experiments.score_rates_models import SCORES, learner_of
-from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP
+from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, SCORES, learner_of
 
 NOTES = ADAPTED["notes"]
 
@@ -120,9 +119,8 @@ def test_rates_are_of_the_way_of_giving_data():
         answer("rank 4, alone 3", 0.0, "forgotten"),
         answer("all weights, known 3", 0.5, "forgotten", upper=0.2),
         answer("members", 0.5, "not forgotten"),
-        {**answer("holdout", 0.0, ""), "again": 0.03},
     ]
-    cells = rates_given(answers)
+    cells = by_given(answers)
     assert (cells["rank 4, known 3"]["false alarms"]["count"], cells["rank 4, alone 3"]["false alarms"]["count"]) == (
         1,
         0,

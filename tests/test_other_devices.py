@@ -17,7 +17,7 @@ from support.tiny_learners import Convolved, Dropped, learner
 
 from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
-from jaxaudit.ensemble import fit, host_program, program
+from jaxaudit.ensemble import chunk, program, train
 from jaxaudit.kernels import bootstrap_ks, ks_distance, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import directions
 from jaxaudit.learners import logistic_objective, network
@@ -53,7 +53,7 @@ def a_gradient(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tu
     """One model's, as it is trained from the host."""
     state = jax.eval_shape(one.init, KEYS[0])
     arrays = state.params, words(9, *shape), whole(9), whole(4), words(4)
-    return lambda state, *arrays: host_program._gradient(one, state, *arrays, (KEYS[0], 0, 0)), (state, *arrays)
+    return lambda state, *arrays: chunk._gradient(one, state, *arrays, (KEYS[0], 0, 0)), (state, *arrays)
 
 
 def of_network(kernel: Callable[..., Any], one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], Any]:
@@ -107,7 +107,7 @@ PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = 
     "block of the medical network": lambda: a_block(trained(MedicalCNN, 32, 32, 1), (32, 32, 1)),
     "block of a transformer": lambda: a_block(trained(ViT, 16, 16, 1), (16, 16, 1)),
     "gradient": lambda: a_gradient(learner(Convolved, (5, 5, 1)), (5, 5, 1)),
-    "outputs": lambda: (partial(fit._log_probs, learner()), (models(learner()), words(7, 4))),
+    "outputs": lambda: (partial(train._log_probs, learner()), (models(learner()), words(7, 4))),
     "own outputs": lambda: (partial(left_out._log_probs_each, learner()), (models(learner()), words(3, 1, 4))),
     "squared norms": lambda: of_network(squared_grad_norms, trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
     "summed gradient": lambda: of_network(partial(directions._summed_gradient, constants=()), learner(), (4,)),

@@ -31,8 +31,17 @@ MAY_BE = {
     "you": NAMES | {"category"},
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""
-SMALL = ("--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20", "--designs", "guess")
-ENOUGH = ("--replicates", "3", "--shadow-models", "20", "--holdout-shadow-models", "20", "--effort", "full")
+SMALL = ("--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20")
+ENOUGH = (
+    "--test-option",
+    "rho.replicates=3",
+    "--shadow-models",
+    "20",
+    "--test-option",
+    "holdout.mixed=20",
+    "--effort",
+    "full",
+)
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
 
 
@@ -110,13 +119,22 @@ def _run_all(home: Path, file: Path) -> list[Written]:
             written.append(Written(command, printed, done.out.encode(), numbers))
         return done.out
 
-    share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", "5")
-    run("deal", f"{file}.csv", "--groups", "patient", *share, "--blind", out="of_csv", page=False)
+    share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", str(2**60 + 5))
+    run(
+        "deal",
+        f"{file}.csv",
+        "--label",
+        "diagnosis",
+        "--groups",
+        "patient",
+        *share,
+        "--blind",
+        out="of_csv",
+        page=False,
+    )
     run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
     run("deal", f"{file}.jsonl", "--groups", "patient", *share, out="texts", page=False)
     Path("tables").mkdir()
-    columns = ("--prediction", "guess", "--truth", "truth", "--set", "set", "--group", "patient")
-    run("scores regression", f"{file}_errors.csv", *columns, "--out", "tables/errors.csv")
     write_evaluations()
     run("scores lm-eval", "samples", "--query", "query", "--holdout", "holdout", "--out", "tables/samples.csv")
     for records in ("privleak", "verbmem"):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from flax import nnx
 
-from jaxaudit.models.layers import max_pool_2x2
+from jaxaudit.models.networks import max_pool_2x2
 
 GROUPS, EPSILON = 8, 1e-5
 

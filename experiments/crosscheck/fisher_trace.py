@@ -1,6 +1,6 @@
 """Squared gradient norms of single examples against PyTorch: a float64 loop of backward passes, and BackPACK.
 
-    python -m experiments.crosscheck.fisher_trace      # two minutes on two CPU cores; needs the `bench` extra
+    python -m experiments.crosscheck fisher_trace      # two minutes on two CPU cores; needs the `bench` extra
 
 Random networks of every kind of layer (dense, also along a sequence or used twice; convolutions with stride, padding,
 dilation and groups, transposed ones; embeddings; batch, group and layer normalisation), each built in PyTorch and,
@@ -9,15 +9,10 @@ relative difference over the examples of its squared gradient norm, in float64 a
 or to 1e-8 of the example's over all parameters where that is more: a gradient of 0 is rounding). Promised: 1e-5;
 float64 keeps it by far, float32 misses it in one network (1.6e-5). BackPACK judges the networks whose layers it has,
 but for two: its embeddings know float32 only, and of convolutions in groups its norms are not those of PyTorch's own
-backward passes (version 1.7.1). Writes `results/fisher_trace-DEVICE.json` beside this file.
+backward passes (version 1.7.1).
 """
 
-import argparse
-import json
-import time
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import backpack
@@ -28,11 +23,12 @@ import torch
 from backpack.extensions import BatchL2Grad
 from torch import nn
 
-from experiments.record import describe_run, device_slug
+from experiments.crosscheck import Check
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 
 NETWORKS, EXAMPLES, CLASSES, WORDS, PROMISED = 30, 6, 4, 9, 1e-5
+LOOP, BACKPACK = "a PyTorch loop of backward passes, float64", "BackPACK's BatchL2Grad"
 ROUNDING = 1e-8
 """A squared norm this much smaller than that of all parameters is compared with theirs."""
 
@@ -210,41 +206,20 @@ def furthest(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
     return max(float(np.max(np.abs(one[name] - norms) / np.maximum(norms, floor))) for name, norms in other.items())
 
 
-def check(seed: int) -> dict[str, Any]:
-    """One network, judged."""
+def gaps_of(seed: int) -> dict[tuple[str, str], float]:
+    """The largest relative difference of one network, by precision and tool."""
     drawn = draw(seed)
     loop = by_loop(drawn)
-    (double, paths), (single, _) = ours(drawn, np.float64), ours(drawn, np.float32)
-    row: dict[str, Any] = {
-        "layers": " ".join(type(module).__name__ for module in drawn.net),
-        "parameters": sum(parameter.numel() for parameter in drawn.net.parameters()),
-        "contracted": sum(path == "contracted" for path in paths.values()),
-        "leaves": len(paths),
-        "float64 against loop": furthest(double, loop),
-        "float32 against loop": furthest(single, loop),
-    }
-    if drawn.known:
-        row["float64 against BackPACK"] = furthest(double, by_backpack(drawn))
-    return row
+    double, single = (ours(drawn, dtype)[0] for dtype in (np.float64, np.float32))
+    gaps = {("float64", LOOP): furthest(double, loop), ("float32", LOOP): furthest(single, loop)}
+    return gaps | ({("float64", BACKPACK): furthest(double, by_backpack(drawn))} if drawn.known else {})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--networks", type=int, default=NETWORKS)
-    options = vars(parser.parse_args())
-    start = time.perf_counter()
-    rows = [check(seed) for seed in range(options["networks"])]
-    worst = {}
-    for key in ("float64 against loop", "float64 against BackPACK", "float32 against loop"):
-        gaps = [row[key] for row in rows if key in row]
-        worst[key] = {"networks": len(gaps), "largest relative difference": max(gaps), "promised": PROMISED}
-        print(f"{key}: {len(gaps)} networks, largest relative difference {max(gaps):.2g}")
-    run = describe_run(options, time.perf_counter() - start)
-    run["versions"] |= {name: version(name) for name in ("torch", "backpack-for-pytorch")}
-    path = Path(__file__).parent / "results" / f"fisher_trace-{device_slug()}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"run": run, "worst": worst, "networks": rows}, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+def fisher_trace(full: bool = True) -> list[Check]:
+    networks = [gaps_of(seed) for seed in range(NETWORKS if full else 3)]
+    found = []
+    for precision, tool in (("float64", LOOP), ("float64", BACKPACK), ("float32", LOOP)):
+        gaps = [gap[precision, tool] for gap in networks if (precision, tool) in gap]
+        what = f"squared gradient norms of single examples, {precision}, {len(gaps)} networks: relative"
+        found.append(Check("kernels.gradient_norms.squared_grad_norms", tool, what, max(gaps), PROMISED, "promised"))
+    return found

@@ -15,14 +15,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.checkpoint import call_directory
+from jaxaudit.ensemble.checkpoint import UnderWay, call_directory
+from jaxaudit.ensemble.chunk import Results
 from jaxaudit.ensemble.concurrency import NeighbourFailed, Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.program import DISPATCH
-from jaxaudit.ensemble.results import Results
-from jaxaudit.ensemble.training_state import UnderWay
 from jaxaudit.errors import InputError
-from jaxaudit.learners.batch_order import epoch_bits, init_key, traced_batches
+from jaxaudit.learners.stepped import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
 
 SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"
@@ -73,20 +72,14 @@ def fit_learned(
     1e-4; minibatches of 100; 100 epochs of binary cross-entropy. Outputs are standardised over the training records.
 
     Args:
-        keys: one random key per target model.
         outputs: each target model's outputs on each record: probabilities or their logarithms.
-        labels: the records' classes.
         membership: whether each target model (row) was trained on the record (column).
-        classes: the number of classes.
         used: which records each attack network is trained on; by default all.
-        epochs: training epochs.
-        execution: how networks are trained, progress (in networks), and where finished networks and training states
-            are kept; a later call with the same arguments resumes from them, see `fit_many`. By default the number per
-            batch is chosen for the device, without measurement.
+        execution: how networks are trained, and where finished ones are kept, see `fit_many`. By default the device
+            decides the number per batch.
 
     Raises:
-        InputError: shapes disagree, an output is not finite, a label is not a class, or a network would see only
-            members or only non-members.
+        InputError: an output is not finite, or a network would see only members or only non-members.
     """
     used = np.ones_like(membership) if used is None else used
     _check(outputs, labels, membership, used, classes)
@@ -137,12 +130,8 @@ def learned_probabilities(
 ) -> Float[np.ndarray, "models n"]:
     """The attack networks' probabilities that each target model was trained on each record.
 
-    If outputs carry no information, a network gives the share of members among its training records.
-
-    The outputs are each target model's, of the kind that the attack was trained on; labels are the records' classes.
-
-    Raises:
-        InputError: the number of models or features is not that of the attack.
+    If outputs carry no information, a network gives the share of members among its training records. The outputs are
+    each target model's, of the kind that the attack was trained on.
     """
     if outputs.shape[::2] != attack.mean.shape:
         raise InputError(

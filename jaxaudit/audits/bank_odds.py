@@ -1,20 +1,35 @@
-"""Log-odds of each record's own class, and accuracy, of the models of a bank. One file is read at a time."""
+"""Log-odds of each record's own class of the models of a bank, read a file at a time, and their resolution.
 
-from collections.abc import Iterator
+Outputs are compared at the coarsest resolution. A target's file may hold float16 numbers or four decimals: the shadow
+models' confidences are rounded alike, else rounding alone would part the two distributions near 1. `attack` compares
+log-odds, which a file tells by two numbers, of the record's class and of all others; so there only what the other file
+would not have is lost.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from jaxtyping import Float, Float32, Int
 from scipy import special
 
-from jaxaudit.audits.resolution import grid_of
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import Description, Kind
 from jaxaudit.data.bank.outputs import load_into
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.outputs import Outputs, logit_step, match_logits, match_precision
+from jaxaudit.data.outputs.precision import (
+    MOST_DECIMALS,
+    as_dtype,
+    coarsest_dtype,
+    decimals_of,
+    round_decimals,
+    round_significant,
+    significant_of,
+    step_near,
+)
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19
@@ -60,7 +75,6 @@ def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views val
 
 
 def as_model_outputs(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
-    """The outputs of a model from values of the kind that this bank stores."""
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
     for part in _parts(values):
@@ -105,11 +119,7 @@ def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
     """The log-odds (nats) of each record's own class in each view (augmented query), cut at +-`LARGEST` of their kind.
-
-    Args:
-        kind: what `values` are, such as `logits`. Values of the kind `score` are returned as they are.
-        values: a model's outputs, as read from a file.
-        labels: the class of each record.
+    Values of the kind `score` are returned as they are.
     """
     odds, most = np.empty(values.shape[:2]), LARGEST[kind]
     for part in _parts(values):
@@ -129,9 +139,8 @@ def upward(description: Description, values: np.ndarray) -> np.ndarray:
 
 
 def score_outputs(path: Path, description: Description, records: int, of: str | None = None) -> Outputs:
-    """A model's outputs on this many records without classes, from a file of one column, or a table with this set.
-
-    The second column has log-odds, or scores that are larger for records that were used; the first, of all others, 0.
+    """A model's outputs on so many records without classes, from a file of one column, or a table with the set `of`: in
+    the second column log-odds, or scores that are larger for records that were used; in the first 0.
     """
     values = load_into(path, msgspec.structs.replace(description, records=records, counts=None), of)
     odds = log_odds_of(description.outputs, upward(description, values), np.zeros(records, int))[0]
@@ -146,9 +155,6 @@ def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) 
         path: .npz, .npy, .csv or .parquet, in the order of the texts; nats a token, at most 0.
         rows: the number of texts.
         of: the set in a table of scores, such as "holdout"; by default the file has one column.
-
-    Raises:
-        InputError: as `load_outputs`; or a number is above 0.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "said.csv"
@@ -174,3 +180,159 @@ def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.nd
         with np.errstate(divide="ignore"):
             values = np.log(np.maximum(values, 0))
     return log_odds(values.transpose(1, 0, 2), labels).T, hits
+
+
+Coarsening = Callable[[Float[np.ndarray, "*any"]], Float[np.ndarray, "*any"]]
+"""Log-odds (nats) in, the same at another resolution out."""
+SEEN = 1 << 16
+"""Sample size: numbers of a file from which its resolution is found."""
+FEW = 1 << 12
+"""Sample size: numbers of a file from which its grid is found."""
+MOST_PRINTED = 12
+"""The most decimals of a grid that float64 can resolve."""
+
+
+def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
+    """The function that rounds log-odds to the coarsest resolution of these outputs. If some outputs are probabilities,
+    log-odds are converted to probabilities, rounded like them, and converted back: near 1 these carry little.
+    """
+    if not grids:
+        return lambda odds: odds
+    if all_logits(grids):
+        return lambda odds: match_logits(odds, *grids)
+    return lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32), grids)
+
+
+def rounded(confidences: Float[np.ndarray, "*any"], grids: tuple[Outputs, ...]) -> Float[np.ndarray, "*any"]:
+    """Log-odds of confidences rounded as in these files; 0 and 1 count as half a step inside the interval."""
+    step = 10.0**-MOST_DECIMALS
+    for file in grids:
+        confidences = match_precision(confidences, file)
+        if file.kind != "logits":
+            step = max(step, step_near(1.0, file.decimals, file.significant, file.dtype))
+    return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
+
+
+def all_logits(grids: tuple[Outputs, ...]) -> bool:
+    """Whether all of these are logits, so that log-odds are compared without a detour over probabilities."""
+    return all(grid.kind == "logits" for grid in grids)
+
+
+def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
+    by_kind: dict[tuple[Any, ...], Outputs] = {}
+    for grid in grids:
+        by_kind.setdefault((grid.kind, grid.decimals, grid.significant, grid.dtype), grid)
+    return tuple(by_kind.values())
+
+
+def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str) -> Outputs:
+    """A sample of one model's stored outputs (record, view, value), from which the precision of the file (decimals,
+    significant digits, type) is found. Dropped records and further views are left out; `name` is for messages.
+    """
+    kept = np.flatnonzero(~bank.dropped)
+    rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
+    return grid_of(bank.description, values[rows], values.dtype.name, name)
+
+
+def grid_of(description: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
+    """The first view of a model's outputs (record, view, value), with the precision at which they are stored. A single
+    value becomes the second of two logits; `dtype` is the number type of the file.
+    """
+    first, kind = (
+        np.array(values[:, 0], np.float64),
+        "probabilities" if description.outputs == "probabilities" else "logits",
+    )
+    if first.shape[1] == 1:
+        largest = np.finfo(np.float64).max
+        first = np.concatenate([np.zeros_like(first), first.clip(-largest, largest)], axis=1)
+    dtype = coarsest_dtype(first, dtype)
+    decimals = decimals_of(first, dtype, least=int(kind == "probabilities"))
+    return Outputs(first, kind, decimals, dtype, name, significant_of(first, dtype))
+
+
+class Detail(NamedTuple):
+    """The resolution at which a file stores log-odds.
+
+    Attributes:
+        logits: whether the file holds logits or log-odds; else probabilities.
+        decimals, significant, dtype: as in `Outputs`.
+        step: of logits, the step between neighbouring log-odds (nats). Of probabilities, the step of a grid on which
+            all of them lie, or 0 if small ones have relative precision, as a float32 softmax has.
+    """
+
+    logits: bool
+    decimals: int | None
+    significant: int | None
+    dtype: str
+    step: float
+
+    def coarsens(self, other: "Detail") -> bool:
+        """Whether log-odds of the other file lose precision when they are rounded to this resolution."""
+        if self[:4] == other[:4] and (self.logits or self.step == other.step):
+            return False
+        if self.logits:
+            # The resolution of logits cannot be seen in a softmax of them.
+            return other.logits and self.step > other.step
+        # Steps between neighbouring probabilities near 1, from their digits alone.
+        own_step, other_step = (step_near(1.0, None, detail.significant, detail.dtype) for detail in (self, other))
+        return other.logits or self.step > other.step or own_step > other_step
+
+    def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        """Log-odds (nats) in float64, rounded as the file rounds the probability of a record's class and those of
+        others.
+        """
+        odds = odds.astype(np.float64)
+        if self.logits:
+            return np.rint(odds / self.step) * self.step
+
+        def log_of(shares: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+            if self.significant is not None:
+                shares = round_significant(shares, self.significant)
+            if self.decimals is not None:
+                shares = round_decimals(shares, self.decimals)
+            elif self.step:
+                shares = np.rint(shares / self.step) * self.step
+            return np.log(as_dtype(shares, self.dtype))
+
+        with np.errstate(divide="ignore"):
+            by_probability = log_of(special.expit(odds)) - log_of(special.expit(-odds))
+        # Scores of equal log-odds must stay equal, so log-odds beyond the cut are not rounded.
+        return cut(np.where(np.abs(odds) < LIMIT, by_probability, odds))
+
+
+def coarser(details: Sequence[Detail], other_details: Sequence[Detail]) -> tuple[Detail, ...]:
+    """The resolutions among `other_details` that are coarser than every resolution in `details`."""
+    return tuple(other for other in other_details if all(other.coarsens(detail) for detail in details))
+
+
+def at_resolution(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
+    """Log-odds (nats) rounded to each of these resolutions in turn; unchanged if there are none."""
+    for detail in details:
+        odds = detail.round(odds)
+    return odds
+
+
+def detail_of(file: Outputs) -> Detail:
+    logits = file.kind == "logits"
+    step = logit_step(file) if logits else _grid_of(file)
+    return Detail(logits, file.decimals, file.significant, file.dtype, step)
+
+
+def _grid_of(file: Outputs) -> float:
+    """The step of a grid on which all probabilities of a file lie, small ones included; 0 without such a grid."""
+    if file.decimals is not None:
+        return 10.0**-file.decimals
+    near = step_near(1.0, None, None, file.dtype)
+    # With one column, the probability of the other class is 1 minus it.
+    if file.values.shape[1] == 1:
+        return near
+    # An odd stride samples all classes.
+    some = file.values[:: file.values.size // FEW | 1].astype(np.float64)
+    printed = [10.0**-decimals for decimals in range(1, MOST_PRINTED + 1)]
+    # Of two classes, one probability may have been computed as 1 minus the other.
+    parts = some.T if some.shape[1] == 2 else [some]
+    for step in sorted([near, *(step_size for step_size in printed if step_size > near)], reverse=True):
+        # Equal up to the last bits of float64; a small number must not round to 0.
+        if any(np.allclose(np.rint(part / step) * step, part, rtol=1e-15, atol=0) for part in parts):
+            return step
+    return 0.0

@@ -1,19 +1,16 @@
 """The conclusion of an audit: decided once, and shown unchanged by every output.
 
-Decided once, and the result is the record. What an audit finds is one frozen struct of msgspec
-(`audits/<audit>/result.py`): it is computed, it is the JSON, its strict decoder and its schema, it is what views read,
-and beside it stands how a result that was read is held against itself (`check`). It carries a `Finding`
-(`audits/finding.py`): verdict, sentence, reasons, confidence and why, checks, caveats, what would change the answer.
-Terminal, page, Markdown and Python show this as it stands, and none of them compares a number with a threshold. Numbers
-are in memory what they are in JSON: what is no number is None. Two kinds of number are floats in memory alone
-(`json_types.py`): an infinite one is `infinity` in JSON (`Extended`, `Nats`), and NaN of what a metric computes is null
-(`NumberOrNaN`). What is large (a number for each record, outputs, parameters) stands beside `result` as arrays, which
-the command line writes to files of its own. A run adds its schema, the papers that it rests on, and what repeats it
-(`report/record.py: record_type`, `report/kinds.py: recorded`).
+The result of an audit (`audits/<audit>/result.py`) is one frozen msgspec struct: it is computed, it is the JSON, its
+decoder and its schema, and its `check` holds a result that was read against itself. Terminal, page, Markdown and Python
+show its `Finding` as it stands, and none of them compares a number with a threshold. Only infinity (`Extended`, `Nats`)
+and NaN of what a metric computes (`NumberOrNaN`) are another value in JSON than in memory (`json_types.py`). Arrays
+stand beside `result`, and the command line writes them to files of their own.
 """
 
 from collections.abc import Iterable
 from typing import Literal
+
+from msgspec.structs import replace
 
 from jaxaudit.json_types import StrictStruct
 
@@ -47,13 +44,9 @@ class Checked(StrictStruct, frozen=True):
 class Finding(StrictStruct, frozen=True):
     """The conclusion of an audit about one target, classifier or method.
 
-    Terminal, page, Markdown and JSON show it unchanged; none of them compares a number with a threshold.
-
     Attributes:
         verdict: one or two words. `sentence`: the same as one or two sentences.
-        tone: good, bad or open.
         reasons: what the verdict rests on, or why it is inconclusive.
-        confidence: how far to trust it.
         checks: the assumptions that were tested, failed ones first.
         caveats: assumptions that these data cannot test.
         would_change: what to do for a firmer answer, or another one.
@@ -85,8 +78,17 @@ def sentence(words: str) -> str:
 
 
 def no_confidence(why: str) -> Confidence:
-    """No confidence, for this reason."""
     return Confidence("none", sentence(why))
+
+
+BY_A_BANK = "plan a bank (jaxaudit shadows plan), train it by your own script, and attack the bank (jaxaudit attack)"
+
+
+def trained_here(finding: Finding, kind: str = "", advice: str = BY_A_BANK) -> Finding:
+    """The finding, its sentence saying that it is of no model of the user's, with the way on to these."""
+    sentence = f"In models{kind} that jaxaudit trained here: {finding.sentence}"
+    more = dict.fromkeys((*finding.would_change, f"For models of yours: {advice}."))
+    return replace(finding, sentence=sentence, would_change=tuple(more))
 
 
 def undecided(

@@ -12,7 +12,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ReadsAllForEach, ValidatedLearner
-from jaxaudit.learners.left_out import LeftOutModels
+from jaxaudit.learners.learner import LeftOutModels
 from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
 
@@ -28,14 +28,10 @@ def leave_out(
 ) -> LeftOut:
     """Log-probabilities (nats) of A(T) and of A(T without t) on each record t of `records`, all with one key.
 
-    With `groups`, numbered from 0, A(T without t) lacks all records of t's group. One model of a group answers for all
+    With `groups`, numbered from 0, A(T without t) lacks all records of t's group; one model of a group answers for all
     of its records, and every learner is refitted. A(T) is trained in the same compiled program as the other models,
-    because another program would round differently, and training amplifies rounding. (Where a group could fill a
-    minibatch alone, its model has a program for empty steps.) Memory is bounded by a chunk of models, not by the number
-    of records.
-
-    Raises:
-        InputError: the learner holds back validation records, which would differ where one record is left out.
+    because another program would round differently, and training amplifies rounding. A learner that holds back
+    validation records is refused.
     """
     if isinstance(learner, ValidatedLearner):
         raise InputError(

@@ -11,20 +11,32 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.audits.bank_odds import LARGEST, as_logits, model_outputs, own_accuracy, own_logits, score_outputs
-from jaxaudit.audits.resolution import as_stored, at_resolution, coarser, detail_of, distinct_resolutions, grid_of
-from jaxaudit.data.bank.bank import Bank, load_bank, row_blocks
+from jaxaudit.audits.bank_odds import (
+    LARGEST,
+    as_logits,
+    as_stored,
+    at_resolution,
+    coarser,
+    detail_of,
+    distinct_resolutions,
+    grid_of,
+    model_outputs,
+    own_accuracy,
+    own_logits,
+    score_outputs,
+)
+from jaxaudit.data.bank.bank import Bank, load_bank, read_models, row_blocks
 from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.bank.outputs import load_into
-from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.group_values import number_groups
+from jaxaudit.data.labels import number_groups
+from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.outputs.outputs import Outputs, logit_step
-from jaxaudit.data.overlap import MEMBERS, refuse_held
+from jaxaudit.data.pairs import MEMBERS, refuse_held
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
-from jaxaudit.metrics.rank_scale import rank_scale
+from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels, pool_of_sets
 
 NO_CLASS = ("",)
@@ -44,8 +56,8 @@ def open_bank(
     """Reads a bank of shadow models, trained here or by any script, for `judge` and `attack`.
 
     Only models that some test of use can use are kept, unless `by_view` is given. Files are read a few at a time. The
-    log-odds of a record with several views are the mean over views, see `ModelOutputs`; confidences are computed from
-    the log-odds. In place of scores of any unit, log-odds are those of their ranks (`RankScale`).
+    log-odds of a record with several views are cut at 20 nats and averaged; confidences are computed from the log-odds.
+    In place of scores of any unit, log-odds are those of their ranks (`RankScale`).
 
     Args:
         bank: the bank, or its directory.
@@ -59,7 +71,8 @@ def open_bank(
             holdout, whether known members are exchangeable with these is tested on the inputs, too.
 
     Raises:
-        InputError: as `load_bank` and `Bank.outputs`; or a known member is a record of a set of the bank.
+        InputError: as `load_bank` and `Bank.outputs`; two models are one, or one is unlike all others
+            (`refuse_odd_models`); or a known member is a record of a set of the bank.
 
     >>> import json, tempfile
     >>> import jax
@@ -97,6 +110,8 @@ def open_bank(
     kinds = [] if by_view else kinds_of(bank)
     # Models of other kinds are read only for the hash.
     used = np.array([index for index, number in enumerate(numbers) if by_view or kinds[number] != Kind.OTHER], int)
+    kept = np.array(numbers, int)[used]
+    refuse_odd_models(odds[used], kept.tolist(), bank.directory.name, bank.membership[kept])
     stored, scale = distinct_resolutions(grids[index] for index in used), None
     if ranked and views is not None and len(used):
         scale, stored = rank_scale(views[used], max(map(logit_step, stored))), ()
@@ -114,8 +129,6 @@ def open_bank(
         correct=correct,
         confidences=special.expit(odds.astype(np.float64)).astype(np.float32),
         own_accuracy=accuracies,
-        designs=bank.designs[numbers],
-        design_names=bank.description.designs,
         resolutions=stored,
         content_hash=content_hash,
         bank=bank,
@@ -130,10 +143,7 @@ def open_bank(
 def _with_members(
     bank: Bank, models: ShadowModels, members: Examples, groups: np.ndarray | None, sets: Mapping[str, Examples]
 ) -> ShadowModels:
-    """The models with known members added behind the bank's records; no model was trained on a known member.
-
-    Members that are records of a set of the bank are refused, as far as hashes and the given sets show it.
-    """
+    """The models with known members behind the bank's records, which none of the models and no set of the bank has."""
     for role in Sizes._fields:
         if members.content_hash == getattr(bank.description.hashes, role):
             raise InputError(
@@ -191,10 +201,8 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
 
 
 def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None) -> Outputs:
-    """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models.
-
-    The file may have several views, or log-odds; of records without classes it may be a table of scores with the set
-    `of`. Outputs become logits with the same log-odds (`as_logits`, `own_logits`); their resolution is the file's.
+    """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models (of records without
+    classes also a table of scores with the set `of`), as logits with the same log-odds, at the file's resolution.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
     if bank.description.outputs in SCORED:
@@ -225,10 +233,8 @@ def usable_models(bank: Bank) -> Usable:
 
 
 def kinds_of(bank: Bank) -> list[str]:
-    """The kind of each model: as `bank.json` names it, else from the query and holdout records that it was trained on.
-
-    Models of the holdout test were trained on some records of both sets, about as many records (or whole groups) as the
-    query set has (`dealt_alike`), and not on exactly one of the two sets.
+    """The kind of each model: as `bank.json` names it, else from its query and holdout records. Models of the holdout
+    test have some of both sets, about as many as the query set has (`dealt_alike`), and not exactly one of the sets.
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     of_queries = kept < bank.query.stop

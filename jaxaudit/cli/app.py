@@ -4,61 +4,63 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 
-from jaxaudit.cli.attack.command import ATTACK
-from jaxaudit.cli.deal.command import DEAL
-from jaxaudit.cli.doctor.command import doctor
-from jaxaudit.cli.efficacy.command import EFFICACY
+from jaxaudit.cli.attack import ATTACK
+from jaxaudit.cli.deal import DEAL
+from jaxaudit.cli.doctor import doctor
+from jaxaudit.cli.efficacy import EFFICACY
 from jaxaudit.cli.groups import DONE, JUDGED
-from jaxaudit.cli.ks.command import KS
+from jaxaudit.cli.ks import KS
 from jaxaudit.cli.options import fields_of
-from jaxaudit.cli.pdtp.command import PDTP
-from jaxaudit.cli.power.command import POWER
-from jaxaudit.cli.progress import say
+from jaxaudit.cli.pdtp import PDTP
+from jaxaudit.cli.power import POWER
+from jaxaudit.cli.progress import INTERRUPTED, Interrupted, say
 from jaxaudit.cli.report import cite, report
-from jaxaudit.cli.scores.command import SCORES
-from jaxaudit.cli.shadows.command import SHADOWS
-from jaxaudit.cli.short_help import short_help_option
+from jaxaudit.cli.scores import SCORES
+from jaxaudit.cli.shadows import SHADOWS
 from jaxaudit.cli.show import accept_any_text
-from jaxaudit.cli.unlearn.command import UNLEARN
-from jaxaudit.cli.work import INTERRUPTED, Interrupted
-from jaxaudit.cli.workers import cluster
+from jaxaudit.cli.unlearn import UNLEARN
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
 
 COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 """The commands that audit."""
 
+HELP = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 
 shadows = typer.Typer(
     no_args_is_help=True,
+    context_settings=HELP,
     help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
 )
 scores = typer.Typer(
     no_args_is_help=True,
+    context_settings=HELP,
     help="Tables of scores, a number a record and model: from models, or from what other tools leave.",
 )
 GROUPS = {"shadows": shadows, "scores": scores}
 for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     judges = any(field.name == "fail_on" for field in fields_of(command.options()))
     words = command.name.split()
-    GROUPS.get(words[0], app).command(words[-1], epilog=JUDGED if judges else DONE)(command.as_function())
+    epilog = JUDGED if judges else DONE
+    GROUPS.get(words[0], app).command(words[-1], epilog=epilog, context_settings=HELP)(command.as_function())
 for title, place in GROUPS.items():
     app.add_typer(place, name=title)
-app.add_typer(cluster, name="cluster")
-app.command(epilog=DONE)(report)
-app.command(epilog=DONE)(cite)
-app.command()(doctor)
+app.command(epilog=DONE, context_settings=HELP)(report)
+app.command(epilog=DONE, context_settings=HELP)(cite)
+app.command(context_settings=HELP)(doctor)
 
 
 def _print_version(is_asked: bool) -> bool:
@@ -77,12 +79,12 @@ def top(
     """What does a trained model still remember?
 
     Try its audits without options: they need no data and take about a minute. `jaxaudit ks`: has it forgotten a data
-    set? `jaxaudit pdtp`: may it be published, and which records are at risk? `jaxaudit attack`: how well do membership
-    attacks work on it? `jaxaudit efficacy`: how much do its weights still expose of some records? `jaxaudit unlearn`:
-    did unlearning work? `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records before they
-    are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows` plans shadow
-    models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from the logs of
-    other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.
+    set? `jaxaudit pdtp`: which records does a kind of classifier expose? `jaxaudit attack`: how well do membership
+    attacks work on it? `jaxaudit efficacy`: how much do weights still expose of some records? `jaxaudit unlearn`: which
+    method of unlearning works? `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records before
+    they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows` plans
+    shadow models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from the
+    logs of other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.
@@ -128,23 +130,8 @@ def main() -> None:
 
 @cache
 def _command() -> Any:
-    """The command that Typer builds from all options. Building it takes a tenth of a second.
-
-    Each has an option `-h` of its own: the short help. The usual options are those that are declared so.
-    """
-    whole = typer.main.get_command(app)
-    declared = {command.name: fields_of(command.options()) for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES)}
-    for name, command in _every(whole):
-        usual = {field.name: field.declared.usual for field in declared.get(name, ()) if field.declared.usual}
-        command.params.append(short_help_option(usual))
-    return whole
-
-
-def _every(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The command and all below it, each with its words on the command line."""
-    yield name, command
-    for word, below in getattr(command, "commands", {}).items():
-        yield from _every(below, f"{name} {word}".strip())
+    """The command that Typer builds from all options. Building it takes a tenth of a second."""
+    return typer.main.get_command(app)
 
 
 def _refuse(*problems: str) -> None:
@@ -161,13 +148,15 @@ def _stop(status: int, *messages: str) -> None:
 NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
     "allow_unrelated_target": "allow_unrelated",
-    "calibration_target": "on_reference",
+    "calibration_target": "on_calibration",
     "column": "rename",
     "holdout_target": "on_holdout",
     "leave_one_out": "rates",
+    "lora": "layers",
     "members_target": "on_members",
     "out": "directory",
     "outputs_kind": "kind",
+    "reduce": "steps",
     "shadow_models": "never",
     "target": "targets",
     "target_kind": "kind",

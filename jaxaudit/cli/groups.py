@@ -1,27 +1,31 @@
-"""Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy."""
+"""Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy.
+
+Those of the query and the calibration set, and of shadow models, are shared by `ks` and `power`.
+"""
 
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from jaxaudit.cli.options import EVERY_SOURCE, ModelSource, option, training_option
-from jaxaudit.cli.own_model import own_code, parse_model
+from jaxaudit.cli.options import EVERY_SOURCE, ModelSource, bank_option, option, refuse_options, training_option
+from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, own_code, parse_judged, parse_model
 from jaxaudit.cli.parsers import (
+    MOST,
     groups_place,
     is_table,
-    parse_cluster,
     parse_hidden,
     parse_image_size,
+    parse_lora,
+    parse_patience,
     parse_template,
     parse_tokens,
+    parse_workers,
     share_check,
 )
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
-MOST = 1_000_000
-"""The largest count that options accept: no machine can do more, so a larger number is a typing error."""
 TRAINED = ModelSource.TRAINING | ModelSource.LEARNER
 GIVEN = ~ModelSource.BANK
 """Sources of models for options that have an effect if models are trained, or if sets are not those of a bank."""
@@ -47,8 +51,7 @@ class Columns(DataFolder):
     """Where data sets are stored, and what the columns of a table are."""
 
     label: str | None = option(
-        "Of a CSV or Parquet file: the column with the label. [default: the one named label, labels, class, target or "
-        "y, else the last]",
+        "Of a CSV or Parquet file: the column with the label. [default: label]",
         metavar="COLUMN",
     )
     drop: tuple[str, ...] = option(
@@ -62,8 +65,8 @@ class Columns(DataFolder):
         sets = [getattr(self, field.name) for field in fields(self) if field.metadata["declared"].names == "data"]
         names = [source.rpartition("@")[0] or source for source in sets if isinstance(source, str)]
         if not any(is_table(name) for name in names):
-            flag = "--drop" if self.label is None else "--label"
-            raise InputError(f"{flag} is of the columns of a CSV or Parquet file, and no set is one; leave it out.")
+            values = {"--label": self.label, "--drop": self.drop}
+            refuse_options(values, "is of the columns of a CSV or Parquet file, and no set is one")
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,7 @@ class Images(Columns):
 class Network:
     """A network, built-in or your own."""
 
-    model: str | None = training_option(
-        "The network.", check=parse_model, names="code", usual="The network: a built-in one, or your own."
-    )
+    model: str | None = training_option("The network.", check=parse_model, names="code")
     hidden: str | None = training_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
@@ -103,45 +104,27 @@ class TextNetwork:
         check=parse_template,
         of=TRAINED,
     )
-    lora: int | None = training_option(
+    lora: str | None = training_option(
         "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
-        "this rank on its linear layers (LoRA).",
-        minimum=1,
-        maximum=4096,
-        metavar="RANK",
-    )
-    lora_alpha: float | None = training_option(
-        "Scale of the adapters, times their rank. [default: twice the rank]", minimum=1e-6, maximum=1e6
-    )
-    lora_layers: str | None = training_option(
-        "The linear layers that have adapters, by their names or the ends of these. [default: all but the output "
-        "layer]",
-        metavar="NAME,...",
+        "this rank on its linear layers (LoRA), such as 8, 8:16 or 8:16:q_proj,v_proj. ALPHA is their scale, times the "
+        "rank [default: twice the rank]; LAYERS are the layers that have adapters, by their names or the ends of these "
+        "[default: all but the output layer].",
+        metavar="RANK[:ALPHA[:LAYERS]]",
+        check=parse_lora,
     )
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Options of who trains. They affect no number, unless devices are mixed."""
+    """Options of who trains. They affect no number."""
 
-    workers: int | None = option(
-        "Train by this many processes of this machine, one per GPU or sharing its cores; with --cluster, workers of "
-        "the cluster. [default: this process; with --cluster, one per GPU, or per core]",
-        minimum=1,
-        maximum=MOST,
+    workers: str | None = option(
+        "Who trains: a number of processes of this machine, one per GPU or sharing its cores; ray, a Ray cluster (that "
+        "of RAY_ADDRESS, else a Ray of this machine), or ray://HOST:PORT, one worker per GPU or per core; 4@ray, or "
+        "4@ray://HOST:PORT, so many workers of the cluster. [default: this process]",
+        metavar="N|[N@]ray[://HOST:PORT]",
+        check=parse_workers,
         decides=False,
-        of=TRAINED,
-    )
-    cluster: str | None = option(
-        "Train on a Ray cluster: ray (that of RAY_ADDRESS, else a Ray of this machine) or ray://HOST:PORT.",
-        metavar="ray|ray://HOST:PORT",
-        check=parse_cluster,
-        decides=False,
-        of=TRAINED,
-    )
-    mixed_devices: bool = option(
-        "Accept workers with other devices or versions of JAX, which round differently; the result says so.",
-        default=False,
         of=TRAINED,
     )
     dry_run: bool = option(
@@ -149,20 +132,14 @@ class Machines:
         default=False,
         decides=False,
         of=TRAINED,
-        usual="Print what the run would take, and stop.",
     )
-
-    @property
-    def spread(self) -> bool:
-        """Whether other processes train."""
-        return self.workers is not None or self.cluster is not None
 
 
 @dataclass(frozen=True)
 class RecipeFlags(Machines):
     """How a network is trained."""
 
-    epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST, usual="Training epochs.")
+    epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST)
     batch_size: int = training_option("Batch size.", default=64, minimum=1, maximum=MOST)
     learning_rate: float = training_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
     optimizer: str = training_option(
@@ -216,16 +193,10 @@ class RecipeFlags(Machines):
 
     def check(self) -> None:
         """Rejects options that contradict one another."""
-        if self.mixed_devices and not self.spread:
-            raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
         is_own = own_code("--optimizer", self.optimizer) is not None
-        if self.momentum and self.optimizer != "sgd":
-            has = "sets its own" if is_own else "has its own (b1)"
-            raise InputError(f"--momentum is of sgd, and {self.optimizer} {has}; leave it out, or use --optimizer sgd.")
-        if self.weight_decay is not None and is_own:
-            raise InputError(
-                f"--weight-decay is of adam, adamw and sgd, and {self.optimizer} sets its own; leave it out."
-            )
+        values = {"--momentum": self.momentum, "--weight-decay": self.weight_decay is not None and is_own}
+        if self.optimizer != "sgd":
+            refuse_options(values, f"--optimizer {self.optimizer} {'sets' if is_own else 'has'} its own")
         if self.warmup and self.epochs is not None and self.warmup >= self.epochs:
             raise InputError(
                 f"--warmup {self.warmup} takes all of --epochs {self.epochs}; give fewer epochs of warm-up."
@@ -255,24 +226,20 @@ class Output:
         "--json",
         default=False,
         decides=False,
-        usual="Print one JSON object instead of a table.",
     )
     details: bool = option(
         "Print all tables, checks and numbers, not the verdicts alone.",
         default=False,
         decides=False,
-        usual="Print all tables, checks and numbers.",
     )
     out: Path | None = option(
         "Also write result and arrays into this new directory.",
         decides=False,
-        usual="Also write the result into this new directory.",
     )
     report: Path | None = option(
         "Also write the result as one HTML page that works offline.",
         metavar="FILE.html",
         decides=False,
-        usual="Also write the result as one HTML page.",
     )
 
 
@@ -283,14 +250,137 @@ class ListOutput(Output):
     top: int = option("Number of records to list.", default=10, minimum=0, maximum=MOST, decides=False)
 
 
-def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE, usual: str = "") -> Any:
+def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:
     """A field for the groups of records: a file, or a name within the set's own file."""
-    return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of, usual=usual)
+    return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
 
 
 def failing(*verdicts: str) -> Any:
     """A field for `--fail-on`, whose choices are the command's verdicts."""
     help = "Exit with status 3 on this verdict. Repeatable."
-    return option(
-        help, default=(), choices=tuple(verdict.replace(" ", "-") for verdict in verdicts), decides=False, usual=help
+    return option(help, default=(), choices=tuple(verdict.replace(" ", "-") for verdict in verdicts), decides=False)
+
+
+Effort = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class SetsFlags(Images):
+    """Options of query and calibration set, and of how they are prepared and matched."""
+
+    query: str | None = option(
+        "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]",
+        names="data",
     )
+    calibration: str | None = option(
+        "The calibration set: data of the same domain without any query record. [default: printed-digits]",
+        names="data",
+        of=~ModelSource.ANSWERS,
+    )
+    image_size: str | None = option(
+        "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
+        check=parse_image_size,
+        of=GIVEN,
+    )
+    field_strength: Path | None = option(
+        "CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]", names="file"
+    )
+    drop_overlap: bool = option(
+        "Drop calibration records that are in the query set or the holdout, and records that are in both query set and "
+        "holdout. Their outputs are dropped, too.",
+        default=False,
+        of=GIVEN,
+    )
+    drop_unshared: bool = option("Drop calibration classes that have no query record.", default=False, of=GIVEN)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The holdout, and the groups that were dealt into query set and holdout."""
+
+    holdout: str | None = option(
+        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
+        names="data",
+    )
+    groups: str | None = dealt_groups(
+        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv.",
+        of=GIVEN,
+    )
+    holdout_groups: str | None = dealt_groups("The same for each holdout record.", of=GIVEN)
+
+
+@dataclass(frozen=True)
+class ShadowNetwork(TextNetwork, Network):
+    """The shadow models."""
+
+    model: str | None = training_option(
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        check=parse_judged,
+        names="code",
+    )
+
+
+@dataclass(frozen=True)
+class ShadowRecipe(RecipeFlags):
+    """How the shadow models are trained."""
+
+    epochs: int | None = training_option("Training epochs. [default: 15]", minimum=1, maximum=MOST)
+    patience: str | None = training_option(
+        "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
+        "this many epochs without a better one. SHARE of its training records is held back [default: 0.1]; they count "
+        "as used.",
+        metavar="EPOCHS[:SHARE]",
+        check=parse_patience,
+    )
+
+    @property
+    def duration(self) -> str:
+        """How long a model is trained, in words."""
+        return f"{'' if self.patience is None else 'at most '}{self.epochs} epochs each"
+
+
+def shadow_count(default: int, help: str) -> Any:
+    """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
+    return training_option(f"{help} [default: {default}]", minimum=19, maximum=MOST)
+
+
+def effort_of_plan(reduced: str) -> Any:
+    """`--effort`, as a field; `reduced` are the words for what a plan leaves out, in that order."""
+    return training_option(
+        "How much is trained: quick takes about ten minutes on two cores of a CPU, full all that the other options ask "
+        f"for. {reduced} are reduced to fit, unless given. The plan depends on the shapes "
+        "of the data and on the options alone: every machine trains the same.",
+        default="quick",
+        choices=get_args(Effort),
+    )
+
+
+def bank_of_shadows(help: str) -> Any:
+    """`--shadows`, as a field."""
+    return bank_option(help, metavar="BANK", names="file")
+
+
+def check_group_options(data: Any) -> None:
+    """Refuses groups of some sets alone: groups were dealt whole, so each set that is given has its own."""
+    sets_by_flag = {"--groups": "query", "--holdout-groups": "holdout", "--members-groups": "members"}
+    pairs = {
+        flag: (f"--{role}", getattr(data, role, None), getattr(data, flag.removeprefix("--").replace("-", "_"), None))
+        for flag, role in sets_by_flag.items()
+    }
+    flags = [flag for flag, (*_, groups) in pairs.items() if groups is not None]
+    if not flags:
+        return
+    lacking = [
+        flag if groups is None else set_flag
+        for flag, (set_flag, examples, groups) in pairs.items()
+        if (examples is None) != (groups is None)
+    ]
+    if data.holdout is None and not getattr(data, "coins", False):
+        lacking = list(dict.fromkeys([*lacking, "--holdout"]))
+    if lacking:
+        raise InputError(
+            f"{', '.join(flags)}: groups are of all records that were dealt, and there is no "
+            f"{' and no '.join(lacking)}; give that, too, or no groups."
+        )

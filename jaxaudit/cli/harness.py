@@ -1,36 +1,48 @@
 """Runs every command: checks, resumable work, models per batch, provenance, saving, report, exit status.
 
-A command reads its options and data in `prepare`, which returns either a `Summary` to print, or a `Job`: long work that
-gives a result, or a `Summary` for a command that trains and writes its own directory.
+All errors of a command line are reported at once, before anything heavy is imported or any data are read; only names
+that must be paths are checked then, not whether a data set such as `mnist` or `tfds:mnist` exists. A command reads its
+options and data in `prepare`, which returns either a `Summary` to print, or a `Job`: long work that gives a result, or
+a `Summary` for a command that trains and writes its own directory.
 """
 
+import dataclasses
 import datetime
+import difflib
 import gc
+import os
+import re
+import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from jaxaudit.cli import preflight
 from jaxaudit.cli.groups import RecipeFlags
-from jaxaudit.cli.job import Audit, Job, Outcome, Summary
 from jaxaudit.cli.options import (
+    PLACES,
     ModelSource,
+    OptionField,
+    as_parameters,
     command_line,
     fields_of,
     identity_of,
     json_options,
     models_source,
+    refuse_without_effect,
     with_values,
 )
-from jaxaudit.cli.parameters import as_parameters
-from jaxaudit.cli.progress import say
-from jaxaudit.cli.work import told_what_stands
+from jaxaudit.cli.parsers import ACDC, parse_acdc
+from jaxaudit.cli.progress import say, told_what_stands
+from jaxaudit.cli.show import Audit, Job, Outcome, Summary
 from jaxaudit.cli.workers import before_jax, crew
+from jaxaudit.errors import InputError, InputErrors
 
 
 @dataclass(frozen=True)
@@ -73,13 +85,13 @@ def run(command: Command, options: Any) -> None:
 
 def _run(command: Command, options: Any, output: Any) -> None:
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
-    preflight.refuse_bad_options(options, command.checks)
+    refuse_bad_options(options, command.checks)
     before_jax(_recipe(options))
     # What is imported stays, so no search for garbage need look at it, nor the one at the end of the process.
     gc.disable()
     try:
+        from jaxaudit.cli.progress import lasting_work
         from jaxaudit.cli.show import show, show_summary, show_text, text_at_80_columns
-        from jaxaudit.cli.work import lasting_work
 
         if command.compiles:
             from jaxaudit.cli.programs import keep_programs
@@ -127,8 +139,8 @@ def _run(command: Command, options: Any, output: Any) -> None:
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
     from jaxaudit.cli.own_code import source_hashes
+    from jaxaudit.cli.programs import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.cli.progress import progress_on_stderr
-    from jaxaudit.cli.tuning import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.provenance import describe_machine
     from jaxaudit.runs.unfinished import run_identity
@@ -147,7 +159,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         # The number determines which models are trained.
         job = _at(job, number)
     if machines is not None and machines.dry_run:
-        from jaxaudit.cli.trial import estimate_by_trial
+        from jaxaudit.cli.pace import estimate_by_trial
 
         return estimate_by_trial(name, job, number, machines)
     checkpoints = None
@@ -169,7 +181,6 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         seed=json_options(job.options)["seed"],
         options=json_options(job.options),
         data=dict(job.data),
-        mixed_devices=who.mixed or None,
         form=getattr(audit, "form", None),
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
@@ -199,3 +210,119 @@ def _save(out: Path, outcome: Outcome, table: str) -> None:
     say(f"written: {', '.join([f'{out}/result.json', *shown])}")
     if outcome.note:
         say(outcome.note)
+
+
+Question = tuple[Callable[..., object], tuple[Any, ...]]
+"""A function that raises an `InputError` for invalid arguments, and its arguments."""
+
+SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
+FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors|msgpack)", re.IGNORECASE)
+LISTED = 10_000
+LONGEST = 100
+
+
+def refuse_bad_options(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
+    """Checks that the options of a command are consistent and that every path they name exists."""
+    groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
+    of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
+    of_all = [(question, (options,)) for question in (refuse_without_effect, *together)]
+    ask([*_questions(options), *of_groups, *of_all])
+
+
+def ask(questions: Sequence[Question]) -> None:
+    """Asks all, whatever the others say."""
+    problems: dict[str, None] = {}
+    for question, arguments in questions:
+        try:
+            question(*arguments)
+        except InputErrors as errors:
+            problems |= dict.fromkeys(errors.problems)
+        except InputError as error:
+            problems[str(error)] = None
+    if len(problems) == 1:
+        raise InputError(*problems)
+    if problems:
+        raise InputErrors(tuple(problems))
+
+
+def _questions(options: Any) -> Iterator[Question]:
+    fields = [field for field in fields_of(options) if field.value is not None]
+    values_by_name = {field.name: field.value for field in fields}
+    folder, out = values_by_name.get("data_dir"), values_by_name.get("out")
+    if folder is not None:
+        yield _check_folder, (folder,)
+    for field in fields:
+        for value in field.value if isinstance(field.value, tuple) else (field.value,):
+            if field.declared.check is not None:
+                yield field.declared.check, (value,)
+            if field.declared.names in PLACES:
+                yield _check_place, (field, value, folder)
+    if "report" in values_by_name:
+        from jaxaudit.runs.directory import claim_report
+
+        yield claim_report, (values_by_name["report"], out)
+    if out is not None:
+        # Imported here because it takes half a second.
+        from jaxaudit.runs.directory import claim
+
+        yield claim, (out,)
+
+
+def _check_place(field: OptionField, value: Any, folder: Path | None) -> None:
+    path = field.declared.place(value) if field.declared.place else value
+    if path is None or field.name == "data_dir":
+        return
+    if field.declared.names == "file":
+        _check_path(field.flag, path)
+    else:
+        _check_data(field.flag, str(path), folder)
+
+
+def _check_folder(folder: Path) -> None:
+    mode = _mode(folder)
+    # A missing folder is created when a set is prepared in it.
+    if mode is not None and not stat.S_ISDIR(mode):
+        raise InputError(f"--data-dir {folder} is not a folder; name the folder of the data sets.")
+
+
+def _check_data(option: str, name: str, data_dir: Path | None) -> None:
+    """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
+    if name.startswith(ACDC):
+        name = parse_acdc(name)[0]
+    elif _mode(name) is None:
+        source = name.rpartition("@")[0] if "@" in name else name
+        candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
+        existing = [path for path in candidates if _mode(path) is not None]
+        a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
+        if not existing and (a_set or not source.strip()):
+            return
+        if not existing:
+            raise InputError(_missing(option, source, "" if data_dir is None else f" here or in {data_dir}"))
+        name = str(existing[0])
+    _check_path(option, name)
+
+
+def _check_path(option: str, path: str | Path) -> None:
+    mode = _mode(path)
+    if mode is None:
+        raise InputError(_missing(option, str(path), ""))
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InputError(f"{option} {path} is neither a file nor a folder; name the file itself.")
+
+
+def _missing(option: str, path: str, where: str) -> str:
+    shown = path if len(path) <= LONGEST else f"{path[:LONGEST]}..."
+    beside = list[str]()
+    with suppress(OSError, ValueError), os.scandir(Path(os.path.expanduser(path)).parent) as entries:
+        beside += [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
+    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.8)
+    advice = f"did you mean {Path(path).with_name(near[0])}?" if near else "is the path right?"
+    return f"{option} {shown}: there is no such file or folder{where}; {advice}"
+
+
+def _mode(path: str | Path) -> int | None:
+    """The kind of file at a path; None if there is none or the path is invalid."""
+    try:
+        return os.stat(os.path.expanduser(path)).st_mode
+    except (OSError, ValueError):
+        return None

@@ -1,35 +1,22 @@
 """Declares options once, as fields of frozen dataclasses, for parsing, identity and repetition. Imports nothing heavy.
 
-A command's options are a dataclass of groups, each a dataclass of options:
-
-    @dataclass(frozen=True)
-    class Training:
-        epochs: int = option("Training epochs.", default=15, minimum=1)
-
-    @dataclass(frozen=True)
-    class MyOptions:
-        training: Training = group("Training", Training())
-
-A command with few options has them without a group, and without a heading in the help.
-
-Options are declared once. A command's options are frozen dataclasses (`cli/options.py`, `cli/groups.py`), which Typer
-sees as parameters: name, type, default, help, check, whether it names a place, and with which sources of models it
-means something: networks trained here, a learner, a bank, known members (`ModelSource`). From the same declaration come
-the help, the checks before anything heavy is imported, the refusal of options without effect, the command that repeats
-a run, and what counts as a run's identity (all options that decide a number, but for places: their contents count). A
-command names the function, imported when it runs, that prepares a `Job`, or a `Summary` where it only says what it did
-(whatever `cli/` refuses is an `InputError`, which its docstrings do not repeat); `cli/harness.py` does the rest for all
-of them, `deal` and `shadows` too: models per batch, lasting work, dry runs, provenance, saving, report, exit status.
+Typer reads them from the command line as the parameters of a function.
 """
 
 import dataclasses
 import enum
+import inspect
+import math
+import os
 import re
+import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from jaxaudit.errors import InputError, without_folders
 
@@ -93,7 +80,6 @@ class DeclaredOption:
         place: extracts the path from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
         of: the sources of models with which it has an effect, among those of its group.
-        usual: one line for the short help (`-h`), which shows the options that most people need; empty for others.
     """
 
     help: str
@@ -109,7 +95,6 @@ class DeclaredOption:
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: ModelSource = EVERY_SOURCE
-    usual: str = ""
 
 
 class OptionField(typing.NamedTuple):
@@ -236,22 +221,41 @@ def identity_of(options: Any) -> dict[str, Any]:
     return {name: value for name, value in json_options(options).items() if name not in paths}
 
 
+def refuse_options(values: Mapping[str, Any], why: str) -> None:
+    """Refuses those of these options, by flag, that were given: `why` says what they do not go with."""
+    useless = [flag for flag, value in values.items() if value not in (None, False, (), [])]
+    if useless:
+        end = why if why.endswith((" or", " and")) else f"{why};"
+        raise InputError(f"{', '.join(useless)}: {end} leave {'it' if len(useless) == 1 else 'them'} out.")
+
+
 def refuse_without_effect(options: Any) -> None:
-    """Rejects options that differ from their defaults and have no effect with this source of models."""
+    """Rejects options that differ from their defaults and have no effect with this source of models.
+
+    A value that an environment variable supplies is no word of the user's on this command line, and is not rejected.
+    """
     source = models_source(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
+    useless = [field for field in useless if not _from_environment(field)]
     if useless:
         alone = {field.of for field in useless}
         why = NEEDS.get(alone.pop(), REFUSALS[source]) if len(alone) == 1 else REFUSALS[source]
         raise InputError(f"{', '.join(field.flag for field in useless)}: {why}")
 
 
+def _from_environment(field: OptionField) -> bool:
+    """Whether its value is that of its environment variable."""
+    value = os.environ.get(field.declared.variable or "")
+    return value is not None and type(field.value)(os.path.expanduser(value)) == field.value
+
+
 def command_line(command: str, options: Any) -> list[str]:
     """The command that repeats a run from the same folder, if its files are in that folder; see `json_options`."""
     words, values = ["jaxaudit", *command.split()], json_options(options)
+    usual = {field.name: field.value for field in fields_of(type(options)())}
     for field in fields_of(options):
-        if _key(field) not in values:
+        if _key(field) not in values or (field.kind is bool and field.value == usual[field.name]):
             continue
         value, (on, _, off) = values[_key(field)], next(iter(field.flags), "").partition("/")
         if field.kind is bool:
@@ -277,3 +281,94 @@ def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
 @cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(kind)
+
+
+METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+"""Placeholders for values in the help, by type."""
+
+
+def as_parameters(
+    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str]
+) -> Callable[..., None]:
+    """A function for Typer whose parameters are the options of `kind`."""
+    fields = list(fields_of(kind()))
+    needed = [next(field for field in fields if field.name == name) for name in first]
+    ordered_fields = [field._replace(panel="") for field in needed] + [
+        field for field in fields if field.name not in first
+    ]
+
+    def command(**arguments: Any) -> None:
+        values = {name: _converted(value) for name, value in arguments.items()}
+        # A repeatable option that was not given is empty, not None.
+        values |= {field.name: () for field in fields if field.value == () and values[field.name] is None}
+        run(with_values(kind(), **values))
+
+    parameters = [_parameter(field) for field in ordered_fields]
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = doc
+    return command
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_converted(single) for single in value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    return at_home(value) if isinstance(value, Path) else value
+
+
+def at_home(path: Path) -> Path:
+    """The path with a leading `~` replaced, as by a shell."""
+    expanded = os.path.expanduser(path)
+    if path.parts[:1] == ("~",) and expanded == os.fspath(path):
+        raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
+    return Path(expanded)
+
+
+def _parameter(field: OptionField) -> inspect.Parameter:
+    declared, kind, default = field.declared, field.kind, field.value
+    several = typing.get_origin(kind) is tuple
+    if several:
+        kind = typing.get_args(kind)[0]
+        default = default if default is ... else list(default) or None
+    optional = isinstance(kind, types.UnionType)
+    base = (
+        next(part_kind for part_kind in typing.get_args(kind) if part_kind is not types.NoneType) if optional else kind
+    )
+    ranged = declared.minimum is not None or declared.maximum is not None
+    help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
+    if declared.choices:
+        choice: Any = enum.StrEnum(
+            field.name, {choice_text.replace("-", "_"): choice_text for choice_text in declared.choices}
+        )
+        default = choice(default) if isinstance(default, str) else default
+        kind = choice | None if optional else choice
+        help, metavar = f"{help} [{' | '.join(declared.choices)}]", "NAME"
+    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
+    # In the help a range would leave no room for the option's name.
+    settings["parser"] = _number_within(base, declared) if ranged else None
+    if declared.argument:
+        info = typer.Argument(**{**settings, "metavar": field.flag})
+    else:
+        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
+    annotation = Annotated[list[kind] | None if several else kind, info]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _number_within(kind: type[Any], declared: DeclaredOption) -> Callable[[Any], Any]:
+    """A function that converts a word to a number, and rejects numbers out of range."""
+    least, most = declared.minimum, declared.maximum
+    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
+    within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"
+
+    def parse(text: Any) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text} is no{' whole' if kind is int else ''} number.") from None
+        if not low <= value <= high:
+            raise typer.BadParameter(f"{text} is out of range: give a number {within}.")
+        return value
+
+    return parse

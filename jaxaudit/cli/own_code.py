@@ -1,21 +1,23 @@
-"""Loads your own code by its name on the command line. Imports nothing heavy.
+"""Your own code by its name on the command line, beside what is built in. Imports nothing heavy.
 
-Only code that the command line names is run, never code that data name.
+Networks, optimizers and augmentations have such names; tests and attacks have fields, too, by `NAME.FIELD=VALUE`.
 """
 
+import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
 import cloudpickle
+import msgspec
 
 from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.parsers import parse_names
@@ -44,17 +46,13 @@ def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str,
     """
     if text in known_names:
         return None
-    module, colon, name = text.rpartition(":")
-    if not colon:
-        if text.endswith(".py"):
-            raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
-        other = f" is not one of {', '.join(known_names)};" if known_names else ":"
-        raise InputError(f"{flag} {text}{other} {own_kind} is named package.module:{noun} or file.py:{noun}.")
+    if text.endswith(".py"):
+        raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
+    module, _, name = text.rpartition(":")
     words = [name] if module.endswith(".py") else [*module.split("."), name]
     if not all(word.isidentifier() for word in words):
-        raise InputError(
-            f"{flag} {text} must name a module or file and a {noun}, such as package.module:{noun} or file.py:{noun}."
-        )
+        other = f" is not one of {', '.join(known_names)};" if known_names else ":"
+        raise InputError(f"{flag} {text}{other} {own_kind} is named package.module:{noun} or file.py:{noun}.")
     if not module.endswith(".py"):
         return OwnCode(None, module, name)
     file = Path(os.path.expanduser(module))
@@ -215,3 +213,170 @@ def _looked_into(folder: Path) -> Iterator[None]:
             sys.path.remove(name)
         if not was_on_path:
             sys.path.append(name)
+
+
+BUILT_IN = ("mlp", "liu-cnn", "medical-cnn")
+SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width"), "gpt": ("depth", "width")}
+"""Networks whose names may include sizes, such as resnet-8-16, and the meaning of the sizes."""
+NAMES = (*BUILT_IN, "resnet-8-16", "wrn-16-2", "vit-4-64")
+NETWORKS = (
+    f"{', '.join(NAMES)} (depth and width, or other ones; group normalisation, or batch normalisation with -bn, as in "
+    "resnet-8-16-bn)"
+)
+OF_TEXTS = "gpt-2-64"
+"""The usual network of texts."""
+OWN = (
+    "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, "
+    "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
+)
+"""Text for the help of every command with --model."""
+
+PRETRAINED = "the folder or config.json of a classifier of transformers (a folder of save_pretrained has weights, too)"
+"""Text for the help of `efficacy`."""
+
+UNSEEDED = (
+    "the initial weights of the network depend on no seed (its factory takes no rngs, or draws nothing): all models "
+    "start from the same weights"
+)
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
+OF_YOUR_OWN = {
+    "--model": (NAMES, "your own module", "factory"),
+    "--optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
+    "--augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
+    "--learner": ((), "your own learner", "learner"),
+}
+"""Options that may name code of your own: the built-in names, what else it is called, and what is named."""
+
+
+def own_code(flag: str, name: str) -> OwnCode | None:
+    """The location that the value of one of these options names; None for a built-in name; see `parse_own`."""
+    return parse_own(flag, name, *OF_YOUR_OWN[flag])
+
+
+def load_own(flag: str, name: str) -> Any:
+    """The function or class that the value names; None for a built-in name."""
+    code = own_code(flag, name)
+    factory = code and load_value(flag, name, code)
+    if code is not None and not callable(factory):
+        raise InputError(
+            f"{flag} {name} is of type {type(factory).__name__}, which cannot be called; name a class or a function."
+        )
+    return factory
+
+
+def parse_model(name: str) -> OwnCode | None:
+    """The location of the factory that `--model` names; None for a built-in model.
+
+    >>> parse_model("package.module:factory"), parse_model("mlp")
+    (OwnCode(file=None, module='package.module', name='factory'), None)
+    """
+    return None if parse_sized(name) else own_code("--model", name)
+
+
+def parse_judged(name: str) -> OwnCode | None:
+    """The location of the factory that `--model` names, for a command that trains no network itself.
+
+    As `parse_model`, but the name may also be that of a pretrained model's folder or its configuration, a .json file.
+    None for such a name, and for a built-in model.
+
+    Raises:
+        InputError: there is no such folder or file, or the name is neither a built-in model's nor a location's.
+    """
+    config = pretrained_config(name)
+    if config is None:
+        try:
+            return parse_model(name)
+        except InputError as error:
+            raise InputError(f"{error} There is no folder of this name, either.") from error
+    if not config.exists():
+        raise InputError(
+            f"--model {name}: there is no such {'file' if config.suffix == '.json' else 'folder'}; give the path that "
+            "save_pretrained wrote to."
+        )
+    return None
+
+
+def pretrained_config(name: str | None) -> Path | None:
+    """The configuration, or its folder, that `--model` names; None for any other network.
+
+    >>> pretrained_config("mlp"), pretrained_config("net.py:Net"), pretrained_config("bert/config.json")
+    (None, None, PosixPath('bert/config.json'))
+    """
+    if not name or name in BUILT_IN or parse_sized(name):
+        return None
+    path = Path(os.path.expanduser(name))
+    return path if name.endswith((".json", os.sep)) or os.path.isdir(path) else None
+
+
+def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
+    """The kind of network and the options in a name with sizes; None for any other name.
+
+    >>> parse_sized("wrn-16-4"), parse_sized("resnet-bn"), parse_sized("mlp")
+    (('wrn', {'depth': 16, 'widen': 4}), ('resnet', {'norm': 'batch'}), None)
+    """
+    match = re.fullmatch(r"(resnet|wrn|vit|gpt)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
+    if match is None or (match[1] in ("vit", "gpt") and match[4]):
+        return None
+    sizes = {size: int(text) for size, text in zip(SIZED[match[1]], match.groups()[1:3], strict=True) if text}
+    return match[1], {**sizes, **({"norm": "batch"} if match[4] else {})}
+
+
+def is_of_texts(name: str) -> bool:
+    """Whether the name is that of a built-in language model."""
+    return (parse_sized(name) or ("",))[0] == "gpt"
+
+
+Value = TypeVar("Value")
+
+
+def parse_field(flag: str, text: str) -> tuple[str, str, str]:
+    """The name, the field and the value of `NAME.FIELD=VALUE`.
+
+    >>> parse_field("--test-option", "sureness.models=39")
+    ('sureness', 'models', '39')
+    """
+    match = re.fullmatch(r"([A-Za-z0-9-]+)\.([A-Za-z_]\w*)=(.*)", text)
+    if match is None:
+        raise InputError(
+            f"{flag} {text}: must be NAME.FIELD=VALUE: a test, an attack or a method by its name, a field of it, and "
+            "the value."
+        )
+    name, field, value = match.groups()
+    return name, field, value
+
+
+def with_fields(flag: str, texts: Sequence[str], values: Mapping[str, Value]) -> dict[str, Value]:
+    """These values, with the fields that `texts` set; the name before the point is the `name` of a value.
+
+    Raises:
+        InputError: there is no value of this name, it has no such field, or the text is no value of the field's type.
+    """
+    changed = dict(values)
+    for text in texts:
+        name, field, word = parse_field(flag, text)
+        keys = {getattr(value, "name", key): key for key, value in changed.items()}
+        if name not in keys:
+            raise InputError(f"{flag} {text}: {name} is not made in this run; fields can be set of {', '.join(keys)}.")
+        value: Any = changed[keys[name]]
+        types = get_type_hints(type(value), include_extras=True)
+        fields = [option.name for option in dataclasses.fields(value) if option.init] if _is_record(value) else []
+        if field not in fields:
+            has = (
+                f"it has {', '.join(fields)}"
+                if fields
+                else "it has none to set (one of your own has those of its dataclass)"
+            )
+            raise InputError(f"{flag} {text}: {name} has no field {field}; {has}.")
+        try:
+            changed[keys[name]] = dataclasses.replace(
+                value, **{field: msgspec.convert(word, types[field], strict=False)}
+            )
+        except (msgspec.ValidationError, TypeError, ValueError) as error:
+            raise InputError(f"{flag} {text}: {word!r} is no value of {field}: {error}.") from error
+    return changed
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)

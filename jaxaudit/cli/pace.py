@@ -1,15 +1,22 @@
-"""How long counted operations take, in words: estimates, which decide nothing."""
+"""How long a run takes, in words: by counted operations, which decide nothing, or for `--dry-run` by its beginning."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.cli.groups import RecipeFlags
-from jaxaudit.cli.progress import duration, say
+from jaxaudit.cli.progress import duration, progress_on_stderr, say
+from jaxaudit.cli.show import Job, Summary
+from jaxaudit.cli.workers import Crew, crew
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import StepCost, bytes_under_way, measure_step
-from jaxaudit.ensemble.step_cost import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
+from jaxaudit.ensemble.execution import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.learners import SteppedLearner
+
+if TYPE_CHECKING:
+    from jaxaudit.cli.groups import Machines
+
 
 FIXED_SECONDS = 10.0
 """Seconds for reading, judging, and compiling what is small."""
@@ -26,7 +33,7 @@ class OperationsPace(NamedTuple):
 
     Attributes:
         operations: how many counted operations take a second.
-        compiling: seconds in which all programs of training are compiled.
+        compiling: seconds in which the program of training is compiled.
         where: which machine this is, in words.
     """
 
@@ -47,29 +54,23 @@ class OperationsPace(NamedTuple):
 
 
 class PlannedTraining(NamedTuple):
-    """What is trained: a learner on records, so many models at a time, and as how many different programs."""
+    """What is trained: a learner on records, so many models at a time."""
 
     learner: SteppedLearner
     examples: Examples
     cost: StepCost
     models_per_batch: int
-    programs: int
-
-    @property
-    def equations(self) -> int:
-        """Of all programs."""
-        return self.programs * self.cost.equations
 
     @property
     def usual_pace(self) -> OperationsPace:
         """That of two cores of a CPU: a function of shapes, as what is recorded of a plan must be."""
-        return OperationsPace(compiling=self.equations / EQUATIONS_A_SECOND)
+        return OperationsPace(compiling=self.cost.equations / EQUATIONS_A_SECOND)
 
     @property
     def bytes(self) -> int:
         """The memory that the process takes, but for the arrays of sets and outputs."""
-        of_programs = self.equations * BYTES_OF_EQUATION
-        return PROCESS_BYTES + of_programs + bytes_under_way(self.cost, self.models_per_batch)
+        of_program = self.cost.equations * BYTES_OF_EQUATION
+        return PROCESS_BYTES + of_program + bytes_under_way(self.cost, self.models_per_batch)
 
 
 def pace_of(recipe: RecipeFlags, training: PlannedTraining, operations: float) -> OperationsPace:
@@ -81,12 +82,12 @@ def pace_of(recipe: RecipeFlags, training: PlannedTraining, operations: float) -
         operations: of the whole run.
     """
     usual = training.usual_pace
-    if recipe.spread or not (recipe.dry_run or usual.seconds(operations) > TIMED_FROM):
+    if recipe.workers is not None or not (recipe.dry_run or usual.seconds(operations) > TIMED_FROM):
         return usual
     say("timing a few steps")
-    learner, examples, cost, number, programs = training
+    learner, examples, cost, number = training
     step, compiling = measure_step(examples.inputs, examples.labels, learner, cost, number)
-    return OperationsPace(cost.step / step, programs * compiling, "on this machine")
+    return OperationsPace(cost.step / step, compiling, "on this machine")
 
 
 class PlannedSize(NamedTuple):
@@ -97,48 +98,108 @@ class PlannedSize(NamedTuple):
     effect: float = 1.0
 
 
-def larger_efforts(effort: str, size_of: Callable[[str], PlannedSize]) -> dict[str, PlannedSize]:
-    """The efforts above this one by name, up to the first that leaves nothing out."""
-    sizes: dict[str, PlannedSize] = {}
-    names, left_out = list(EFFORTS), size_of(effort).reduced
-    for name in names[names.index(effort) + 1 :]:
-        if left_out:
-            sizes[name] = size_of(name)
-            left_out = sizes[name].reduced
-    return sizes
-
-
-def lines_of_efforts(reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: OperationsPace) -> list[str]:
-    """Lines of a printed plan: what this effort leaves out; what larger efforts leave out, and how long they take.
+def lines_of_effort(reached: PlannedSize, in_full: float, pace: OperationsPace) -> list[str]:
+    """Lines of a printed plan: what it leaves out, and how long a run takes that leaves nothing out.
 
     Args:
-        reached: the effort of the run.
-        larger: the efforts above it, by name, from `larger_efforts`.
+        reached: the size of the run.
+        in_full: the operations of the full effort.
         pace: converts operations to time.
     """
-
-    def effect(factor: float) -> list[str]:
-        return [f"the minimum detectable fraction is about {factor:.1f} times as large"] if factor > 1.01 else []
-
-    lines = [f"  reduced: {'; '.join(reached.reduced)}"] if reached.reduced else []
-    lines += [f"  effect: {text}" for text in effect(reached.effect)]
-    for name, size in larger.items():
-        without = "; ".join([*size.reduced, *effect(size.effect)]) or "nothing reduced"
-        lines.append(f"  --effort {name}: {pace.words(size.operations)}; {without}")
-    return lines
+    if not reached.reduced:
+        return []
+    lines = [f"  reduced: {'; '.join(reached.reduced)}"]
+    if reached.effect > 1.01:
+        lines.append(f"  effect: the minimum detectable fraction is about {reached.effect:.1f} times as large")
+    return [*lines, f"  --effort full: {pace.words(in_full)}; nothing reduced"]
 
 
-def numbers_of_efforts(
-    effort: str, reached: PlannedSize, larger: Mapping[str, PlannedSize], pace: OperationsPace
-) -> dict[str, object]:
-    """The same as `lines_of_efforts`, as fields for `--json`; `effort` is the name of the run's effort."""
+def numbers_of_effort(effort: str, reached: PlannedSize, in_full: float, pace: OperationsPace) -> dict[str, object]:
+    """The same as `lines_of_effort`, as fields for `--json`; `effort` is the name of the run's effort."""
     return {
         "effort": effort,
         "operations": reached.operations,
         "seconds": pace.seconds(reached.operations),
         "reduced": list(reached.reduced),
-        "larger": {
-            name: {"seconds": pace.seconds(size.operations), "reduced": list(size.reduced)}
-            for name, size in larger.items()
-        },
+        "seconds_in_full": pace.seconds(in_full),
     }
+
+
+SECONDS = 15.0
+"""Seconds of training that are timed, after the first step or chunk."""
+CHUNKS = 2
+"""The least number of timed chunks per worker, on average, since workers start one after another."""
+
+
+class _TrialOver(KeyboardInterrupt):
+    """Ends a run that was started only to be timed, in the way in which Ctrl-C ends a run."""
+
+
+class Trial:
+    """Progress that ends a run once its pace is known."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew, self.started = crew, time.monotonic()
+        self.first: tuple[float, int] | None = None
+        self.last, self.total = (self.started, 0), 1
+
+    def __call__(self, done: int, total: int) -> None:
+        now, self.total = time.monotonic(), total
+        if done <= self.last[1]:
+            return
+        self.first, self.last = self.first or (now, done), (now, done)
+        waited = self.crew.answered >= CHUNKS * self.crew.workers
+        if done >= total or (waited and now - self.first[0] >= SECONDS):
+            raise _TrialOver
+
+    def seconds(self) -> float:
+        """Estimated seconds of the whole run; if it finished, the seconds that it took."""
+        assert self.first is not None
+        (began, before), (now, done) = self.first, self.last
+        if done == before or done >= self.total:
+            return now - self.started
+        return began - self.started + (now - began) * (self.total - before) / (done - before)
+
+
+def estimate_by_trial(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Summary:
+    """Starts the work of a command, stops once its pace is known, and estimates the time of the whole. Nothing is kept.
+
+    Args:
+        name: the name of the command.
+        job: its work.
+        models_per_batch: models trained at the same time; None: chosen by the job.
+        machines: the options that say which workers train.
+    """
+    with crew(machines) as who, progress_on_stderr("timing") as show:
+        trial = Trial(who)
+
+        def progress(done: int, total: int) -> None:
+            show(done, total)
+            trial(done, total)
+
+        say("training begins, to be timed; nothing of it is kept")
+        with contextlib.suppress(_TrialOver):
+            job.audit(who.execution(models_per_batch, progress, None))
+    models = job.models(models_per_batch or 1) if job.models is not None else 0
+    numbers, lines = _estimate(name, models, trial)
+    return Summary(lines, {"models": models, "models_per_batch": models_per_batch, "workers": who.workers, **numbers})
+
+
+def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+    workers = trial.crew.workers
+    if trial.first is None:
+        return {"seconds": 0.0}, (f"{name}: nothing is trained",)
+    seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]
+    share, hours = trial.last[1] / trial.total, max(workers, 1) * seconds / 3600
+    subject = f"{models:,} models, about" if models else "no models are trained; the measurement takes about"
+    whom = " of training" if models or workers else ""
+    whom += f" by {workers} worker{'' if workers == 1 else 's'}" if workers else ""
+    lines = [
+        f"{name}: {subject} {duration(seconds)}{whom}",
+        f"timed: {share:.0%} of the work, {duration(timed)} after the first {'chunk' if workers else 'step'}; to begin "
+        f"took {duration(trial.first[0] - trial.started)}",
+    ]
+    if workers:
+        lines.append(f"that is {hours:.3g} hours of a worker: times the price of one hour, it is what the run costs")
+    numbers = {"seconds": seconds, "worker_hours": hours, "timed_seconds": timed, "timed_share": share}
+    return numbers, tuple(lines)

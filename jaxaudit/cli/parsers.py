@@ -4,7 +4,9 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxaudit.errors import InputError
 
@@ -15,23 +17,19 @@ WORDS = 4096
 TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
 """How names of files of texts end."""
 LARGEST_SIDE = 4096
+HIGHEST_RANK = 4096
+MOST = 1_000_000
+"""The largest count that options accept: no machine can do more, so a larger number is a typing error."""
 WIDEST = 65_536
 SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
     "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
     "stated_share": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.25"),
+    "members_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.3"),
+    "withdraw": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.3"),
     "holdout_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.5"),
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
-    "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
-    "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
     "learning_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
     "unlearn_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
-    "alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 3e-06"),
-    "npo_beta": (lambda factor: 0 < factor < float("inf"), "above 0, such as 0.1"),
-    "simnpo_beta": (lambda factor: 0 < factor < float("inf"), "above 0, such as 4.5"),
-    "rmu_coefficient": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 2"),
-    "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
-    "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
 }
 """The numbers that these options accept; NaN is never accepted."""
 
@@ -63,17 +61,60 @@ def parse_hidden(text: str) -> tuple[int, ...]:
     return widths
 
 
-def parse_cluster(text: str) -> str | None:
-    """The address of a cluster, from `ray` (None) or `ray://HOST:PORT`.
+def parse_workers(text: str) -> tuple[int | None, str | None]:
+    """The number of workers, and the cluster (`ray` or `ray://HOST:PORT`) whose they are; None of this machine.
 
-    >>> parse_cluster("ray"), parse_cluster("ray://head:10001")
-    (None, 'ray://head:10001')
+    >>> parse_workers("8"), parse_workers("ray"), parse_workers("4@ray://head:10001")
+    ((8, None), (None, 'ray'), (4, 'ray://head:10001'))
     """
-    if text == "ray":
-        return None
-    if not re.fullmatch(r"ray://[^/:\s]+:\d+", text):
-        raise InputError(f"--cluster {text} must be ray, or ray://HOST:PORT with the port of Ray's client server.")
-    return text
+    match = re.fullmatch(r"([1-9]\d{0,5})|(?:([1-9]\d{0,5})@)?(ray(?:://[^/:\s]+:\d+)?)", text)
+    if match is None:
+        raise InputError(
+            f"--workers {text} must be a number of processes, such as 4; or ray, or ray://HOST:PORT with the port of "
+            "Ray's client server, after a number of workers and @ if all are too many, such as 4@ray."
+        )
+    count = match[1] or match[2]
+    return None if count is None else int(count), match[3]
+
+
+class LoRA(NamedTuple):
+    """The rank of adapters, their scale times the rank, and the names of the layers that have them; none: all."""
+
+    rank: int
+    alpha: float
+    layers: tuple[str, ...]
+
+
+def parse_lora(text: str) -> LoRA:
+    """The adapters of `RANK[:ALPHA[:LAYERS]]`; the alpha may be empty.
+
+    >>> parse_lora("8"), parse_lora("8:4:q_proj,v_proj").layers
+    (LoRA(rank=8, alpha=16.0, layers=()), ('q_proj', 'v_proj'))
+    """
+    rank, _, rest = text.partition(":")
+    alpha, _, layers = rest.partition(":")
+    with suppress(ValueError):
+        lora = LoRA(int(rank), float(alpha or 2 * int(rank)), tuple(filter(None, map(str.strip, layers.split(",")))))
+        if 1 <= lora.rank <= HIGHEST_RANK and 1e-6 <= lora.alpha <= 1e6:
+            return lora
+    raise InputError(
+        f"--lora {text} must be RANK[:ALPHA[:LAYERS]], such as 8, 8:16 or 8:16:q_proj,v_proj; the rank is from 1 to "
+        f"{HIGHEST_RANK}, alpha from 1e-6 to 1e6."
+    )
+
+
+def parse_patience(text: str) -> tuple[int, float | None]:
+    """The epochs without a better one, and the share of records that is held back, from `EPOCHS[:SHARE]`.
+
+    >>> parse_patience("5"), parse_patience("5:0.2")
+    ((5, None), (5, 0.2))
+    """
+    epochs, colon, share = text.partition(":")
+    with suppress(ValueError):
+        patience = int(epochs), float(share) if colon else None
+        if 1 <= patience[0] <= MOST and (patience[1] is None or 0 < patience[1] < 1):
+            return patience
+    raise InputError(f"--patience {text} must be EPOCHS[:SHARE], such as 5 or 5:0.2; the share is between 0 and 1.")
 
 
 def parse_target_data(text: str) -> tuple[str, float]:

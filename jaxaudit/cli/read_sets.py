@@ -1,28 +1,41 @@
-"""Reads the sets that a command line names: preprocessed, matched, and in the form that a network needs."""
+"""Reads the sets that a command line names: preprocessed, matched, and in the form that a network needs.
+
+Texts, tables of scores, and the groups of records, named there or written by `jaxaudit deal` into the files of the
+sets, are read here, too, for every command. What was guessed is said on standard error.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Shaped
 
-from jaxaudit.cli.groups import Columns, Images, TextNetwork
+from jaxaudit.cli.groups import Columns, Held, Images, SetsFlags, TextNetwork
+from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import SetsFlags
-from jaxaudit.cli.texts import read_told, tell_of_chats
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
-from jaxaudit.data.labels import MOST_CLASSES
+from jaxaudit.data.challenge import dealt_side
+from jaxaudit.data.groups import Groups, as_groups, groups_file, groups_in_file, load_groups
+from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
+from jaxaudit.data.pairs import drop_overlap, find_overlap, refuse_overlap
+from jaxaudit.data.paths import expanded
+from jaxaudit.data.scores.files import load_scores
+from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
+from jaxaudit.data.texts import LONGEST_NAME, Texts, read_texts
 from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
-    from jaxaudit.models.adapters import Adapters
+    from jaxaudit.models.causal import Adapters
+    from jaxaudit.models.language_model import LanguageModel
+
 
 DENSE, LARGE = "mlp", 100
 """Numbers above this are too large to learn from with the usual learning rates."""
@@ -40,6 +53,7 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Exa
             f"{name}: texts are not read again for a bank, which has their numbers; leave the sets out. Without "
             "--shadows, `ks` trains language models on texts."
         )
+    dealt_side(expanded(name))
     size = parse_image_size(data.image_size or "none")
     if name.startswith(ACDC):
         from jaxaudit.data.sets.acdc import load_acdc
@@ -192,9 +206,7 @@ def text_reader(
     """
     if not any(map(is_texts, names)):
         text_flags = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}
-        flag = next((name for name, value in text_flags.items() if value is not None), None)
-        if flag is not None:
-            raise InputError(f"{flag} is for texts, and --query {names[0]} is none ({', '.join(TEXTS)}).")
+        refuse_options(text_flags, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
         return None
     other = next((name for name in names if not is_texts(name)), None)
     if other is not None:
@@ -219,3 +231,176 @@ def text_reader(
         encoded = [base.encode_texts(texts, template) for texts in sets]
         examples_of_sets = padded(sets, encoded, base.end, base.positions)
     return dict(zip(names, examples_of_sets, strict=True)).__getitem__
+
+
+_NAMES = (*(b"%d" % digit for digit in range(10)), b"-", b'"')
+"""Beginnings of a JSON value that is a number or a text."""
+
+
+def read_told(name: str | Path) -> Texts:
+    """The records of a file of texts; what was taken for the answer is said on stderr."""
+    texts = read_texts(expanded(name))
+    reading = texts.reading()
+    if reading is not None:
+        say(f"{texts.source}: {reading}")
+    return texts
+
+
+def tell_of_groups(sets: Collection[Texts]) -> None:
+    """Where no record has a key `group`, says on stderr which keys could tell groups, by their names alone."""
+    objects = [line_object for texts in sets for line_object in texts.objects()]
+    if any(COLUMN in line_object for line_object in objects):
+        return
+    no_groups = {"set", "index", "pair", *(key for texts in sets for key in texts.keys)}
+    columns: dict[str, Counter[bytes]] = {}
+    for line_object in objects:
+        for key in line_object.keys() - no_groups:
+            value = bytes(line_object[key])
+            if value[:1] in _NAMES and len(value) <= LONGEST_NAME:
+                columns.setdefault(key, Counter())[value] += 1
+    alike = [key for key, values in columns.items() if 2 <= len(values) <= values.total() / 2]
+    if alike:
+        listed = ", ".join(sorted(alike))
+        say(
+            f"no record has a key {COLUMN!r}, so records are taken one by one. These keys have one value for several "
+            f"records: {listed}. If one of them says whose a record is, deal by it (`jaxaudit deal --groups KEY`, or "
+            f"--by KEY for a verdict on each), or give its values as the key {COLUMN!r}"
+        )
+
+
+def tell_of_chats(sets: Iterable[Texts], template: str | None, models: Iterable["LanguageModel"] = ()) -> None:
+    """Says on stderr how chats become texts for each of these models; with none, for one without a chat template."""
+    if template is not None or not any(texts.are_chats for texts in sets):
+        return
+    templates = {model.name: model.chat_template for model in models}
+    rendered = [name for name, chat_template in templates.items() if chat_template is not None]
+    if rendered:
+        say(f"chats are written by the chat template of the tokenizer: {', '.join(rendered)}")
+    if len(rendered) < len(templates) or not templates:
+        plain = [name for name in templates if name not in rendered]
+        of = f"{', '.join(plain)}: no chat template, so " if plain else ""
+        say(f"{of}chats are read as the contents of their messages without roles, a line break behind each")
+
+
+def with_dealt_groups(options: Options, **files: str | None) -> Options:
+    """The options with the groups that the files of all sets have, where none were given; says so on stderr.
+
+    Of one set alone only the random numbers of a deal are groups: nothing else tells them from another array of this
+    name. Of several sets an array of an archive, and a key of texts, are groups if no value stands in two sets.
+
+    Args:
+        options: of any command.
+        files: the file of each set, by the option of its groups; None if there is no such set.
+    """
+    values_of_options = {field.name: field.value for field in fields_of(options)}
+    sets = {option: file for option, file in files.items() if file is not None}
+    if any(values_of_options[option] is not None for option in files):
+        return options
+    groups_by_option = {option: _written_groups(file) for option, file in sets.items()}
+    distinct = [np.unique(values) for values in groups_by_option.values() if values is not None]
+    if not distinct or (len(sets) == 1 and not are_dealt(distinct[0])):
+        return options
+    if len(distinct) < len(sets):
+        without = next(sets[option] for option, values in groups_by_option.items() if values is None)
+        say(f"groups: none. {without_folders(without)} has no {COLUMN!r}, as the file of another set has")
+        return options
+    if sum(map(len, distinct)) > len(np.unique(np.concatenate(distinct))):
+        say(f"groups: none. Values of {COLUMN!r} of the files stand in several sets, as of no deal by groups")
+        return options
+    say(f"groups: those that the files have ({COLUMN}), so groups are taken whole; --groups names others")
+    return with_values(options, **dict.fromkeys(sets, COLUMN))
+
+
+def with_groups_of_sets(options: Options) -> Options:
+    """As `with_dealt_groups`, of query set, holdout and known members; without a holdout only coins deal groups."""
+    data, coins = options.data, getattr(options.data, "coins", False)
+    if getattr(data, "challenge", None) is not None or (data.holdout is None and not coins):
+        return options
+    members = {"members_groups": data.members} if hasattr(data, "members") else {}
+    return with_dealt_groups(options, groups=data.query, holdout_groups=data.holdout, **members)
+
+
+def _written_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
+    """As `groups_in_file`, of texts, too."""
+    if not is_texts(data):
+        return groups_in_file(data)
+    values = read_texts(expanded(data)).column(COLUMN)
+    return None if values is None else np.array(values)
+
+
+def group_columns(data: Held) -> tuple[str, ...]:
+    """Names of columns with groups, which are not inputs in any set."""
+    groups = (data.groups, data.holdout_groups, getattr(data, "members_groups", None))
+    return tuple(dict.fromkeys(group for group in groups if group is not None and groups_file(group) is None))
+
+
+def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " records"]:
+    """As `load_groups`, and the values of a key of texts."""
+    if not is_texts(data) or groups_file(text) is not None:
+        return load_groups(text, data, records, of, data_dir)
+    values = read_texts(expanded(data)).column(text)
+    if values is None:
+        raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
+    return np.array(values)
+
+
+def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
+    """The groups of the records of each set, if groups were dealt whole.
+
+    Args:
+        data: the options of the sets.
+        query, holdout, members: the number of records of each set; None if there is no such set.
+
+    Returns:
+        None if no groups are given.
+    """
+    if data.groups is None:
+        return None
+    groups = read_groups(data.groups, data.query or "", query, "query set", data.data_dir)
+    if holdout is None:
+        return as_groups(groups, groups[:0])
+    member_groups, of_members = None, getattr(data, "members_groups", None)
+    if of_members is not None and members is not None:
+        member_groups = read_groups(of_members, data.members or "", members, "members", data.data_dir)
+    return as_groups(
+        groups,
+        read_groups(data.holdout_groups, data.holdout or "", holdout, "holdout", data.data_dir),
+        member_groups,
+    )
+
+
+SHOWN = 10
+
+
+def read_scores(
+    path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
+) -> ScoreTable:
+    """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or taken for granted.
+
+    The arguments are those of `load_scores`.
+    """
+    table = load_scores(path, rename=rename, lower=lower, higher=higher)
+    for note in table.notes:
+        say(f"{table.name}: {note}")
+    # An index of rows without a name, as pandas writes it, is nobody's score.
+    ignored = [column for column in table.ignored if column.strip().casefold() not in INDEX_NAMES]
+    if ignored:
+        counted = "1 column is" if len(ignored) == 1 else f"{len(ignored)} columns are"
+        say(f"{table.name}: {counted} not used: {', '.join(map(repr, ignored[:SHOWN]))}")
+    ways = {
+        way: [name for name in table.guessed if table.directions[name] == sign]
+        for way, sign in (("lower", -1), ("higher", 1))
+    }
+    taken = [f"{way}: {', '.join(names[:SHOWN])}" for way, names in ways.items() if names]
+    if taken:
+        say(
+            f"{table.name}: by their names, scores are taken for records that were used as {'; as '.join(taken)} "
+            "(--lower and --higher of jaxaudit ks say otherwise)"
+        )
+    unknown = [name for name, direction in table.directions.items() if not direction]
+    if unknown:
+        say(
+            f"{table.name}: it is not known whether {', '.join(unknown[:SHOWN])} is lower or higher for records that "
+            "were used: no verdict rests on it; --lower or --higher of jaxaudit ks says it"
+        )
+    return table

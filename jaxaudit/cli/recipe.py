@@ -5,12 +5,14 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import Network, RecipeFlags, TextNetwork
-from jaxaudit.cli.own_code import load_value
-from jaxaudit.cli.own_model import load_own, own_code, parse_model, parse_sized, pretrained_config
+from jaxaudit.cli.options import refuse_options
+from jaxaudit.cli.own_code import OF_TEXTS, load_own, load_value, own_code, parse_model, parse_sized, pretrained_config
+from jaxaudit.cli.parsers import parse_lora
 from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from jaxaudit.learners import Learner, NetworkLearner
+
 
 ADAMW_DECAY = 0.01
 """PyTorch's default, used without --weight-decay."""
@@ -20,13 +22,17 @@ NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
     """The model factory that `--model` names, built-in or your own; see `parse_model`."""
     if parse_model(name) is not None:
-        if dropout:
-            raise InputError(
-                f"--dropout is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and "
-                "leave --dropout out."
-            )
+        why = f"is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and"
+        refuse_options({"--dropout": dropout}, why)
         return load_own("--model", name)
     return _built_in(name, hidden, dropout)
+
+
+def refuse_other_network(name: str, of_texts: bool, texts: bool) -> None:
+    """Refuses a network of texts for records of classes, and the other way round."""
+    if of_texts is not texts:
+        purpose = "records of classes, and texts have none" if texts else "texts, and the records are not"
+        raise InputError(f"--model {name} is for {purpose}; use {OF_TEXTS if texts else 'mlp'}.")
 
 
 def make_adapters(model: Network, dropout: float | None = None) -> Any:
@@ -39,17 +45,14 @@ def make_adapters(model: Network, dropout: float | None = None) -> Any:
                 f"--model {model.model}: is a folder; of a causal model of transformers, adapters are trained: give "
                 "their rank, such as --lora 8."
             )
-        if options.lora_alpha is not None or options.lora_layers is not None:
-            raise InputError("--lora-alpha and --lora-layers are of adapters; give --lora, or leave them out.")
         return None
     if folder is None:
         raise InputError("--lora needs --model FOLDER: a causal model of transformers, as save_pretrained wrote it.")
-    if options.tokens is not None:
-        raise InputError("--tokens is not for adapters, whose base model has a tokenizer of its own; leave it out.")
-    from jaxaudit.models.adapters import Adapters
+    refuse_options({"--tokens": options.tokens}, "is not for adapters, whose base model has a tokenizer of its own")
+    from jaxaudit.models.causal import Adapters
 
-    layers = tuple(filter(None, map(str.strip, (options.lora_layers or "").split(","))))
-    return Adapters(str(folder), options.lora, options.lora_alpha or 2.0 * options.lora, dropout or 0.0, layers)
+    lora = parse_lora(options.lora)
+    return Adapters(str(folder), lora.rank, lora.alpha, dropout or 0.0, lora.layers)
 
 
 @cache
@@ -75,7 +78,7 @@ def make_learner(
 
     If records are sequences of tokens, `classes` is the number of tokens.
     """
-    from jaxaudit.cli.tuning import in_known_form
+    from jaxaudit.cli.programs import in_known_form
 
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     has_own = own_code("--optimizer", recipe.optimizer) or any(own_code("--augment", name) for name in recipe.augment)
@@ -99,8 +102,8 @@ def _learner(
         "precision": recipe.precision or "float32",
     }
     if of_tokens:
-        if recipe.label_smoothing or recipe.augment:
-            raise InputError("--label-smoothing and --augment are of classifiers, not of texts; leave them out.")
+        values = {"--label-smoothing": recipe.label_smoothing, "--augment": recipe.augment}
+        refuse_options(values, "is of classifiers, not of texts")
         learner = language_model(factory, input_shape[0], classes, **training)
     else:
         own_augmentations = {name: load_own("--augment", name) for name in recipe.augment}
@@ -123,7 +126,7 @@ def make_optimizer(recipe: RecipeFlags) -> Any:
     if recipe.schedule == "constant" and not recipe.warmup:
         optimizer = rule(rate)
     else:
-        # An effort or a design may have fewer epochs than requested.
+        # An effort may have fewer epochs than requested.
         warmup = min(recipe.warmup or 0, epochs - 1)
         optimizer = by_epoch(rule, schedule(recipe.schedule, rate, epochs, warmup))
     return (

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from jaxaudit.cli.parameters import at_home
-from jaxaudit.cli.progress import say
-from jaxaudit.cli.work import told_what_stands
+from jaxaudit.cli.options import at_home
+from jaxaudit.cli.progress import say, told_what_stands
 from jaxaudit.errors import InputError
 
 
@@ -63,8 +62,8 @@ def report(
         if text + markdown + card + (figures is not None) > 1:
             raise InputError("--text, --markdown, --card and --figures exclude one another; give one of them.")
         return _print(runs) if text else _print_markdown(runs, card)
+    from jaxaudit.errors import writing
     from jaxaudit.runs.directory import claim_report, write_report
-    from jaxaudit.runs.lock import writing
     from jaxaudit.runs.saved import read_run
 
     claim_report(out)
@@ -74,6 +73,8 @@ def report(
     if figures is not None:
         with writing(f"--figures {figures}", "name another."):
             figures.mkdir(parents=True, exist_ok=True)
+            if any(figures.iterdir()):
+                raise InputError(f"--figures {figures} is not empty; name a new directory (nothing was changed).")
     with told_what_stands(out):
         write_report(out, read)
         say(f"written: {out}")
@@ -127,7 +128,7 @@ def cite(
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
     from jaxaudit.report.build import part_of
-    from jaxaudit.report.papers import as_bibtex, cited, entry_of
+    from jaxaudit.report.sources import as_bibtex, cited, entry_of
     from jaxaudit.runs.saved import read_run
 
     read = [read_run(at_home(path)) for path in runs]

@@ -4,27 +4,28 @@ Whatever is missing, irregular, damaged, too large or of another kind is an `Inp
 other type; `Raises` says only what a reader refuses beyond that. Writers raise `OSError` where nothing can be written.
 
 A name or a path becomes `Examples` (arrays) or a `Table` (columns of numbers and categories); overlap, classes and
-preprocessing are here, too. `formats/`: a kind of file each; `sets/`: sets known by name; `tfds/`: sets that TensorFlow
-Datasets prepared; `tables/`: records of people; `outputs/`: what a target said; `weights/`: arrays by name; `bank/`:
+preprocessing are here, too. `formats/`: a kind of file each; `sets/`: sets known by name; `tfds.py`: sets of TensorFlow
+Datasets; `tables/`: records of people; `outputs/`: what a target said; `weights.py`: arrays by name; `bank/`:
 shadow models that anybody trained; `scores/`: a number a record and model. All of it runs on the host, with NumPy and
 without JAX.
 """
 
-from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import is_image, prepare_images
-from jaxaudit.data.resolve import load, load_tfds
+from jaxaudit.data.pairs import align_classes, align_target_data, drop_unshared
+from jaxaudit.data.resolve import load, load_table, load_tfds
 from jaxaudit.data.sets.embedded import digits, printed_digits
-from jaxaudit.data.tables.columns import ColumnSummary, describe_record, describe_table
-from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.data.tables.table import (
     MISSING,
     Column,
+    ColumnSummary,
     Table,
     candidate_indices,
     candidates,
     category_counts,
+    describe_record,
+    describe_table,
     duplicates,
     join_tables,
     one_hot,

@@ -1,10 +1,16 @@
-"""Arrays kept on disk: a set of images is decoded once, and a text scored once by a model."""
+"""Arrays kept on disk: a set of images is decoded once, and a text scored once by a model.
+
+What is kept is taken for what was computed. So all is kept in a folder in which nobody but this user may write
+(`cache_dir`). Only regular files are read, of the shapes that are expected; none is written compressed, so none may
+unpack to more than it takes.
+"""
 
 import hashlib
 import math
 import os
 import re
 import stat
+import sys
 import tempfile
 import time
 import warnings
@@ -16,6 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from platformdirs import user_cache_dir
 
+from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.paths import expanded, whole_file
 
 NOWHERE = Path(os.devnull) / "jaxaudit"
@@ -24,15 +31,35 @@ NOWHERE = Path(os.devnull) / "jaxaudit"
 
 MOST_ROWS = 2_000_000
 """About 100 MB of a model's scores of texts."""
+HEADERS = 1 << 12
+"""Bytes that the headers of arrays take."""
 PAUSE = 20
 """Rows are written while more are made; between two writings passes so many times what the first of them took."""
 
 
 def cache_dir() -> Path:
-    """The cache folder: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder.
+    """The folder of `cache_place`, created for this user alone; `NOWHERE` if others may write in it."""
+    folder = cache_place()
+    with suppress(OSError, ValueError):
+        folder.mkdir(0o700, parents=True)
+    return folder if is_users_own(folder) else NOWHERE
 
-    If the home folder is unknown, as in a container with a numeric user: a private temporary folder of this user, or
-    `NOWHERE` where there can be none.
+
+def is_users_own(folder: Path, closed: int = 0o022) -> bool:
+    """Whether a folder is this user's or the system's own, and closed to all others in this: by default for writing."""
+    try:
+        status = folder.stat()
+        closed_to_others = not hasattr(os, "getuid") or (
+            status.st_uid in (os.getuid(), 0) and not status.st_mode & closed
+        )
+        return stat.S_ISDIR(status.st_mode) and closed_to_others
+    except (OSError, ValueError):
+        return False
+
+
+def cache_place() -> Path:
+    """Where the cache folder is: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder; for a user without
+    a home folder, as in a container, a private temporary folder, or `NOWHERE`.
     """
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
         return expanded(chosen)
@@ -54,13 +81,10 @@ def _private_folder() -> Path:
 
 def is_private(folder: Path) -> bool:
     """Whether a folder, created if missing, belongs to this user and is closed to all others; False also for a link."""
-    try:
-        with suppress(FileExistsError):
-            folder.mkdir(0o700)
-        status = folder.lstat()
-        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-    except (OSError, AttributeError):
-        return False
+    with suppress(OSError):
+        folder.mkdir(0o700)
+    is_closed = hasattr(os, "getuid") and not folder.is_symlink() and is_users_own(folder, 0o077)
+    return is_closed and folder.stat().st_uid == os.getuid()
 
 
 def cache_path(key: str) -> Path:
@@ -69,18 +93,18 @@ def cache_path(key: str) -> Path:
     return cache_dir() / f"{readable}-{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.npz"
 
 
-def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def cached_arrays(
+    key: str, build: Callable[[], Mapping[str, np.ndarray]], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
     """The arrays that `build` makes, from disk if an earlier call with the same `key` saved them.
 
-    `key` must change whenever the result of `build` would: include names, versions and a fingerprint of the source. No
-    file is ever deleted here; removing the cache folder is safe.
-
-    Guarantees: a reader never sees a partial file; one that is damaged (the archive's CRC covers every array) or of
-    another kind is built again; nothing is pickled or unpickled; if the cache cannot be written, a RuntimeWarning says
-    so and the result is still returned.
+    `key` must change whenever the result of `build` would: include names, versions and a fingerprint of the source.
+    `shapes` are those of all arrays, as far as they are known: (100,) is also that of 100 images. A reader never sees a
+    partial file; one that is damaged (the archive's CRC covers every array) or of another kind is built again. Nothing
+    is deleted or pickled. A cache that cannot be written is a RuntimeWarning.
     """
     path = cache_path(key)
-    arrays = _read(path)
+    arrays = _read(path, shapes)
     if arrays is None:
         arrays = dict(build())
         _write(path, arrays)
@@ -93,19 +117,13 @@ def cached_rows(
     columns: int,
     build: Callable[[Int[np.ndarray, " new"]], Iterable[Mapping[int, Float[np.ndarray, " columns"]]]],
 ) -> Float[np.ndarray, "rows columns"]:
-    """Numbers of records, by their digests: what an earlier call with the same `key` made is not made again.
-
-    Args:
-        key: as for `cached_arrays`.
-        digests: one a record, all of one length. Records of one digest are made once.
-        columns: how many numbers a record has.
-        build: makes the numbers of the records with these indices, some at a time. They are kept while it goes on, and
-            where it ends early: so a call that was stopped or killed is not made again from its beginning.
-
-    The guarantees are those of `cached_arrays`. Up to `MOST_ROWS` rows of a key are kept, the latest.
+    """Numbers of records (`columns` of each) by their `digests`, with the guarantees of `cached_arrays`; up to
+    `MOST_ROWS` rows of a key are kept, the latest. What `build` makes, some records at a time, is kept while it goes
+    on.
     """
     path = cache_path(key)
-    kept = _read(path) or {}
+    longest = MOST_ROWS * (max(map(len, digests), default=0) + 8 * columns)
+    kept = _read(path, {"digests": (), "values": ()}, longest) or {}
     names, values = kept.get("digests", np.zeros((0, 0), np.uint8)), kept.get("values", np.zeros((0, columns)))
     # Of another shape is what a damaged file has.
     fits = names.ndim == 2 and values.shape == (len(names), columns) and values.dtype == np.float64
@@ -135,12 +153,15 @@ def _write_rows(path: Path, rows: Mapping[bytes, np.ndarray]) -> bool:
     return _write(path, {"digests": stacked, "values": np.stack([rows[digest] for digest in latest])})
 
 
-def _read(path: Path) -> dict[str, np.ndarray] | None:
+def _read(path: Path, shapes: Mapping[str, tuple[int, ...]], most: int = sys.maxsize) -> dict[str, np.ndarray] | None:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                return None
-            return {name: archive[name] for name in archive.files}
+        archive = NpzArrays(path, min(most + HEADERS, path.stat().st_size))
+        found_shapes = {name: archive.header(name).shape for name in archive.names}
+        if found_shapes.keys() != shapes.keys() or any(
+            found_shapes[name][: len(shape)] != shape for name, shape in shapes.items()
+        ):
+            return None
+        return {name: archive.read(name) for name in found_shapes}
     except Exception:  # whatever a damaged file makes the reader raise, the answer is the same: build it anew
         return None
 
@@ -148,13 +169,14 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> bool:
     """Writes a file of arrays; warns, and returns False, if it cannot."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         with whole_file(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"decoded data, or scores of texts, could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to "
-            "a writable folder with free space.",
+            f"decoded data, or scores of texts, could not be cached in {cache_place()} "
+            f"({'others may write there, or nobody' if path.parent == NOWHERE else error}); set JAXAUDIT_CACHE to a "
+            "folder that only you may write, with free space.",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,38 +1,30 @@
 """A blind challenge: one file with the records of all sets in a random order, and the key that tells them apart.
 
-The file goes to whoever holds the model. The key stays at home: it has the row of every record, the hash of every file
-of the deal, and a commitment, which can be published before the outputs arrive.
-
-A blind challenge fixes the sets before the outputs. `deal --blind` writes the inputs of all records in one random
-order, and a key whose SHA-256 can be published: a salt from the system's entropy keeps anybody from trying seeds
-against it. The order, the names and the numbers of groups are hashes of the salt: a seed may be guessed, and a few
-records that somebody remembers would then place all others. So the same seed gives the same sets, another order and
-another commitment. The key lists rows and not a recipe for them, so that reading it draws nothing. Labels and further
-arrays are left out, since outputs need none of them. Names of records, which outputs may carry back, are what tells the
-outputs on one challenge from those on another; without them the order does: rows of another order are no better than
-guessing. The records themselves cannot be hidden from who kept them.
+The file goes to whoever holds the model. The key stays at home: the row of every record, the hash of every file of the
+deal, and a commitment, which can be published before the outputs arrive. A salt from the system's entropy keeps anybody
+from trying seeds against it; the order, the names and the numbers of groups are hashes of the salt. Outputs on another
+challenge are told by the names of records, else by the order: rows of another order are no better than guessing.
 """
 
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from jaxtyping import Int
 from msgspec import Meta
 
+from jaxaudit.data.examples import Role
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
-from jaxaudit.data.outputs.expected import RECORD as RECORD
+from jaxaudit.data.outputs.form import RECORD as RECORD
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.paths import open_data, read_small
-from jaxaudit.data.roles import Role
-from jaxaudit.data.views import SHIFTS
+from jaxaudit.data.paths import exists, open_data, read_small
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
 
@@ -50,23 +42,19 @@ ABOUT = (
 
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 Row = Annotated[int, Meta(ge=0, lt=MOST_RECORDS)]
-Rows = Annotated[list[Row | Annotated[list[Row], Meta(min_length=2, max_length=len(SHIFTS))]], Meta(min_length=1)]
+Rows = Annotated[list[Row], Meta(min_length=1)]
 
 
 class Key(StrictStruct, frozen=True, kw_only=True):
-    """What `key.json` holds.
+    """What `key.json` holds: see `ABOUT` for the commitment.
 
     Attributes:
-        about: what the commitment is and how it is checked, for people.
-        commitment: see `ABOUT`.
-        salt: 256 random bits, without which nobody can try seeds against the commitment; the order of the records in
-            the challenge, their names and the numbers of groups follow from it.
-        seed: of the deal, which tells nothing of these.
+        salt: 256 random bits.
+        seed: of the deal, which tells nothing of what follows from the salt.
         groups: whether the sets have an array or column `group`, by which they were dealt.
         label: the column of the sets with the label, where it had to be named.
         files: SHA-256 of every other file of the deal, by its name.
-        rows: of each set, the row in the challenge of each of its records, in the order of the set's own file. Of a
-            challenge with views of each record, the rows of these, the record as it is first.
+        rows: of each set, the row in the challenge of each of its records, in the order of the set's own file.
     """
 
     schema: Literal["jaxaudit.challenge/1"] = "jaxaudit.challenge/1"
@@ -83,15 +71,11 @@ class Key(StrictStruct, frozen=True, kw_only=True):
         # Decoding turns a ValueError into one that names the field.
         if not {"query", "holdout"} <= self.rows.keys():
             raise ValueError("rows must be of query and holdout")
-        records = [record for rows_of_role in self.rows.values() for record in rows_of_role]
-        if len({len(record) if isinstance(record, list) else 0 for record in records}) > 1:
-            raise ValueError("rows must have as many views of each record")
-        rows = np.ravel(records)
+        rows = [row for rows_of_role in self.rows.values() for row in rows_of_role]
         if not np.array_equal(np.sort(rows), np.arange(len(rows))):
             raise ValueError("rows must have each row of the challenge once")
 
     def set_file(self, role: Role) -> str:
-        """The name of the file with the records of a set."""
         names = [f"{role}{ending}" for ending in ENDINGS]
         return next((name for name in names if name in self.files), names[0])
 
@@ -104,7 +88,7 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     @property
     def names(self) -> list[str]:
         """The name of the record in each row of the challenge; without the salt nobody can compute it."""
-        return record_names(self.salt, sum(np.size(rows) for rows in self.rows.values()))
+        return record_names(self.salt, sum(map(len, self.rows.values())))
 
 
 def record_names(salt: str, records: int) -> list[str]:
@@ -160,12 +144,11 @@ def read_key(path: Path) -> Key:
 
 
 def check_files(key: Key, folder: Path) -> None:
-    """Refuses files beside the key that are not those of its deal.
-
-    Every set must be there; the challenge, which only the holder of the model needs, may be missing.
+    """Refuses files beside the key that are not those of its deal. Every set must be there; the record of the deal and
+    the challenge may be missing.
     """
     needed = [key.set_file(role) for role in key.rows]
-    for name in (*needed, *(f"{CHALLENGE}{ending}" for ending in ENDINGS)):
+    for name in dict.fromkeys((*needed, *key.files, *(f"{CHALLENGE}{ending}" for ending in ENDINGS))):
         path, exists = folder / name, os.path.lexists(folder / name)
         if name in needed and not exists:
             raise InputError(f"{path}: is missing; keep the files of a deal in one folder, beside {KEY}.")
@@ -177,26 +160,16 @@ def check_files(key: Key, folder: Path) -> None:
 
 
 def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:
-    """The outputs on a challenge that a trainer gave back, in the order of the challenge's records.
-
-    A column of text or an array `record` (in a `.npz`) must have the names of the records of this challenge, each once;
-    it orders the rows.
-
-    Args:
-        path: the file of outputs.
-        key: the key of the challenge, which has the names of its records.
-        classes: the number of classes, or their names.
-        kind: what the numbers are, such as `logits`; `auto`: found from the numbers.
+    """The outputs on a challenge that a trainer gave back, in the order of the challenge's records. A column of text or
+    an array `record` (in a `.npz`) must have the names of these records, each once; it orders the rows.
     """
     names = key.names
     return load_outputs(path, classes, len(names), kind, of=CHALLENGE, records=names)
 
 
 def answers_of(answers: Outputs, key: Key, role: Role) -> Outputs:
-    """The outputs on one set, in the order of its own file, with those on further views of its records."""
-    rows = np.array(key.rows[role])
-    record, *views = rows.T if rows.ndim > 1 else [rows]
-    return replace(answers.take(record), views=tuple(answers.take(view) for view in views))
+    """The outputs on one set, in the order of its own file."""
+    return answers.take(np.array(key.rows[role]))
 
 
 def file_hash(path: Path) -> str:
@@ -208,16 +181,62 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def rows_in_order(
-    order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarray, " _"]], views: int = 1
-) -> dict[Any, list[Any]]:
-    """Where the records of each side stand in a file of all records, or of all their views, in this order.
-
-    View v of record r has the number r * views + v.
+def rows_in_order(order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarray, " _"]]) -> dict[Any, list[int]]:
+    """Where the records of each side stand in a file of all records in this order.
 
     >>> rows_in_order(np.array([2, 0, 1]), {"query": np.array([0, 2]), "holdout": np.array([1])})
     {'query': [1, 0], 'holdout': [2]}
     """
     row = np.argsort(order)
-    row = row.reshape(-1, views) if views > 1 else row
     return {name: row[records].tolist() for name, records in sides.items()}
+
+
+DEAL_RECORD, HOME = "deal.json", "groups.csv"
+"""What documents a deal, and what says which records of its source each group has; both stay at home."""
+LARGEST_RECORD = 1 << 20
+
+
+class _Side(msgspec.Struct):
+    sha256: str
+    file: str = ""
+
+
+class _Facts(msgspec.Struct):
+    by_groups: bool = False
+    within_groups: bool = False
+    query: _Side | None = None
+    members: _Side | None = None
+    holdout: _Side | None = None
+
+
+class DealtSide(NamedTuple):
+    """A file that is a side (`name`) of a random deal, as the record beside it says, whose SHA-256 is `deal`.
+    `has_groups`: its groups are random numbers, and nobody's names.
+    """
+
+    name: str
+    deal: str
+    has_groups: bool
+
+
+def dealt_side(path: Path) -> DealtSide | None:
+    """The side of a deal that a file is; None without a readable record beside it. A record that names the file with
+    another hash is an InputError.
+    """
+    record, changed = path.parent / DEAL_RECORD, False
+    # An `InputError`, msgspec's, and that of bytes that are no UTF-8 are all of this kind.
+    with suppress(ValueError, RecursionError):
+        if exists(record):
+            facts = msgspec.json.decode(read_small(record, LARGEST_RECORD), type=_Facts)
+            sides = {"query": facts.query, "members": facts.members, "holdout": facts.holdout}
+            sha256 = file_hash(path)
+            for name, side in sides.items():
+                if side is not None and side.sha256 == sha256:
+                    return DealtSide(name, file_hash(record), facts.by_groups or facts.within_groups)
+            changed = any(side is not None and side.file == path.name for side in sides.values())
+    if changed:
+        raise InputError(
+            f"{path}: {DEAL_RECORD} beside it has another SHA-256: it was changed since the deal, or is of another. "
+            "Give it as `jaxaudit deal` wrote it, or keep it in a folder of its own."
+        )
+    return None

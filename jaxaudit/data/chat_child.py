@@ -1,15 +1,14 @@
-"""The process that renders chats by a model's chat template, which is another party's program.
+"""The process that renders chats by a model's chat template, which is another party's program. It is run as a file.
 
-Jinja's sandbox keeps a template from files and from Python, not from memory and time: `{{ "a" * 10**10 }}` and two
-nested loops are lawful templates. So templates run here, in a process whose memory and time the system bounds, and
-which has nothing but Jinja, one request on its standard input, and its standard output. The environment is that of
-`transformers`: an immutable sandbox that trims blocks, `break` and `continue`, `{% generation %}`, and a `tojson` that
-escapes no HTML. There is no clock: a template that insists on today's date gets `DATE`.
-
-It is run as a file, and imports no module of this package.
+Jinja's sandbox keeps a template from files and from Python, not from memory and time: `{{ "a" * 10**10 }}` is a lawful
+template. So templates run here, in a process whose memory and time the system bounds, and which has nothing but Jinja,
+in the environment of `transformers` without its clock and chance (today is `DATE`), one request on its input, and its
+output. Every chat must come out as the rendered shape (roles, blanks around contents, tags of thoughts) with its
+contents in the places of placeholders: no record is written in another way than others of its shape.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from datetime import date
@@ -23,6 +22,7 @@ from jinja2.utils import Namespace
 
 DATE = date(2024, 7, 26)
 """The date that templates without a clock state since Llama 3.1."""
+THOUGHT = re.compile(r"(</?think>)")
 
 
 class _Generation(Extension):
@@ -52,7 +52,7 @@ def _namespace(**values: object) -> Namespace:
 
 
 def _raise(message: object) -> None:
-    raise TemplateError(str(message))
+    raise TemplateError
 
 
 def _as_json(
@@ -65,44 +65,57 @@ def _as_json(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def rendered_chats(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The chats of a request by its template.
-
-    Args:
-        request: `template`; `variables`, further names that it knows; `chats`, lists of messages with `role` and
-            `content`; `mark`, a text that stands in no chat.
-
-    Yields:
-        for each chat `whole`, its text, and `marked`, the same with the mark behind the last message's content. Or, as
-        the last item, `refused`, the template's or Jinja's reason, or `failed`, a reason of this module.
+def rendered_chats(request: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The chats of a request by its template, each as `prompt` (up to the last message's first character that is no
+    blank) and `answer` (the rest without blanks at its end); or, at last, `failed`, a reason of this module. `mark`:
+    letters and digits that stand in no chat and not in the template.
     """
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
     environment.filters["tojson"] = _as_json
+    del environment.filters["random"], environment.globals["lipsum"]
     environment.globals |= {"raise_exception": _raise, "namespace": _namespace, "dict": lambda **values: dict(**values)}
     if "strftime_now is defined" not in request["template"]:
         environment.globals["strftime_now"] = DATE.strftime
+    variables = {**request["variables"], "tools": None, "documents": None, "add_generation_prompt": False}
+    number, shapes, mark = 0, dict[str, str](), re.compile(request["mark"] + r"\d{8}")
     try:
         template = environment.from_string(request["template"])
-        for chat in request["chats"]:
-            last = chat[-1]
-            marked = [*chat[:-1], {**last, "content": last["content"] + request["mark"]}]
-            whole_and_marked = (
-                template.render(
-                    messages=messages,
-                    tools=None,
-                    documents=None,
-                    add_generation_prompt=False,
-                    **request["variables"],
-                )
-                for messages in (chat, marked)
-            )
-            yield dict(zip(("whole", "marked"), whole_and_marked, strict=True))
+        for number, chat in enumerate(request["chats"], 1):
+            shape, contents = _shape(chat, request["mark"])
+            if (name := json.dumps(shape)) not in shapes:
+                shapes[name] = template.render(messages=shape, **variables)
+            before, content, behind = shapes[name].partition(shape[-1]["content"].strip())
+            marks = mark.findall(shapes[name])
+            parts = before, content + behind
+            prompt, answer = (mark.sub(lambda place, of=contents: of[place[0]], part) for part in parts)
+            whole, is_once = template.render(messages=chat, **variables), len(marks) == len(set(marks))
+            if not (content and is_once) or mark.search(behind) or whole.rstrip() != (prompt + answer).rstrip():
+                yield {"failed": f"it does not write the answer of record {number:,} once, last and as it is"}
+                return
+            yield {"prompt": prompt, "answer": answer.rstrip()}
     except MemoryError:
         yield {"failed": "it takes too much memory"}
-    except Exception as error:
-        yield {"refused": str(error) if isinstance(error, TemplateError) else type(error).__name__}
+    except Exception:
+        # What a template says may quote any chat.
+        yield {
+            "failed": f"it refuses record {number:,}" if number else "it is no template of Jinja, or one with chance"
+        }
+
+
+def _shape(chat: list[dict[str, str]], mark: str) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """A chat with placeholders in its contents, and what each placeholder is for."""
+    contents, shape = dict[str, str](), list[dict[str, str]]()
+    for message in chat:
+        parts = THOUGHT.split(message["content"])
+        for place, part in enumerate(parts):
+            if part.strip() and not THOUGHT.fullmatch(part):
+                placeholder = f"{mark}{len(contents):08d}"
+                contents[placeholder] = part.strip()
+                parts[place] = part.replace(part.strip(), placeholder)
+        shape.append({**message, "content": "".join(parts)})
+    return shape, contents
 
 
 def bound_process(memory: int, seconds: int) -> None:
@@ -128,10 +141,9 @@ def answer_request() -> None:
         written += len(line)
         if written > most:
             line = json.dumps({"failed": "its texts are too long"})
-        sys.stdout.write(line + "\n")
+        print(line)
         if written > most:
             break
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Chats as the texts that a model was tuned on, by the chat template of its tokenizer.
 
-A template is another party's program in Jinja's language, and is rendered in a process of its own
-(`data/chat_child.py`), whose memory, time and output are bounded. The answer is found by a mark behind it: a template
-may write the answer's words elsewhere, too.
+A template is rendered in a process of its own (`chat_child.py`). Two processes must write the same: addresses of
+objects, which a template can read, differ between them.
 """
 
 import json
@@ -14,26 +13,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxaudit.data import chat_child
-from jaxaudit.data.text_shapes import Message
+from jaxaudit.data.texts import Message
 from jaxaudit.errors import InputError
 
 LONGEST_TEMPLATE = 2**20
 """Characters of a chat template; the longest of known models have some ten thousand."""
-MEMORY, TIMES = 2**30, 16
+MEMORY, TIMES = 2**29, 16
 """Bytes that the process may have beside `TIMES` those of its request."""
 SECONDS, CHATS_A_SECOND = 20, 200
 WAITED = 10
 """Times as long as it may compute the process may take, on a busy machine."""
-LONGER, EACH = 8, 2**16
-"""Times the bytes of the request that the texts may have, and bytes for each chat beside them."""
+MOST_WRITTEN = 2**26
+"""Bytes that a template may write beside the contents, for all chats together."""
 
 
 class RenderedChat(NamedTuple):
-    """A chat as a text in two parts.
-
-    Attributes:
-        prompt: the text up to the first character of the answer that is no blank.
-        answer: the answer, and what the template puts behind it, such as the token that ends a turn, without blanks.
+    """A chat as a text in two parts: up to the first character of the answer that is no blank, and the answer with what
+    the template puts behind it, such as the token that ends a turn, without blanks.
     """
 
     prompt: str
@@ -43,37 +39,32 @@ class RenderedChat(NamedTuple):
 def render_chats(
     template: str, chats: Sequence[Sequence[Message]], tokens: Mapping[str, str], source: str
 ) -> list[RenderedChat]:
-    """Renders chats, whose last message is the answer, in a process of its own.
-
-    Args:
-        template: of a tokenizer.
-        chats: the messages of each.
-        tokens: the tokenizer's special tokens by their names, such as `bos_token`, which templates write.
-        source: the tokenizer's folder, for messages.
-
-    Raises:
-        InputError: the template is no program that Jinja accepts, refuses a chat, does not write each answer as it is,
-            or takes too much memory or time. The message quotes no chat.
+    """Renders chats, whose last message is the answer, in a process of its own, with the tokenizer's special `tokens`
+    by name. A template is refused that does not write each answer as it is, once and last, writes chats of one shape in
+    different ways, or takes too much memory or time. No message quotes a chat or the template.
     """
-    request = render_request(template, chats, tokens)
-    sent = json.dumps(request).encode()
-    most = LONGER * len(sent) + EACH * len(chats)
+    sent = json.dumps(render_request(template, chats, tokens)).encode()
     seconds = SECONDS + len(chats) // CHATS_A_SECOND
-    bounds = MEMORY + TIMES * len(sent), seconds, most
-    try:
-        child = subprocess.run(
-            [sys.executable, "-P", str(Path(chat_child.__file__)), *map(str, bounds)],
-            input=sent,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=WAITED * seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _refused(source, "it takes too much time") from error
-    if child.returncode:
-        raise _refused(source, "it takes too much memory or time")
-    return split_chats(request, map(json.loads, child.stdout.splitlines()), source)
+    bounds = MEMORY + TIMES * len(sent), seconds, MOST_WRITTEN + len(sent)
+    written = list[bytes]()
+    for _ in range(2):
+        try:
+            child = subprocess.run(
+                [sys.executable, "-P", str(Path(chat_child.__file__)), *map(str, bounds)],
+                input=sent,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=WAITED * seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _refused(source, "it takes too much time") from error
+        if child.returncode:
+            raise _refused(source, "it takes too much memory or time")
+        written.append(child.stdout)
+    if written[0] != written.pop():
+        raise _refused(source, "it writes another text at each call")
+    return split_chats(map(json.loads, written.pop().splitlines()), source)
 
 
 def render_request(template: str, chats: Sequence[Sequence[Message]], tokens: Mapping[str, str]) -> dict[str, Any]:
@@ -82,26 +73,17 @@ def render_request(template: str, chats: Sequence[Sequence[Message]], tokens: Ma
         "template": template,
         "variables": dict(tokens),
         "chats": [[message._asdict() for message in chat] for chat in chats],
-        "mark": f"<{secrets.token_hex(16)}>",
+        "mark": secrets.token_hex(16),
     }
 
 
-def split_chats(request: Mapping[str, Any], answers: Iterable[Mapping[str, str]], source: str) -> list[RenderedChat]:
-    """The prompt and the answer of each chat, of what `chat_child.rendered_chats` yields for this request."""
+def split_chats(answers: Iterable[Mapping[str, str]], source: str) -> list[RenderedChat]:
+    """The prompt and the answer of each chat, of what `chat_child.rendered_chats` yields."""
     rendered = list[RenderedChat]()
-    for number, (chat, texts) in enumerate(zip(request["chats"], answers, strict=True), 1):
+    for texts in answers:
         if "failed" in texts:
             raise _refused(source, texts["failed"])
-        if "refused" in texts:
-            # A template may quote the chat; words that stand in the template are its own.
-            reason = texts["refused"] if texts["refused"] in request["template"] else ""
-            raise _refused(source, f"it refuses record {number:,}{f' ({reason[:200]})' if reason else ''}")
-        # Blanks around an answer are kept by some templates, and by others not.
-        answer, (before, mark, _) = chat[-1]["content"].lstrip(), texts["marked"].partition(request["mark"])
-        prompt, whole = before.removesuffix(answer), texts["whole"]
-        if prompt == before or not mark or not whole.startswith(prompt + answer.rstrip()):
-            raise _refused(source, f"it does not write the answer of record {number:,} as it is")
-        rendered.append(RenderedChat(prompt, whole[len(prompt) :].rstrip()))
+        rendered.append(RenderedChat(**texts))
     return rendered
 
 

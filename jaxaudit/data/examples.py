@@ -1,9 +1,17 @@
-"""`Examples`: labelled records with a content hash, the common representation of data."""
+"""`Examples`, labelled records with a content hash, and `Sets`, one value for each role of a set in an audit.
+
+Every set that an audit compares has a role: the query set, records that were certainly not used, records that were
+certainly used, and data of the same domain. What an audit holds of the sets (records, a target's outputs, numbers of
+records) is one `Sets`, from the public functions, whose keyword arguments are the roles, to the tests.
+"""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -22,11 +30,8 @@ class Examples:
         notes: what was guessed or left out when the set was read, one line each.
         titles: the names of the columns of inputs from a table; else empty.
 
-    Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at
-    least one record; the arrays are read-only, so a computed hash stays valid.
-
-    Raises:
-        InputError: one of the guarantees would not hold.
+    Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
+    record; else an `InputError`. The arrays are read-only, so a computed hash stays valid.
 
     >>> import numpy as np
     >>> Examples(np.zeros((2, 3), np.float32), np.array([0, 1]), ("no", "yes"), "tiny")
@@ -112,11 +117,7 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
 
 
 def concatenate(parts: Sequence[Examples], name: str) -> Examples:
-    """All records of `parts`, in order.
-
-    Raises:
-        InputError: when the parts differ in record shape, number type or classes.
-    """
+    """All records of `parts`, in order, which must agree in record shape, number type and classes."""
     first = parts[0]
     for part in parts[1:]:
         for property_name, part_value, ours in (
@@ -136,3 +137,69 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
+
+
+Value = TypeVar("Value")
+Changed = TypeVar("Changed")
+
+
+class Role(StrEnum):
+    """The role of a set of records. The value is its key in files and results, and its keyword argument.
+
+    Attributes:
+        QUERY: the records in question.
+        CALIBRATION: data of the same domain without any query record, on which shadow models are trained.
+        HOLDOUT: records of the query set's provider that the target was not trained on.
+        MEMBERS: known members: records that the target was trained on, sampled as the query set was.
+    """
+
+    QUERY = "query"
+    CALIBRATION = "calibration"
+    HOLDOUT = "holdout"
+    MEMBERS = "members"
+
+    @property
+    def words(self) -> str:
+        """The set's name in messages."""
+        return {Role.QUERY: "query set", Role.CALIBRATION: "calibration set"}.get(self, self.value)
+
+
+class Sets(Mapping[Role, Value], Generic[Value]):
+    """One value for each role that is present, in the order of `Role`.
+
+    >>> sizes = Sets(query=300, holdout=200, members=None)
+    >>> sizes[Role.QUERY], sizes.get(Role.MEMBERS), Role.HOLDOUT in sizes, sum(sizes.values())
+    (300, None, True, 500)
+    """
+
+    def __init__(
+        self,
+        *,
+        query: Value | None = None,
+        calibration: Value | None = None,
+        holdout: Value | None = None,
+        members: Value | None = None,
+    ) -> None:
+        values = (query, calibration, holdout, members)
+        present = {role: value for role, value in zip(Role, values, strict=True) if value is not None}
+        self._values: Mapping[Role, Value] = MappingProxyType(present)
+
+    def __getitem__(self, role: Role) -> Value:
+        return self._values[role]
+
+    def __iter__(self) -> Iterator[Role]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Sets({', '.join(f'{role}={value!r}' for role, value in self.items())})"
+
+    def map(self, function: Callable[[Role, Value], Changed | None]) -> "Sets[Changed]":
+        """The results of a function of role and value; a role whose result is None is absent."""
+        return Sets(**{role.value: function(role, value) for role, value in self.items()})
+
+    def only(self, *roles: Role) -> "Sets[Value]":
+        """The values of these roles."""
+        return Sets(**{role.value: value for role, value in self.items() if role in roles})

@@ -7,10 +7,8 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.folders import load_image_folders
-from jaxaudit.data.formats.image_arrays import IDX_NAME, load_mat, read_idx, read_idx_folder
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.images import join_images
+from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, load_mat, read_idx, read_idx_folder
 from jaxaudit.data.labels import as_text, encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
@@ -39,29 +37,25 @@ def load_path(
     | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv`, `.parquet` | see `tables.people.load_columns` |
+    | `.csv`, `.parquet` | see `tables.own_table.read_own_table` |
     | `.mat` or folder of train_32x32.mat, ... | SVHN, see `image_arrays.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
     | folder of one such file, and no folders | that file |
 
-    Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that
-    the splits of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of
-    `uint16` stay that, everything else becomes `float32`, unscaled.
+    Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that the splits
+    of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of `uint16`
+    stay that, everything else becomes `float32`, unscaled. Pickled data are never read.
 
     Args:
-        split: "train", "test", "validation" or "all" (one after the other); empty: the records without a
-            split, else train, else the only split there is.
+        split: "train", "test", "validation" or "all" (one after the other); empty: the records without a split, else
+            train, else the only split there is.
         size: (height, width) for folders of images that differ in size: each is resized as by `prepare_images`. Images
             of one size are not changed.
         gray: as for `prepare_images`, if sizes differ.
-        label, drop, groups: for CSV and Parquet: see `tables.people.load_columns`.
+        label, drop, groups: for CSV and Parquet: see `tables.own_table.read_own_table`.
         exact: inputs keep the type in which they are stored, and numbers in text become `float64`: for files that are
             shared. Other sets are compared with `comparable` of such inputs.
-
-    Raises:
-        InputError: the path does not exist, is of no such kind, has unexpected contents or more than this machine
-            has memory for; pickled data are never read.
     """
     path = expanded(path)
     if not exists(path):
@@ -87,9 +81,9 @@ def load_path(
     choose_splits([""], split, path.name)
     if suffix in TABLES:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.people import load_columns
+        from jaxaudit.data.tables.own_table import read_own_table
 
-        return load_columns(path, label=label, drop=drop, groups=groups, exact=exact)
+        return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact)
     if suffix == ".mat":
         return load_mat(path)
     beside = _labels_beside(path)

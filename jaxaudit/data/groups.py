@@ -14,11 +14,10 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.group_values import COLUMN, LONGEST, checked_groups, number_groups
-from jaxaudit.data.labels import flat
+from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, number_groups
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
-from jaxaudit.data.tfds.tfds import file_and_split
+from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError
 
 SUFFIXES = (".npy", ".csv")
@@ -127,14 +126,14 @@ def load_groups(
     """One value per record, integers or text.
 
     Args:
-        text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
+        text: a `.npy`, a `.csv` with a column `group`, or else the name of an array or column in the
             `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the
             split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
         data: the name of the set, as for `load`, which has this number of `records`.
         of: the name of the set in messages.
     """
     path = groups_file(text)
-    values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)
+    values = _in_set(text, data, data_dir) if path is None else _in_file(path)
     values = checked_groups(flat(values), of)
     if len(values) != records:
         raise InputError(
@@ -143,7 +142,7 @@ def load_groups(
     return values
 
 
-def _in_file(path: Path, records: int) -> np.ndarray:
+def _in_file(path: Path) -> np.ndarray:
     if path.suffix.lower() == ".npy":
         return read_npy(path)
     if path.suffix.lower() != ".csv":
@@ -151,19 +150,7 @@ def _in_file(path: Path, records: int) -> np.ndarray:
             f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
             ".csv or .parquet."
         )
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.csv_file import read_csv
-
-    table = read_csv(path, header=False)
-    if len(table.columns) > 1:
-        table = table.with_header()
-        names = [name.lower() for name in table.header]
-        if names.count(COLUMN) != 1:
-            raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
-        return _texts(table.columns[names.index(COLUMN)], path)
-    cells = _texts(table.columns[0], path)
-    headed = len(cells) == records + 1 or cells[0].lower() == COLUMN
-    return cells[1:] if headed else cells
+    return _of_table(path, COLUMN, "")
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
@@ -193,7 +180,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
                 f"groups {key!r}: there is no such file, and {source} has no array {array_words} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
             )
-        shape, records = archive.shape(name), archive.shape(pairs[split_name].labels)[:1]
+        shape, records = archive.header(name).shape, archive.header(pairs[split_name].labels).shape[:1]
         # A slice with another number of values would belong to other records.
         if shape[:1] != records:
             raise InputError(f"groups {name!r}: has shape {shape} for {sum(records)} records; give one value each.")
@@ -212,7 +199,8 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     if names.count(key) != 1:
         trouble = "several columns" if key in names else "no column"
         raise InputError(
-            f"groups {key!r}: there is no such file, and {path.name} has {trouble} of that name; is the name right?"
+            f"groups {key!r}: {path.name} has {trouble} of that name; is the name right? A file of groups alone has a "
+            f"header line with {COLUMN!r}."
         )
     choose_splits([""], split, path.name)
     return _texts(table.columns[names.index(key)], path)

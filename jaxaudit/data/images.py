@@ -1,13 +1,31 @@
-"""The paper's preprocessing of images in one step (grayscale, one size, [0, 1]), and images joined into one array."""
+"""Images: read from a folder of class-named folders or as known sets are published, and preprocessed in one step.
 
-from collections.abc import Callable, Iterable, Sequence
+Known sets are IDX files (MNIST and its kin) and SVHN's MATLAB files. The step is the paper's: grayscale, one size, [0,
+1], joined into one array.
+"""
+
+import ctypes
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.formats.parsing import open_bounded, parsing, quietly
+from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+from jaxaudit.data.paths import entries, open_data
 from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
 
 # In thousandths, so that gray levels are whole numbers.
 LUMA = np.array([299, 587, 114])
@@ -43,9 +61,6 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
         size: (height, width) of the result.
         gray: False keeps three channels; one channel stays one.
 
-    Raises:
-        InputError: when the records are not images, or floats outside [0, 1].
-
     Reference: Liu & Tsaftaris (2020), section 3.1: gray, 28x28, [0, 1].
 
     >>> red = Examples(np.full((1, 2, 2, 3), (255, 0, 0), np.uint8), np.array([0]), ("a",), "red")
@@ -53,40 +68,29 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     array([0.299], dtype=float32)
     """
     images = examples.inputs
-    if not is_image(examples):
-        raise InputError(
-            f"{examples.name}: records of shape {images.shape[1:]} are not images: [height, width], or [height, width, "
-            "channels] with 1, 3 or 4 channels. Tabular records need no image preprocessing."
-        )
     if min(size) < 1:
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
-    if images.dtype in (np.uint8, np.uint16):
+    whole, floats = images.dtype in (np.uint8, np.uint16), images.dtype.kind == "f"
+    if not is_image(examples) or not (whole or (floats and images.min() >= 0 and images.max() <= 1)):
+        span = f" from {images.min():g} to {images.max():g}" if floats else ""
+        raise InputError(
+            f"{examples.name}: has records of shape {images.shape[1:]}, numbers of type {images.dtype}{span}. Images "
+            "are [height, width], or [height, width, channels] with 1, 3 or 4 channels, of uint8 (0..255), uint16 "
+            "(0..65535) or floats in [0, 1]: rescale those of all sets alike, such as (images - a) / (b - a); a "
+            "model's outputs stay as they are. Tabular records need no image preprocessing."
+        )
+    if whole:
         refuse_black(int(images.max()), images.dtype, examples.name)
-    elif not np.issubdtype(images.dtype, np.floating):
-        raise InputError(
-            f"{examples.name}: images of type {images.dtype}; save uint8 (0..255), uint16 (0..65535) or "
-            "floats in [0, 1]."
-        )
-    elif images.min() < 0 or images.max() > 1:
-        hint = "divide by 255, or save them as uint8, first"
-        if images.min() < 0 or images.max() > 255:
-            hint = "rescale those of all sets alike, such as (images - a) / (b - a); outputs may stay as they are"
-        raise InputError(
-            f"{examples.name}: float images must be in [0, 1], but are from {images.min():g} to {images.max():g}; "
-            f"{hint}."
-        )
     images = images[..., None] if images.ndim == 3 else images
     return replace(examples, inputs=scale_images(images, size, gray))
 
 
 def refuse_black(largest: int, kind: np.dtype, name: str) -> None:
     """Rejects `uint8` images whose largest value is 1, and `uint16` images of at most 255: in [0, 1] all are black."""
-    if kind == np.uint8 and largest == 1:
-        raise InputError(f"{name}: uint8 images with a largest value of 1; save black and white as bool or times 255.")
-    if kind == np.uint16 and 0 < largest <= 255:
+    if 0 < largest <= (1 if kind == np.uint8 else 255):
         raise InputError(
-            f"{name}: uint16 images with a largest value of {largest}, of 65535: either they have 8 bits, then save "
-            "them as uint8, or they are nearly black, then multiply those of all sets alike."
+            f"{name}: {kind} images with a largest value of {largest}, of {np.iinfo(kind).max}: save 8 bits as uint8, "
+            "and multiply nearly black images of all sets alike."
         )
 
 
@@ -116,9 +120,8 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
 
 
 def _weights(old: int, new: int, one: int = WEIGHT_ONE) -> np.ndarray | None:
-    """`float64[new, old]`: whole-number weights of a linear resize, each row sums to `one`; None for no change.
-
-    Pixel centres lie at k + 1/2, as in Pillow.
+    """`float64[new, old]`: whole-number weights of a linear resize as Pillow's, each row sums to `one`; None for no
+    change.
     """
     if old == new:
         return None
@@ -139,36 +142,29 @@ def stack_images(
     gray: bool,
     called: Callable[[int], str],
 ) -> np.ndarray:
-    """`count` images, each `[h, w]` or `[h, w, channels]`, as one array.
+    """`count` images, each `[h, w]` or `[h, w, channels]`, as one array; `called` gives the name of a row's image, for
+    messages.
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour, and with an
-    opaque fourth if others are transparent: `[n, h, w]` or `[n, h, w, channels]`. All must be of one type. If sizes of
-    whole-number images differ, each is resized to `size`, (height, width), as by
-    `prepare_images` with this `gray`: `float32[n, *size, channels]` in [0, 1]; without a `size` they are refused.
-
-    Guarantees: for every image, `prepare_images` with this size and `gray` gives the same bits whether or not the other
-    images have its size, so that equal images are found by hash. Memory: the result and, if sizes differ, the images
-    before the first of another size.
-
-    In messages, `source` is the name of the images, and `called` gives that of the image of a row.
+    opaque fourth if others are transparent. If sizes of whole-number images differ, each is resized to `size`, (height,
+    width), as by `prepare_images` with this `gray`; without a `size` they are refused. `prepare_images` then gives the
+    same bits for an image whatever the others' sizes are, so that equal images are found by hash.
     """
     stack: np.ndarray | None = None
-    scaled, largest, kind = False, 0, np.dtype(np.uint8)
+    scaled, largest, kind, shape = False, 0, np.dtype(np.uint8), (0, 0)
     for row, image in enumerate(images):
         pixels = image[..., None] if image.ndim == 2 else image
         if stack is None:
-            stack, kind = _room(count, pixels, source), pixels.dtype
-        if pixels.dtype != kind:
+            stack, kind, shape = _room(count, pixels, source), pixels.dtype, pixels.shape[:2]
+        differs = pixels.shape[:2] != shape
+        if pixels.dtype != kind or (differs and (size is None or kind.kind != "u")):
             raise InputError(
-                f"{called(row)}: has values of type {pixels.dtype}, and {called(0)} of {kind}, so nobody can tell "
-                "which values are equally bright; save all images with as many bits."
+                f"{called(row)}: is {pixels.shape[0]}x{pixels.shape[1]} pixels of {pixels.dtype} but {called(0)} is "
+                f"{shape[0]}x{shape[1]} of {kind}; save all images with as many bits, and convert them to one size "
+                "(`image_size`, such as 28x28)."
             )
-        if not scaled and pixels.shape[:2] != stack.shape[1:3]:
-            if size is None or kind.kind != "u":
-                raise InputError(
-                    f"{called(row)}: is {pixels.shape[0]}x{pixels.shape[1]} pixels but {called(0)} is "
-                    f"{stack.shape[1]}x{stack.shape[2]}; convert all images to one size (`image_size`, such as 28x28)."
-                )
+        if differs and not scaled:
+            assert size is not None
             largest = stack[:row].max()
             before = scale_images(stack[:row], size, gray)
             stack = _room(count, before[0], source)
@@ -227,3 +223,185 @@ def _check_room(count: int, pixels: np.ndarray, source: str) -> None:
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
     size_words = f"{source}, {count} images of {pixels.shape[0]}x{pixels.shape[1]}"
     refuse_larger(size_words, size, MAX_BYTES, "make them smaller first")
+
+
+# Only formats that the suffixes name: Pillow would otherwise start Ghostscript for an EPS file named a.png.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+COLOURS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "YCbCr")
+"""Modes that have one reading as gray or RGB."""
+MOST_PIXELS = 2**26
+"""Of an image; to decode it takes eight bytes for each of them, or more."""
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+
+
+def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bool = True) -> Examples:
+    """The images in `root/CLASS/*`, as `[n, h, w]` if all are gray, else as `[n, h, w, 3]`, or 4 if any is transparent.
+
+    Classes are the folders in sorted order, and the images of a class the files in sorted order. Values are `uint8`, or
+    `uint16` of gray images of 16 bits: levels are those of the file (of PGM, in proportion to its largest one). An
+    image is turned as its EXIF tag says. Hidden files and files without an image suffix are skipped. `size` and `gray`
+    are as for `stack_images`.
+
+    Raises:
+        InputError: an image would lose something (colours of 16 bits, CMYK, frames of an animation), or has values
+            whose scale is unknown; or images have different numbers of bits.
+    """
+    folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
+    files, labels = [], []
+    for label, folder in enumerate(folders):
+        inside = [path for path in entries(folder) if not path.name.startswith(".")]
+        held = [path for path in inside if path.suffix.lower() in SUFFIXES and path.is_file()]
+        if not held or any(path.is_dir() for path in inside):
+            raise InputError(
+                f"{folder}: contains no images ({', '.join(sorted(SUFFIXES))}), or a folder; every folder in "
+                f"{root.name} must be a class and contain its images directly."
+            )
+        files += held
+        labels += [label] * len(held)
+    with quietly():
+        images = stack_images(map(_decode, files), len(files), str(root), size, gray, lambda row: str(files[row]))
+    return Examples(images, np.array(labels, np.int32), tuple(folder.name for folder in folders), root.name)
+
+
+def _decode(path: Path) -> np.ndarray:
+    from PIL import ImageOps
+
+    with open_data(path) as file, opened_image(file, FORMATS, str(path)) as image:
+        transparent = "transparency" in image.info or image.mode[-1] in "Aa"
+        _refuse_lossy(image, transparent, str(path))
+        ImageOps.exif_transpose(image, in_place=True)
+        if image.mode[0] == "I":
+            return np.asarray(image).astype(np.uint16)
+        if transparent:
+            pixels = np.asarray(image.convert("RGBA"))
+            if pixels[..., 3].min(initial=255) < 255:
+                return pixels
+        return np.asarray(image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB"))
+
+
+def _refuse_lossy(image: "Image.Image", transparent: bool, path: str) -> None:
+    """Refuses an image that Pillow would not give as the file has it; looks at its header alone."""
+    animated = getattr(image, "is_animated", False) and image.format != "MPO"  # a photograph, and a preview of it
+    tiles: Any = getattr(image, "tile", ())
+    how = tiles[0].args if tiles else ()
+    how = how if isinstance(how, tuple) else (how,)
+    # Of PNG and TIFF how values are stored, such as RGB;16B; of PPM the largest one.
+    sixteen = image.format in ("PNG", "TIFF") and ";16" in str(how[:1])
+    sixteen |= image.format == "PPM" and max((0, *how[1:2])) > 255
+    gray = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    if animated or not ((gray and not transparent) or (image.mode in COLOURS and not sixteen)):
+        raise InputError(
+            f"{path}: has {image.format} pixels of the kind {image.mode}; an image is one frame, gray of 8 or 16 bits, "
+            "or RGB of 8 bits, which may be transparent. Save it as such, as the target's training read it, or all "
+            "images as an array of uint16 in a .npz."
+        )
+
+
+@contextmanager
+def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], source: str) -> "Iterator[Image.Image]":
+    """Opens an image with warnings and output suppressed, for the caller to decode, whose errors are an InputError,
+    too. One of more than `MOST_PIXELS` is refused by its header.
+
+    `formats` are the Pillow formats to try; for some others Pillow starts programs.
+    """
+    # Imported here because most runs decode no image.
+    from PIL import Image
+
+    if "TIFF" in formats:
+        # Keeps libtiff from printing messages of its own; where it is no separate library, it has no handler.
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)
+    with (
+        parsing(f"{source}: cannot be read as an image", "is it damaged, or far too large?"),
+        Image.open(file, formats=formats) as image,
+    ):
+        width, height = image.size
+        if width * height > MOST_PIXELS:
+            raise InputError(
+                f"{source}: has {width}x{height} pixels, more than the allowed {MOST_PIXELS:,}; make it smaller first."
+            )
+        yield image
+
+
+IDX_NAME = re.compile(r"(?P<set>.*?)(?P<split>train|t10k|test)-(?P<role>images|labels)[-.]idx\d-ubyte(\.gz)?")
+_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
+    """The array in an IDX file, gzipped or not, whose length must be what its header says."""
+    with open_bounded(path, max_bytes) as stream:
+        data = stream.read()
+    magic, kind, axes = data[:2], *data[2:4].ljust(2, b"\0")
+    begin, dtype = 4 + 4 * axes, np.dtype(_TYPES.get(kind, "u1"))
+    shape = tuple(np.frombuffer(data[4:begin].ljust(4 * axes, b"\0"), ">u4").tolist())
+    is_whole = len(data) == begin + math.prod(shape) * dtype.itemsize
+    # If one axis is 0 the other axes take no bytes, but could still be iterated over endlessly.
+    if magic != b"\0\0" or kind not in _TYPES or not 1 <= axes <= 8 or not is_whole or max(shape) > len(data):
+        raise InputError(
+            f"{path}: is not a whole IDX file: it has {len(data)} bytes and starts with {data[:4].hex() or 'nothing'}; "
+            "was the download interrupted?"
+        )
+    return np.frombuffer(data, dtype, offset=begin).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], tuple[str, ...]]:
+    """A mapping from split (train, or test, also called t10k) to (image file, class indices); and all class names.
+
+    Raises:
+        InputError: when two files are of one split and kind, or a file of images has no file of labels beside it.
+    """
+    files: dict[tuple[str, str], dict[str, Path]] = {}
+    for path in entries(folder):
+        match = IDX_NAME.fullmatch(path.name)
+        if match is not None:
+            paths = files.setdefault((match["split"].replace("t10k", "test"), match["role"]), {})
+            paths.setdefault(path.name.removesuffix(".gz"), path)
+    chosen = {part: path for part, paths in files.items() for path in paths.values() if len(paths) == 1}
+    splits = [split for split in ("train", "test") if (split, "images") in chosen]
+    labels = [read_idx(chosen[split, "labels"]) for split in splits if (split, "labels") in chosen]
+    if len(chosen) < len(files) or not splits or len(labels) < len(splits) or any(part.ndim != 1 for part in labels):
+        raise InputError(
+            f"{folder}: keep one file of images and one of labels, a label an image, for training and test each, such "
+            "as train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz."
+        )
+    codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
+    parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
+    return {split: (chosen[split, "images"], part) for split, part in zip(splits, parts, strict=True)}, names
+
+
+def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
+    """The images `X` (`[h, w, channels, n]`) and labels `y` of a MATLAB file, as `uint8[n, h, w, channels]`.
+
+    Labels that lie within 1..10 are SVHN's: 10 means the digit 0, and the classes are "0".."9". Images may take an
+    eighth of `max_bytes`.
+
+    Source: Netzer et al. (2011), Reading Digits in Natural Images with Unsupervised Feature Learning, format 2.
+    """
+    # Imported here because few runs read MATLAB's files.
+    from scipy.io import loadmat, whosmat
+
+    with (
+        open_data(path) as file,
+        parsing(f"{path}: is not a readable MATLAB file", "save it with save(..., '-v7') or as .npz."),
+    ):
+        _check_svhn({name: (kind, shape) for name, shape, kind in whosmat(file)}, path, max_bytes)
+        file.seek(0)
+        variables = loadmat(file, variable_names=("X", "y"))
+    labels, source = variables["y"].ravel(), f"{path.name}, y"
+    codes, names = encode_labels(labels, None, source)
+    if labels.min() >= 1 and labels.max() <= 10:
+        codes, names = (labels.astype(np.int64) % 10).astype(np.int32), tuple("0123456789")
+    return Examples(np.ascontiguousarray(np.transpose(variables["X"], (3, 0, 1, 2))), codes, names, path.name)
+
+
+def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_bytes: int) -> None:
+    kind, shape = stated.get("X", ("nothing", ()))
+    label_kind, marks = stated.get("y", ("nothing", ()))
+    numbers = ("double", "single", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+    images = kind == "uint8" and len(shape) == 4 and 0 not in shape
+    if not images or label_kind not in numbers or math.prod(marks) != shape[3]:
+        raise InputError(
+            f"{path}: X is {kind} of shape {shape} and y is {label_kind} of shape {marks}, not, as SVHN's, uint8 "
+            "[height, width, channels, n] and n numbers."
+        )
+    refuse_larger(path, 8 * math.prod(shape), max_bytes)

@@ -44,10 +44,7 @@ def _group_limits(root: Path) -> Iterator[int]:
 
 
 def _groups(root: Path) -> Iterator[tuple[int, int]]:
-    """Limit and use of this process's control group and its ancestors with a limit, for both versions of groups.
-
-    What the kernel can drop at once (the cache of files that are not in use) does not count as used.
-    """
+    """Limits of this process's control groups, and their use without the cache that the kernel can drop at once."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, UnicodeDecodeError):

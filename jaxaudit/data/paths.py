@@ -33,7 +33,6 @@ def exists(path: Path) -> bool:
 
 
 def entries(folder: Path) -> list[Path]:
-    """The files and folders in a folder, sorted by name."""
     try:
         return sorted(folder.iterdir())
     except OSError as error:
@@ -41,10 +40,8 @@ def entries(folder: Path) -> list[Path]:
 
 
 def open_data(path: Path, *, links: bool = True) -> BufferedReader:
-    """Opens a regular file of data to read its bytes: `open_regular` with error messages for the user.
-
-    Guarantees: a pipe, a device or a socket is never opened or waited for, even if it replaces the file meanwhile. What
-    the file system fails at later, while the file is read, is an InputError, too.
+    """Opens a regular file of data to read its bytes: `open_regular` with error messages for the user, also for what
+    fails while the file is read. A pipe or device that replaces the file meanwhile is not opened.
     """
     try:
         with open_regular(path, links=links) as file:
@@ -62,14 +59,12 @@ class _Told(FileIO):
         self._path = path
 
     def readinto(self, buffer: Any, /) -> int:
-        """As of any file."""
         try:
             return super().readinto(buffer)
         except OSError as error:
             raise _unreadable(self._path, error) from error
 
     def readall(self) -> bytes:
-        """As of any file."""
         try:
             return super().readall()
         except OSError as error:
@@ -87,15 +82,12 @@ def read_small(path: Path, most_bytes: int, *, links: bool = True) -> bytes:
 
 
 def file_size(file: BufferedReader) -> int:
-    """The bytes of an open regular file."""
     return os.fstat(file.fileno()).st_size
 
 
 def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every file below a folder, for parsers that open files by themselves; links to files are followed.
-
-    Raises:
-        InputError: at a pipe, a device, a socket, or a link to a folder or to nothing.
+    """Every file below a folder, for parsers that open files by themselves. Links to files are followed; a pipe, a
+    device, a socket, or a link to a folder or to nothing is refused.
     """
     waiting = [folder]
     while waiting:
@@ -125,10 +117,8 @@ _BYTES_NOT_WAITING: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY",
 
 
 def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
-    """Opens a regular file, or a link to one if `links`; a FIFO, on which opening would block, or a device never.
-
-    Raises:
-        OSError: it does not exist, is not a regular file, or cannot be read.
+    """Opens a regular file, or a link to one if `links`, or raises OSError; a FIFO, on which opening would block, or a
+    device never.
     """
     refuse_irregular(os.stat(path) if links else os.lstat(path), path)
     handle = os.open(path, os.O_RDONLY | _BYTES_NOT_WAITING | (0 if links else _NOT_LINKS))
@@ -154,18 +144,10 @@ def refuse_irregular(status: os.stat_result, path: Path) -> None:
 def whole_file(
     path: Path, *, drafts: Path | None = None, private: bool = True, lasting: bool = True
 ) -> Iterator[BufferedRandom]:
-    """A file to write, which appears at `path` when the block ends; if the block fails, nothing is left.
-
-    It is written under an unpredictable name, without following links, and then renamed: a reader sees the complete new
-    file or the previous one, and a link at `path` is replaced.
-
-    Args:
-        drafts: the folder to write it in, on the same disk; by default that of `path`.
-        private: whether only its owner may read it; else the umask decides.
-        lasting: whether to wait, some milliseconds, until it is on disk: only then it survives a loss of power.
-
-    Raises:
-        OSError: it cannot be written.
+    """A file to write, which appears at `path` when the block ends: a reader sees the complete new file or the previous
+    one. It is written under an unpredictable name in `drafts` (by default the folder of `path`), without following
+    links. `private`: only its owner may read it. `lasting`: waits, some milliseconds, until it survives a loss of
+    power.
     """
     draft = (drafts or path.parent) / f"{DRAFT}{secrets.token_hex(8)}"
     mode = 0o600 if private else 0o666

@@ -1,8 +1,7 @@
 """`Records`: records of one or several arrays that may be larger than memory, with labels of any kind.
 
-Records of several arrays are one array. `efficacy` packs them side by side, in float32, a slice at a time as they are
-read from a mapped file, and the module's own call takes them apart again by name. So everything between the file and
-the module, PyTorch's trial too, knows one array of records, and a data set need not fit into memory.
+Several arrays are packed side by side as one, in float32, a slice at a time as they are read from a mapped file, and
+taken apart again by name where the module is called. So everything between file and module knows one array.
 """
 
 import hashlib
@@ -40,16 +39,9 @@ class Records:
     """Labelled records on the host, read from disk on access.
 
     Attributes:
-        arrays: by name, `[n, ...]`; their rows are read on access.
+        arrays: by name, `[n, ...]`.
         labels: `[n]` or `[n, outputs]`.
-        name: the name of this set, for tables and messages.
         by_name: whether a network gets the arrays by their names; else there is a single array, which it gets directly.
-
-    Raises:
-        InputError: there is no record or no array, lengths differ, or values are not numbers.
-
-    >>> Records({"ids": np.zeros((3, 4), int), "mask": np.ones((3, 4))}, np.zeros(3), "texts").inputs[1:].shape
-    (2, 8)
     """
 
     arrays: Mapping[str, np.ndarray | StoredArray]
@@ -85,7 +77,6 @@ class Records:
 
     @property
     def parts(self) -> tuple[Field, ...]:
-        """What a record consists of."""
         return tuple(Field(name, array.shape[1:], array.dtype.kind != "f") for name, array in self.arrays.items())
 
     @property
@@ -126,7 +117,6 @@ class Packed:
         return len(self.records)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """These records."""
         parts = []
         for field, array in zip(self.records.parts, self.records.arrays.values(), strict=True):
             part = array[rows]
@@ -140,12 +130,7 @@ class Packed:
 
 
 def unpack_records(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
-    """The arrays of records by name, from packed arrays of any library; `whole(array)` converts to integers.
-
-    >>> fields = Field("a", (), False), Field("b", (2,), True)
-    >>> unpack_records(fields, np.ones((3, 3)), lambda b: b.astype(int))["b"].shape
-    (3, 2)
-    """
+    """The arrays of records by name, from packed arrays of any library; `whole(array)` converts to integers."""
     arrays, start = {}, 0
     for field in fields:
         end = start + prod(field.shape)
@@ -155,10 +140,8 @@ def unpack_records(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[s
 
 
 def open_records(path: str | Path) -> Records | None:
-    """The records in a .npz file or a folder of .npy files, opened but not read; None for anything else.
-
-    Labels have a usual name (y, labels, target). One array of a usual name (x, inputs, images) is the records; else all
-    other arrays are, by name. An array `class_names` is left out. Compressed arrays must fit into memory.
+    """The records in a .npz file or a folder of .npy files, opened but not read; None for anything else. Labels have a
+    usual name (y, labels, target); an array x, inputs or images is the records, else all others but `class_names` are.
     """
     path = expanded(path)
     arrays = _stored_arrays(path)

@@ -1,19 +1,21 @@
-"""Resolves a name to `Examples`: the only place where a string selects a data set."""
+"""Resolves a name to `Examples` or to a `Table`: the only place where a string selects a data set."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
+import jaxaudit.data.tfds as tfds
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path, refuse_columns
 from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, read_slices, split_name
-from jaxaudit.data.sets.embedded import digits, printed_digits
-from jaxaudit.data.tfds import tfds
-from jaxaudit.data.tfds.prepare import has_originals, prepare_array_record
-from jaxaudit.data.tfds.read import read_prepared
+from jaxaudit.data.sets.embedded import breast_cancer, digits, printed_digits, wine
+from jaxaudit.data.tables.table import Table, join_tables, recode
+from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
+from jaxaudit.data.tfds_prepare import has_originals, prepare_array_record
 from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
@@ -22,11 +24,6 @@ _EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
 }
 """The sets that come with this package and with scikit-learn, by split."""
 _FORCE_TFDS = "tfds:"
-
-
-def embedded_names() -> tuple[str, ...]:
-    """The names of the embedded sets."""
-    return tuple(_EMBEDDED)
 
 
 def load(
@@ -64,7 +61,7 @@ def load(
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
             [0, 1]. Images of one size are returned as stored; `prepare_images` leaves prepared images unchanged.
         gray: as for `prepare_images`, if sizes differ.
-        label: the column of a CSV or Parquet file with the label; by default guessed, and `notes` say which.
+        label: the column of a CSV or Parquet file with the label; by default that named `label`.
         drop: columns of such a file to leave out.
         groups: columns with groups, which are no inputs; a file may lack them.
         exact: inputs keep the type in which they are stored, see `load_path`.
@@ -183,3 +180,123 @@ def _unknown(source: str, data_dir: Path | None) -> str:
         f"{source[:100]!r} is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
         f"and not a TensorFlow Datasets name. {nearest_names(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
     )
+
+
+Splits = dict[str, Callable[[], Table]]
+_ALL = "all"
+
+
+def load_table(
+    name_or_path: str,
+    *,
+    label: str | None = None,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    data_dir: Path | None = None,
+) -> Table:
+    """The table with a name: `NAME_OR_PATH[@SPLIT]`, with SPLIT as in `load`.
+
+    | name | splits | where |
+    |---|---|---|
+    | `breast-cancer`, `wine` | `train` | come with scikit-learn |
+    | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
+    | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
+    | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
+    | `acs` | one per file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
+    | a CSV or Parquet file | `train` | here, else in the data directory; see `read_own_table` |
+
+    The data directory is `data_dir`, else `$JAXAUDIT_DATA`. The name of a set takes precedence; write `./adult` for a
+    file of that name.
+
+    Args:
+        label: the label column of a file, by default that named `label`; the named sets have theirs.
+        categorical: columns of numbers whose different values are categories.
+        drop: columns to leave out.
+
+    Raises:
+        InputError: nothing fits (with near matches), the files are not there (with what to put where), they cannot be
+            read, or a column cannot be what it is said to be.
+
+    >>> load_table("wine@train[:50]", drop=["ash"])
+    Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
+    """
+    # A path may itself contain an '@'.
+    whole = name_or_path not in _NAMES and exists(Path(name_or_path))
+    source, split = (name_or_path, "") if whole else split_name(name_or_path)
+    if source not in _NAMES:
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.tables.own_table import read_own_table
+
+        read = partial(read_own_table, _file(source, data_dir), label=label, drop=drop, categorical=categorical)
+        return _select_table({"train": lambda: read().table(categorical)}, split, name_or_path)
+    splits = {"train": _EMBEDDED_TABLES[source]} if source in _EMBEDDED_TABLES else _in_folder(source, data_dir)
+    if label is not None:
+        raise InputError(f"{source}: is read as it is, with its own labels; `label` is for files.")
+    return recode(_select_table(splits, split, name_or_path), categorical=categorical, drop=drop)
+
+
+def table_names() -> tuple[str, ...]:
+    """The names of the known tables."""
+    return _NAMES
+
+
+def _select_table(splits: Splits, split: str, name: str) -> Table:
+    parts = choose_parts(_ALL if not split and _ALL in splits else split, tuple(splits), name)
+    parts_and_rows = read_slices(parts, lambda split_name: splits[split_name](), name)
+    pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in parts_and_rows]
+    return join_tables(pieces, name)
+
+
+def _in_folder(source: str, data_dir: Path | None) -> Splits:
+    directory = data_folder(data_dir)
+    files = _files(source, directory / source) if directory else {}
+    if not files:
+        where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
+        raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
+    splits = (_ALL, *files) if source == "acs" else files
+    return {split: partial(_read, source, files, split) for split in splits}
+
+
+def _files(source: str, folder: Path) -> dict[str, Path]:
+    """The file of each split that exists; a split with a plain and a gzipped file counts once."""
+    if source == "acs":
+        paths = sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
+        return {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
+    split_paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
+    return {split: path for split, path in split_paths if path.is_file()}
+
+
+def _read(source: str, files: dict[str, Path], split: str) -> Table:
+    # Imported here because most runs read none of these.
+    read = getattr(import_module("jaxaudit.data.sets.tables"), "census" if source == "acs" else source)
+    if source != "acs":
+        return read(files[split])
+    return read([files[split]], split) if split != _ALL else read(list(files.values()), source)
+
+
+def _file(source: str, data_dir: Path | None) -> Path:
+    path, directory = on_disk(source, data_dir), data_folder(data_dir)
+    if path is None:
+        searched = "" if directory is None else f" or in {directory}"
+        raise InputError(
+            f"{source[:100]!r} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
+            f"{nearest_names(source, _NAMES)}"
+        )
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")
+    return path
+
+
+_EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
+_FILES = {
+    "adult": {"train": "adult.data", "test": "adult.test"},
+    "location": {"train": "dataset_location.tgz"},
+    "purchase": {"train": "transactions.csv"},
+}
+_NEEDED = {
+    "adult": "UCI's adult.data and adult.test (or .gz)",
+    "location": "dataset_location.tgz of github.com/privacytrustlab/datasets",
+    "purchase": "transactions.csv (or .gz) of Kaggle's acquire-valued-shoppers-challenge",
+    "acs": "person files of the American Community Survey (.csv or .csv.gz)",
+}
+_NAMES = (*_EMBEDDED_TABLES, *_NEEDED)

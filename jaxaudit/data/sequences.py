@@ -13,8 +13,7 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.paths import read_small
-from jaxaudit.data.text_shapes import CHATS
-from jaxaudit.data.texts import Texts
+from jaxaudit.data.texts import CHATS, Texts
 from jaxaudit.data.tokenizer_files import LARGEST_TOKENIZER, Normalizers, answer_start, calling, pieces, settle
 from jaxaudit.errors import InputError
 

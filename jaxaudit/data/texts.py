@@ -1,10 +1,13 @@
 """Records of text: JSON Lines or a JSON array of objects, gzipped or not, or Parquet as Hugging Face's sets are.
 
-No message quotes a text.
+The keys of a line say its shape, and the shape which value is the answer: `messages` (`role`, `content`) or
+`conversations` (`from`, `value`) the last message of the assistant; `prompt` and `completion` the completion;
+`instruction`, `input` and `output` the output; `prompt` or `question` and `answer` or `response` the answer; `text` the
+text. A line with two shapes is refused. No message quotes a text.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,17 +16,192 @@ import msgspec
 
 from jaxaudit.data.formats.parsing import begins_array, json_array, json_lines
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.text_shapes import (
-    CHATS,
-    HEADS,
-    NOT_RENDERED,
-    Message,
-    ShapeError,
-    TextRecord,
-    keys_of_form,
-    shaped_record,
-)
 from jaxaudit.errors import InputError
+
+LISTS = "prompt of messages"
+"""The form of lines whose prompt and completion are lists of messages."""
+ANSWERS = {
+    "prompt": ("answer", "completion", "response"),
+    "question": ("answer", "response"),
+    "instruction": ("output", "response"),
+}
+"""The keys of an answer, by the key of what precedes it."""
+MORE = {"instruction": ("input", "context", "system"), "messages": ("system",), "conversations": ("system",)}
+"""Further keys whose texts belong to the prompt."""
+HEADS: dict[str, tuple[str, ...]] = {"messages": (), "conversations": (), **ANSWERS}
+"""The keys of records that have an answer, with those of the answer where it has its own."""
+FORMS = (*HEADS, "text")
+"""The keys that tell the shape of a line; a line has one."""
+CHATS = ("messages", "conversations", LISTS, "instruction")
+"""The forms of which a model's chat template makes a text."""
+NOT_RENDERED = ("tools", "functions")
+"""Keys that some trainers write into the text before a chat."""
+ROLES = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "model": "assistant",
+    "assistant": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "observation": "tool",
+}
+"""The roles of transformers, by the names of ShareGPT's `from`."""
+ANSWERING = "assistant"
+MOST_MESSAGES, LONGEST_ROLE = 1000, 64
+ADVICE = (
+    "give 'messages', 'conversations', 'prompt' and 'completion', 'instruction' and 'output', a 'prompt' or 'question' "
+    "with its 'answer', or a 'text' alone"
+)
+
+
+class ShapeError(Exception):
+    """Why a line is no record, as words that follow a colon; without any text of the line."""
+
+
+class Message(NamedTuple):
+    """A message of a chat, with its role as transformers names it: `system`, `user`, `assistant` or another."""
+
+    role: str
+    content: str
+
+
+class TextRecord(NamedTuple):
+    """A record of a line: its form (`FORMS` or `LISTS`), the text before the answer, and the answer or the text alone.
+    Forms of `CHATS` have the messages up to the answer (`chat`), and the number of those behind it, which nothing uses.
+    """
+
+    form: str
+    prompt: str
+    answer: str
+    chat: tuple[Message, ...] = ()
+    later: int = 0
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str | None = None
+
+
+class _Turn(msgspec.Struct):
+    role: str | None = None
+    content: str | list[_Part] | None = None
+    sender: str | None = msgspec.field(default=None, name="from")
+    value: str | None = None
+
+
+_TEXT = msgspec.json.Decoder(str)
+_TURNS = msgspec.json.Decoder(list[_Turn])
+
+
+def keys_of_form(form: str) -> tuple[str, ...]:
+    """The keys of a line that hold texts of the record, or may."""
+    head = "prompt" if form == LISTS else form
+    return (head, *MORE.get(head, ()), *ANSWERS.get(head, ()))
+
+
+def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
+    """The record of a line, whose values are still JSON; null counts as no value. A line without one shape and one
+    answer is a `ShapeError`.
+
+    >>> shaped_record({"instruction": msgspec.Raw(b'"Who?"'), "output": msgspec.Raw(b'"He."')}).prompt
+    'Who?'
+    """
+    values = {name: value for name, value in line.items() if bytes(value) != b"null"}
+    heads = [form for form in FORMS if form in values]
+    if len(heads) != 1:
+        trouble = f"{' and '.join(map(repr, heads))}, several shapes" if heads else _no_shape(values)
+        raise ShapeError(f"{trouble}; {ADVICE}")
+    (head,) = heads
+    if head not in ANSWERS:
+        if "answer" in values:
+            raise ShapeError(f"{_article(head)} and an 'answer', of which one would not count")
+        if head == "text":
+            return TextRecord(head, "", _text(values, head))
+        return _of_chat(head, [*_system(values), *_messages(values, head)])
+    answers = [name for name in ANSWERS[head] if name in values]
+    if len(answers) != 1:
+        names = " or ".join(map(repr, ANSWERS[head]))
+        raise ShapeError(
+            f"{' and '.join(map(repr, answers))}, two answers" if answers else f"{_article(head)} without {names}"
+        )
+    if head == "prompt" and bytes(values[head]).startswith(b"["):
+        prompt, answer = _messages(values, head), _messages(values, answers[0])
+        if ANSWERING not in (message.role for message in answer):
+            raise ShapeError("no turn of the assistant in the completion, so no answer")
+        return _of_chat(LISTS, [*prompt, *answer])
+    if head == "instruction":
+        if bytes(values.get("history", b"")).strip(b"[] "):
+            raise ShapeError("an 'instruction' with a 'history'; write the turns as 'messages'")
+        inputs = [name for name in ("input", "context") if name in values]
+        user = [_text(values, name) for name in (head, *inputs)]
+        whole = Message("user", "\n".join(text for text in user if text.strip()))
+        return _of_chat(head, [*_system(values), whole, Message(ANSWERING, _text(values, answers[0]))])
+    return TextRecord(head, _text(values, head), _text(values, answers[0]))
+
+
+def _no_shape(values: Mapping[str, msgspec.Raw]) -> str:
+    other = next((name for name in ("content", "input") if name in values), None)
+    return "none of the keys of a record" + (f"; if {other!r} is its text, name it 'text'" if other else "")
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'aio' else 'a'} {name!r}"
+
+
+def _text(values: Mapping[str, msgspec.Raw], name: str) -> str:
+    try:
+        return _TEXT.decode(values[name])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ShapeError(f"its {name!r} is no text; give one string") from error
+
+
+def _system(values: Mapping[str, msgspec.Raw]) -> list[Message]:
+    text = _text(values, "system") if "system" in values else ""
+    return [Message("system", text)] if text.strip() else []
+
+
+def _messages(values: Mapping[str, msgspec.Raw], name: str) -> list[Message]:
+    try:
+        turns = _TURNS.decode(values[name])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ShapeError(f"its {name!r} is no list of messages, objects with 'role' and 'content' of text") from error
+    if len(turns) > MOST_MESSAGES:
+        raise ShapeError(f"its {name!r} has more than {MOST_MESSAGES:,} messages")
+    return [_message(turn, name) for turn in turns]
+
+
+def _message(turn: _Turn, name: str) -> Message:
+    role, content = turn.role, turn.content
+    if (role is None) is (turn.sender is None):
+        raise ShapeError(f"its {name!r} has a message without a 'role' (or 'from'), or with both")
+    if role is None:
+        role, content = ROLES.get(str(turn.sender).lower()), turn.value
+        if role is None:
+            raise ShapeError(f"its {name!r} has a 'from' that is none of {', '.join(ROLES)}")
+    if isinstance(content, list):
+        if any(part.type != "text" for part in content):
+            raise ShapeError(f"its {name!r} has a message with a part that is no text, such as an image")
+        content = "".join(part.text or "" for part in content)
+    if content is None:
+        raise ShapeError(f"its {name!r} has a message without text, such as a call of a tool")
+    if not role or len(role) > LONGEST_ROLE:
+        raise ShapeError(f"its {name!r} has a 'role' that is empty or longer than {LONGEST_ROLE} characters")
+    return Message(role, content)
+
+
+def _of_chat(form: str, messages: Sequence[Message]) -> TextRecord:
+    """The record of a chat, whose answer is the last message of the assistant."""
+    place = max((place for place, message in enumerate(messages) if message.role == ANSWERING), default=None)
+    if place is None:
+        raise ShapeError("no turn of the assistant, so no answer")
+    answer = messages[place].content
+    if not answer.strip():
+        raise ShapeError("the last turn of the assistant has no text, so there is no answer")
+    prompt = "\n".join(message.content for message in messages[:place])
+    return TextRecord(form, prompt, answer, tuple(messages[: place + 1]), len(messages) - place - 1)
+
 
 SETS = ("query", "holdout", "members", "reference")
 LONGEST_LINE = 2**20
@@ -36,7 +214,7 @@ SHOWN_LINES = 5
 """Numbers of lines that a message names."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_TEXT, _NAME = msgspec.json.Decoder(str), msgspec.json.Decoder(str | int)
+_NAME = msgspec.json.Decoder(str | int)
 PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
 """TOFU's keys of a paraphrase of the right answer, and of a list of wrong answers."""
 WRONG = ""
@@ -49,7 +227,7 @@ class Texts(NamedTuple):
     """The records of a file, in its order.
 
     Attributes:
-        form: the shape of all lines (`data/text_shapes.py`), such as `question`, `messages` or `text`.
+        form: the shape of all lines (`data/texts.py`), such as `question`, `messages` or `text`.
         prompts: the text before each answer, of a chat the contents of its messages, a line break between two; empty
             where the form is `text`.
         answers: the answers, or the texts alone.
@@ -105,8 +283,8 @@ class Texts(NamedTuple):
         return map(self.object, range(len(self.lines)))
 
     def column(self, name: str) -> list[str | int] | None:
-        """The value of each line at this key, such as its `group`: an integer or a short text. None if no
-        line has it.
+        """The value of each line at this key, such as its `group`: an integer or a short text. None if no line has
+        it.
         """
         occurrences, values = 0, list[str | int]()
         for row, line_object in enumerate(self.objects(), 1):
@@ -139,9 +317,9 @@ def read_texts(path: Path) -> Texts:
     ('question', ('Who?',), ('Nobody.',), [7])
 
     Raises:
-        InputError: the file is damaged, empty, not UTF-8, or larger than this machine's memory allows; a line is
-            longer than `LONGEST_LINE`, is no JSON object, has a key twice, or has no shape, two shapes or no answer
-            (`data/text_shapes.py`); or lines differ in their form.
+        InputError: the file is damaged, empty, not UTF-8, or larger than this machine's memory allows; a line is longer
+            than `LONGEST_LINE`, is no JSON object, has a key twice, or has not one shape with an answer
+            (`data/texts.py`); or lines differ in their form.
     """
     if path.suffix.lower() == PARQUET:
         from jaxaudit.data.formats.parquet_file import parquet_objects
@@ -184,13 +362,8 @@ def has_texts(path: Path) -> bool:
 
 
 def other_answers(texts: Texts) -> Texts | None:
-    """The other answers to each question, as TOFU's lines have them: for each record a paraphrase, then wrong answers.
-
-    None if no line has both keys; else all must, with equally many wrong answers.
-
-    >>> line = b'{"question": "Who?", "answer": "A.", "paraphrased_answer": "An A.", "perturbed_answer": ["B.", "C."]}'
-    >>> other_answers(Texts("question", ("Who?",), ("A.",), (line,), "t")).answers
-    ('An A.', 'B.', 'C.')
+    """The other answers to each question, as TOFU's lines have them: for each record `paraphrased_answer`, then equally
+    many of `perturbed_answer`. None if no line has both keys.
     """
     rows = [line_object for line_object in texts.objects() if PARAPHRASED in line_object and PERTURBED in line_object]
     if not rows or texts.form not in ("prompt", "question"):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,8 +23,14 @@ MOST_GROWTH = 64
 """How many times longer a tokenizer may make a text without being tried on it first."""
 MOST_INSERTED = 64
 """The most characters that a rule may put in place of others: those of models put one."""
-MOST_ADDED = 64
-"""The most tokens that a tokenizer may add to a text."""
+MOST_ADDED = 8
+"""The most tokens that a tokenizer may add to a text: those of models add three."""
+MOST_OF_ITS_OWN, LARGEST_NUMBER = 2**14, 2**24
+"""The most tokens beside those of the model, each sought in every text; and a number that no token reaches, up to which
+the library lists all that are missing.
+"""
+PROCESSORS = ("ByteLevel", "BertProcessing", "RobertaProcessing", "TemplateProcessing")
+"""The rules that may stand behind the cut into tokens; all but the first add tokens, and one may."""
 PIECE = 1 << 20
 """The characters of texts that are encoded at a time, unless one text has more."""
 TIMES_LONGER = 8
@@ -36,22 +42,32 @@ _GROWTHS = {"NFC": 3, "NFD": 4, "NFKC": 11, "NFKD": 11, "BertNormalizer": 11, "L
 _INSERTED = {"Replace": "content", "Prepend": "prepend", "Precompiled": "precompiled_charsmap"}
 
 
-class _Saved(msgspec.Struct):
-    """What is read of a `tokenizer.json` before the library reads it."""
+Number = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_NUMBER)]
 
+
+class _Model(msgspec.Struct):
+    vocab: dict[str, Number] | list[Any] | None = None
+
+
+class _Added(msgspec.Struct):
+    id: Number
+    content: str
+
+
+class _Saved(msgspec.Struct):
     normalizer: Any = None
     decoder: Any = None
-    added_tokens: Any = None
+    added_tokens: Annotated[list[_Added], msgspec.Meta(max_length=MOST_OF_ITS_OWN)] | None = None
+    post_processor: Any = None
+    model: _Model | None = None
 
 
 class Normalizers:
     """The rules that change a text before it is cut into tokens, each with the most that it multiplies bytes by."""
 
     def __init__(self, saved: bytes | str, source: str) -> None:
-        """Reads them from a `tokenizer.json`; `source` is its name for messages.
-
-        Raises:
-            InputError: the file is no JSON object, or has a rule that makes any text long.
+        """Reads them from a `tokenizer.json`; refuses far too many added tokens, a far too large number of one, and a
+        rule that makes any text long or writes it more or less than once.
         """
         with parsing(f"{source}: is no tokenizer that can be read", "was it written to its end?"):
             entries = msgspec.json.decode(saved, type=_Saved)
@@ -60,7 +76,10 @@ class Normalizers:
         decoders = _product(_growth(step, source) for step in _rules(entries.decoder, "decoders"))
         if decoders > MOST_GROWTH:
             raise self._too_long()
-        self.added = tuple(strings_of(entries.added_tokens))
+        self.added = tuple(token.content for token in entries.added_tokens or ())
+        processors = _rules(entries.post_processor, "processors")
+        if not all(map(_writes_once, processors)) or sum(rule["type"] != PROCESSORS[0] for rule in processors) > 1:
+            raise another_tokenizer(source, "its post_processor does not write each text once beside a few tokens")
 
     def refuse_growth(self, texts: Iterable[str]) -> None:
         """Refuses texts that become too long; they are changed a rule at a time, if all rules together could do so."""
@@ -82,10 +101,11 @@ class Normalizers:
             total += longest
 
     def _too_long(self) -> InputError:
-        return InputError(
-            f"{self._source}: its rules (normalizer or decoder) make texts many times longer; is it the tokenizer that "
-            "the model was trained with?"
-        )
+        return another_tokenizer(self._source, "its rules (normalizer or decoder) make texts many times longer")
+
+
+def another_tokenizer(source: str, trouble: str) -> InputError:
+    return InputError(f"{source}: {trouble}; is it the tokenizer that the model was trained with?")
 
 
 @contextmanager
@@ -108,10 +128,8 @@ def pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def settle(tokenizer: Any, source: str) -> tuple[str, ...]:
-    """Turns off what is random in a `tokenizers.Tokenizer`, as in a model that is not being trained; says what.
-
-    Raises:
-        InputError: it stays random, or it adds more than `MOST_ADDED` tokens to a text.
+    """Turns off what is random in a `tokenizers.Tokenizer`, as in a model that is not being trained; says what. One
+    that stays random, or adds more than `MOST_ADDED` tokens to a text, is refused.
     """
     model, changed = tokenizer.model, []
     for name in ("dropout", "alpha", "nbest_size"):
@@ -123,28 +141,26 @@ def settle(tokenizer: Any, source: str) -> tuple[str, ...]:
             changed.append(f"{source}: {name} is for training and was turned off: a text has one encoding here")
     added = tokenizer.num_special_tokens_to_add(False)
     if added > MOST_ADDED:
-        raise InputError(
-            f"{source}: adds {added:,} tokens to a text, more than {MOST_ADDED}; is it the tokenizer that the model "
-            "was trained with?"
-        )
+        raise another_tokenizer(source, f"adds {added:,} tokens to a text, more than {MOST_ADDED}")
     return tuple(changed)
 
 
 def answer_start(ends: Sequence[int], prompt: int) -> int:
-    """The index of the first token of the answer.
-
-    Args:
-        ends: for each token, the number of characters of the whole text up to the last one of the token; 0 for a
-            special token, which has none.
-        prompt: the number of characters of the prompt. A token with characters of both is the answer's.
-
-    >>> answer_start([0, 6, 7, 15, 0], 8), answer_start([0, 6, 8, 0], 8)
-    (3, 3)
+    """The index of the first token of the answer, behind so many characters of the prompt; a token with characters of
+    both is the answer's. `ends`: the number of characters up to the end of each token; 0 for a special one.
     """
     first = next((place for place, end in enumerate(ends) if end > prompt), None)
     if first is None:
         return max((place for place, end in enumerate(ends) if end), default=-1) + 1
     return first
+
+
+def _writes_once(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule behind the cut writes a text once: each copy would be scored."""
+    if rule.get("type") != "TemplateProcessing":
+        return rule.get("type") in PROCESSORS
+    parts = rule.get("single")
+    return isinstance(parts, list) and sum("SpecialToken" not in part for part in parts) == 1
 
 
 def _rules(entry: Any, name: str) -> list[Mapping[str, Any]]:
@@ -157,7 +173,8 @@ def _rules(entry: Any, name: str) -> list[Mapping[str, Any]]:
         inner = rule.get(name)
         if isinstance(inner, list):
             waiting.extend(reversed(inner))
-        else:
+        # The type decides what a rule is, whatever else it has.
+        if rule.get("type") != "Sequence":
             rules.append(rule)
     return rules
 
@@ -170,10 +187,7 @@ def _growth(rule: Mapping[str, Any], source: str) -> int:
         return _GROWTHS.get(str(kind), 1)
     size = _longest_of_map(inserted) if kind == "Precompiled" else len(_utf8(inserted))
     if size > MOST_INSERTED:
-        raise InputError(
-            f"{source}: has a rule that inserts {size:,} bytes, more than {MOST_INSERTED}; is it the tokenizer that "
-            "the model was trained with?"
-        )
+        raise another_tokenizer(source, f"has a rule that inserts {size:,} bytes, more than {MOST_INSERTED}")
     replaced = pattern.get("String") if isinstance(pattern, Mapping) else None
     if kind == "Replace" and isinstance(replaced, str) and replaced:
         return max(1, -(-size // len(_utf8(replaced))))
@@ -182,8 +196,8 @@ def _growth(rule: Mapping[str, Any], source: str) -> int:
 
 
 def _longest_of_map(charsmap: str) -> int:
-    """The most bytes that a SentencePiece map puts in place of a character: a trie behind its size, then texts that end
-    in NUL.
+    """The most bytes that a SentencePiece map (a trie behind its size, then texts that end in NUL) puts for a
+    character.
     """
     data = b""
     with suppress(ValueError):

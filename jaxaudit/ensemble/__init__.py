@@ -3,24 +3,24 @@
 The host plans (chunks, models a batch, cost, devices, workers); the device trains.
 """
 
+from jaxaudit.ensemble.batches import form_of as form_of
+from jaxaudit.ensemble.checkpoint import KeptState as KeptState
 from jaxaudit.ensemble.checkpoint import kept_models as kept_models
 from jaxaudit.ensemble.checkpoint import kept_models_per_batch as kept_models_per_batch
-from jaxaudit.ensemble.distribute import MixedDevicesWarning as MixedDevicesWarning
+from jaxaudit.ensemble.checkpoint import kept_states as kept_states
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION as DEFAULT_EXECUTION
 from jaxaudit.ensemble.execution import Execution as Execution
 from jaxaudit.ensemble.execution import Executor as Executor
 from jaxaudit.ensemble.execution import Progress as Progress
-from jaxaudit.ensemble.fit import fit_many as fit_many
-from jaxaudit.ensemble.fit import log_probs_many as log_probs_many
-from jaxaudit.ensemble.fit import measure_models_per_batch as measure_models_per_batch
-from jaxaudit.ensemble.forms import form_of as form_of
+from jaxaudit.ensemble.execution import StepCost as StepCost
+from jaxaudit.ensemble.execution import StepTime as StepTime
+from jaxaudit.ensemble.execution import bytes_under_way as bytes_under_way
+from jaxaudit.ensemble.execution import count_step as count_step
+from jaxaudit.ensemble.execution import measure_step as measure_step
+from jaxaudit.ensemble.execution import usual_models_per_batch as usual_models_per_batch
 from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
 from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers
-from jaxaudit.ensemble.step_cost import StepCost as StepCost
-from jaxaudit.ensemble.step_cost import StepTime as StepTime
-from jaxaudit.ensemble.step_cost import bytes_under_way as bytes_under_way
-from jaxaudit.ensemble.step_cost import count_step as count_step
-from jaxaudit.ensemble.step_cost import measure_step as measure_step
-from jaxaudit.ensemble.step_cost import usual_models_per_batch as usual_models_per_batch
-from jaxaudit.ensemble.training_state import KeptState as KeptState
-from jaxaudit.ensemble.training_state import kept_states as kept_states
+from jaxaudit.ensemble.train import MixedDevicesWarning as MixedDevicesWarning
+from jaxaudit.ensemble.train import fit_many as fit_many
+from jaxaudit.ensemble.train import log_probs_many as log_probs_many
+from jaxaudit.ensemble.train import measure_models_per_batch as measure_models_per_batch

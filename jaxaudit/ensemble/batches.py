@@ -1,17 +1,103 @@
-"""The minibatches of a chunk of models, as tables of record indices, a block of steps at a time."""
+"""The minibatches of a chunk of models, as tables of record indices, and the measured form of their convolutions.
 
-from collections.abc import Iterator
+See `kernels.convolutions` for the forms.
+"""
+
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from jaxaudit.ensemble.concurrency import accelerated, cores
-from jaxaudit.ensemble.plan import ChunkGroup
+from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
 from jaxaudit.ensemble.program import chunk_bits, place_models, place_pool
-from jaxaudit.learners.batch_order import own_batches, pool_batches
-from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
+from jaxaudit.learners.learner import FormedLearner, Learner, SteppedLearner
+from jaxaudit.learners.stepped import own_batches, pool_batches
+
+MODELS = 8
+"""So many models are measured together, or fewer if memory is short."""
+MEMORY_SHARE = 1 / 16
+"""The part of a device's memory that a measurement may take."""
+CALLS, ROUNDS = 5, 3
+COMPILED_AT_ONCE = 8
+
+
+def with_decided_form(learner: Learner, letters_of: "Callable[[Convolution], str] | None" = None) -> Any:
+    """The learner with the form of its convolutions decided; itself on a CPU, if it does not convolve, or if it has a
+    form. Measuring takes some seconds, once in a process for equal convolutions. Two measurements may choose
+    differently: to repeat a run exactly, train `learner.in_form(form)` with the reported form.
+    """
+    if not isinstance(learner, FormedLearner) or learner.form is not None or not accelerated():
+        return learner
+    letters = [(letters_of or fastest_letters)(convolution) for convolution in learner.convolutions()]
+    return learner.in_form(" ".join(letters)) if letters else learner
+
+
+def form_of(learner: Learner) -> str | None:
+    """The form of convolutions in which `fit_many` trains a learner; None: as JAX has them, or there are none."""
+    return getattr(with_decided_form(learner), "form", None)
+
+
+@lru_cache(maxsize=1024)
+def fastest_letters(convolution: Convolution, models: int = MODELS) -> str:
+    """The letter of each part that takes the least time on this process's first device, for so many models."""
+    return "".join(_fastest(convolution, part, models) for part in range(PARTS))
+
+
+def _fastest(convolution: Convolution, part: int, models: int) -> str:
+    room = MEMORY_SHARE * _device_bytes()
+    models = max(1, min(models, int(room // max(convolution.patch_bytes(), 1))))
+    letters = [letter for letter in LETTERS if letter != PATCHES or _has_patches(convolution, room)]
+    # Products of zeros can be faster than others.
+    arrays = [
+        jnp.sin(jnp.arange(models * prod(shape), dtype=jnp.float32)).reshape(models, *shape).astype(convolution.dtype)
+        for shape in (convolution.inputs, convolution.kernel, convolution.outputs.shape)
+    ]
+
+    def compiled(letter: str) -> Callable[[], Array]:
+        program = jax.jit(jax.vmap(partial(_part, convolution, part, letter))).lower(*arrays).compile()
+        return lambda: program(*arrays)
+
+    # Compiling takes most of the time, and does not hold Python's lock.
+    with ThreadPoolExecutor(COMPILED_AT_ONCE) as threads:
+        programs = dict(zip(letters, threads.map(compiled, letters), strict=True))
+    seconds = {letter: _seconds(program) for letter, program in programs.items()}
+    return min(letters, key=lambda letter: seconds[letter])
+
+
+def _has_patches(convolution: Convolution, room: float) -> bool:
+    return convolution.has_patches and convolution.patch_bytes() <= room
+
+
+def _part(convolution: Convolution, part: int, letter: str, inputs: Array, kernel: Array, gradient: Array) -> Array:
+    """The outputs, or one of the two gradients, with this part in the form of the letter."""
+    letters = GROUPED * part + letter + GROUPED * (PARTS - 1 - part)
+    outputs, back = jax.vjp(partial(convolve, letters, convolution.params), inputs, kernel)
+    return outputs if part == 0 else back(gradient.astype(outputs.dtype))[part - 1]
+
+
+def _seconds(program: Callable[[], Array]) -> float:
+    """The least time of a call, of some that follow one another without waiting."""
+    jax.block_until_ready(program())
+    times = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        jax.block_until_ready([program() for _ in range(CALLS)])
+        times.append((time.perf_counter() - started) / CALLS)
+    return min(times)
+
+
+def _device_bytes() -> int:
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats.get("bytes_limit", 16 << 30)
+
 
 TABLE_ENTRIES = 1 << 22  # most index entries in a block: 32 MB with the weights
 
@@ -21,9 +107,8 @@ class StepBlock(NamedTuple):
 
     Attributes:
         indices: the records of each step, and of each model unless all models share their minibatches.
-        weights: the weight of each such record for each model; 0 if the model does not train on the record.
-        steps: the number of steps; table entries past this number are padding.
-        epoch: the number of the epoch, from 0.
+        weights: 0 if the model does not train on the record.
+        steps: table entries past this number are padding.
         before: the number of steps of the epoch that come before the block.
     """
 
@@ -35,10 +120,7 @@ class StepBlock(NamedTuple):
 
 
 def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
-    """Steps per block: a whole epoch, rounded up to a power of four, within the bound on the table.
-
-    Powers of four, not of two, give fewer lengths, and each length is compiled separately.
-    """
+    """A whole epoch, rounded up to a power of four (each length is compiled), within the bound on the table."""
     bound = max(1, TABLE_ENTRIES // (models * learner.batch_size))
     whole = max(steps - 1, 0).bit_length()
     return 1 << min(whole + whole % 2, bound.bit_length() - 1)
@@ -64,7 +146,6 @@ class Tables:
         return chunk_bits(self.keys, epoch, self.words, shared=self.group.shared)
 
     def blocks(self, epoch: int, drawn: UInt32[Array, "models words"]) -> Iterator[StepBlock]:
-        """The blocks of an epoch, from its words."""
         bits = np.asarray(drawn)[:, : self.words]
         indices, weights = (self._pool_epoch if self.group.pool else self._own_epoch)(bits)
         for start in range(0, self.group.steps, self.length):
@@ -113,17 +194,9 @@ def blocks_after(
     rows: Bool[np.ndarray, "models examples"],
     taken: int,
 ) -> Iterator[tuple[StepBlock, int]]:
-    """The blocks of steps that remain of all epochs, each with the index of its first step that has not been taken yet.
-
-    The random words of an epoch are requested before the steps of the epoch before it are taken. An accelerator runs
-    one program after another, so the epoch's tables can then be made while these steps are taken.
-
-    Args:
-        learner: gives the number of epochs and the minibatch size.
-        group: the group of the chunk's models.
-        keys: the random key of each model.
-        rows: the membership mask of each model.
-        taken: the number of steps taken before, over all epochs.
+    """The blocks of steps that remain of all epochs after so many (`taken`), each with the index of its first step that
+    remains. An epoch's words are requested before the steps of the previous one: an accelerator runs one program after
+    another.
     """
     first, skip = divmod(taken, max(group.steps, 1))
     tables = Tables(learner, group, keys, rows)
@@ -138,9 +211,8 @@ def blocks_after(
 
 
 def place_block(block: StepBlock, group: ChunkGroup) -> tuple[Array, Array]:
-    """Puts a block's record indices and their weights, in this order, on the devices.
-
-    Both are split over the devices by model. Indices that all models share are copied to every device.
+    """A block's record indices and weights on the devices, split by model. Indices that all models share are copied to
+    each.
     """
     indices = place_pool(block.indices) if group.shared else place_models(block.indices, axis=1)
     return indices, place_models(block.weights, axis=1)

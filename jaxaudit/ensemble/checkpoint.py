@@ -1,28 +1,23 @@
-"""Finished chunks of `fit_many` on disk, from which a stopped training resumes.
+"""Finished chunks of `fit_many` on disk, and the state of unfinished ones, from which a stopped training resumes.
 
-    checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.npz
+    checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.npz, or .state while the chunk trains
 
-A call is identified by its keys, its membership, its pool and its devices. Its learner and `summarize` are functions,
-which have no digest: a caller that changes them must use another directory. A file consists of a digest and its .npz
-archive, so that a damaged file is never used.
-
-A run that was stopped goes on. Chunks do not depend on one another. The training state of those under way is kept every
-minute or so (`ensemble/training_state.py`; four minutes at most, where writing is slow), and what is finished is all
-the other state there is: `Execution(checkpoints=)` has `fit_many` keep what `summarize` made of each chunk in a file of
-its own, named by a digest of keys, membership, pool and rows, and read it back bit for bit. The size of a chunk is part
-of that name, and the size of what is kept wins over any other. Learners and `summarize` are functions and have no
-digest; so the command line keeps the run's identity beside its chunks (options, content hashes of the data, a hash of
-the package's sources, device, cores, libraries), refuses what differs by name, and holds a lock that the kernel lets go
-of with the process (`runs/lock.py`). The result is as identical as two uninterrupted runs on that machine are.
+A call is identified by its keys, membership, pool and devices. Its learner and `summarize` are functions, which have no
+digest; the command line keeps the identity of a run beside its chunks (`runs/unfinished.py`). A file starts with a
+digest of the rest, so a damaged file is never used. Orbax is not used: its checkpoint is a folder that cannot be
+replaced atomically, and it does not detect flipped bits.
 """
 
 import hashlib
+import math
+import os
 import sys
+import time
 import warnings
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -41,9 +36,8 @@ DIGEST_BYTES = 16
 def call_directory(
     checkpoints: Path, keys: Key[Array, " models"], membership: Membership | AllBut, *pool: Array | np.ndarray
 ) -> Path:
-    """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices.
-
-    `pool`: inputs and labels.
+    """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices. `pool`:
+    inputs and labels.
     """
     devices, rows = jax.local_devices(), membership.left_out if isinstance(membership, AllBut) else membership
     return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), rows, *pool)
@@ -86,7 +80,6 @@ def kept_models(checkpoints: Path) -> int:
 
 
 def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " rows"]) -> Path:
-    """The file of the chunk with these rows in a call's folder."""
     return (
         directory
         / f"{models_per_batch}-{hashlib.blake2b(rows.astype('<i8').tobytes(), digest_size=16).hexdigest()}.npz"
@@ -94,10 +87,8 @@ def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " r
 
 
 def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> bool:
-    """Writes a chunk's result; returns whether it was written (see `write_arrays`).
-
-    Raises:
-        InputError: the result is not an array or a tuple (or NamedTuple) of arrays of plain numbers.
+    """Writes a chunk's result; returns whether it was written. A result that is not arrays of plain numbers is an
+    `InputError`.
     """
     kind, leaves = _taken_apart(tree)
     return write_arrays(path, {"rows": rows, "kind": np.array(kind), **name_by_index(leaves)})
@@ -121,9 +112,8 @@ def name_by_index(leaves: list[np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
-    """Writes named arrays of plain numbers and text, completely or not at all: a draft is written, then moved.
-
-    If the disk cannot be written, issues a RuntimeWarning and returns False, so that training continues.
+    """Writes named arrays of plain numbers and text, completely or not at all. Returns False, with a RuntimeWarning, if
+    the disk cannot be written, so that training continues.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +153,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def _digest_of_rest(file: IO[bytes]) -> bytes:
-    """The digest of everything after the digest's own bytes."""
     file.seek(DIGEST_BYTES)
     return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
 
@@ -232,3 +221,122 @@ def _named_tuple(kind: str) -> Any:
         if isinstance(attribute, type) and issubclass(attribute, tuple) and hasattr(attribute, "_fields")
         else None
     )
+
+
+STATE = ".state"
+KEEP_SECONDS = 60.0
+"""Seconds of training between two writes, unless the environment variable `JAXAUDIT_KEEP_SECONDS` is set."""
+MOST_SECONDS = 240.0
+"""The largest number of seconds between two writes, however slow writing is."""
+WRITING_SHARE = 0.02
+"""Writing may take this share of the time, as long as `MOST_SECONDS` allows."""
+WORTH_SECONDS = 5.0
+"""After an interrupt, the state is saved only if so many seconds passed since the last write or the chunk's start."""
+CHEAP_BYTES = 1 << 28
+"""After an interrupt, only states up to this size are saved, so that it does not take long."""
+
+
+class UnderWay(NamedTuple):
+    """A chunk in training: the states of its models, and the steps taken. Both change in one assignment, because an
+    interrupt may come between two.
+    """
+
+    states: Any
+    taken: int
+
+
+class KeptState(NamedTuple):
+    """The saved training state of an unfinished chunk.
+
+    Attributes:
+        models: the number of its models.
+        epoch: the epoch, from 1, in which training resumes.
+        epochs: in total.
+    """
+
+    models: int
+    epoch: int
+    epochs: int
+
+
+class StateKeeper:
+    """Saves and restores the newest training state of one chunk: in `path` (None saves nothing), with the chunk's row
+    numbers, copies included. `steps` are per epoch.
+    """
+
+    def __init__(self, path: Path | None, rows: Int[np.ndarray, " models"], steps: int, epochs: int) -> None:
+        self.path, self.rows, self.steps, self.epochs = path, rows, steps, epochs
+        self.wait, self.since = keep_seconds(), time.monotonic()
+
+    def begin(self, states: Any) -> UnderWay:
+        """The saved state, bit for bit, on the devices of the initial `states`; else `states`. A saved state is used
+        only if it has this chunk's rows, and the number, types and shapes of the arrays in `states`.
+        """
+        kept = (self.path and read_arrays(self.path)) or {}
+        state_leaves, structure = jax.tree.flatten(states)
+        ours = {**self._facts(state_leaves, 0), **name_by_index([np.zeros(0)] * len(state_leaves))}
+        if kept.keys() != ours.keys() or not all(np.array_equal(kept[name], ours[name]) for name in ("rows", "types")):
+            return UnderWay(states, 0)
+        leaves = [_like(kept[str(index)], leaf) for index, leaf in enumerate(state_leaves)]
+        return UnderWay(structure.unflatten(leaves), int(kept["position"][0]))
+
+    def passing(self, now: UnderWay) -> None:
+        """Saves the state if the time between two writes has passed."""
+        if self.path is not None and time.monotonic() - self.since >= self.wait:
+            self._keep(self.path, now)
+
+    def stopping(self, now: UnderWay) -> None:
+        """Saves the state after an interrupt, if enough time has passed and the state is small."""
+        size = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(now.states))
+        worth = time.monotonic() - self.since >= min(WORTH_SECONDS, self.wait)
+        if self.path is not None and worth and size <= CHEAP_BYTES:
+            self._keep(self.path, now)
+
+    def _keep(self, path: Path, now: UnderWay) -> None:
+        leaves = jax.tree.leaves(now.states)
+        # After an interrupt, a step may have taken over the arrays' memory. Weak types cannot be stored.
+        if any(leaf.is_deleted() or getattr(leaf, "weak_type", False) for leaf in leaves):
+            return
+        jax.block_until_ready(leaves)
+        began = time.monotonic()
+        write_arrays(path, {**self._facts(leaves, now.taken), **name_by_index([as_plain(leaf) for leaf in leaves])})
+        self.since = time.monotonic()
+        self.wait = min(max(keep_seconds(), (self.since - began) / WRITING_SHARE), MOST_SECONDS)
+
+    def _facts(self, leaves: list[Any], taken: int) -> dict[str, np.ndarray]:
+        position, types = [taken, self.steps, self.epochs], [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+        return {"rows": self.rows, "position": np.array(position), "types": np.array(types, str)}
+
+
+def kept_states(checkpoints: Path) -> list[KeptState]:
+    """The saved states of all unfinished chunks in `checkpoints`, over all calls; damaged files are left out."""
+    states_kept = []
+    for path in sorted(checkpoints.glob(f"*/*-*{STATE}")):
+        kept = read_arrays(path)
+        if kept is not None and kept.keys() >= {"rows", "position"}:
+            taken, steps, epochs = kept["position"].tolist()
+            states_kept.append(KeptState(len(np.unique(kept["rows"])), min(taken // max(steps, 1) + 1, epochs), epochs))
+    return states_kept
+
+
+def keep_seconds() -> float:
+    """The environment variable `JAXAUDIT_KEEP_SECONDS`, or `KEEP_SECONDS` if it is not set."""
+    text = os.environ.get("JAXAUDIT_KEEP_SECONDS") or str(KEEP_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise InputError(
+            "JAXAUDIT_KEEP_SECONDS must be the seconds of training between two writes of its state, such as 60; it is "
+            f"{text[:20]!r}."
+        )
+    return seconds
+
+
+def _like(host: np.ndarray, leaf: Any) -> Any:
+    if is_key(leaf):
+        array = jax.random.wrap_key_data(jnp.asarray(host), impl=jax.random.key_impl(leaf))
+    else:
+        array = host.view(leaf.dtype)
+    return jax.device_put(array, leaf.sharding)

@@ -1,14 +1,13 @@
-"""Trains several chunks at a time, if one cannot use all cores; and what of a machine affects a chunk's rounding.
+"""Which models train together, how many chunks at a time, and what of a machine affects a chunk's rounding.
 
-A chunk a core. XLA runs the small operations of a step on one core of a CPU, so a CPU trains as many chunks at the same
-time as it has cores, each handed over by a thread of its own (programs of one thread run one after another). The tables
-of the next minibatches are made by another thread meanwhile. A CPU also gives each model its own copy of a shared
-minibatch: one product for all models would transpose every model's first kernel in every step.
+XLA runs the small operations of a step on one core of a CPU. So a CPU trains a chunk per core at the same time, each
+handed over by its own thread, because programs of one thread run one after another.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -16,21 +15,98 @@ from threading import Event
 from typing import Any
 
 import jax
+import numpy as np
+from jaxtyping import Int
+
+from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.stepped import takes_pool_order
+from jaxaudit.membership import AllBut, Membership, member_counts
+
+
+@dataclass(frozen=True)
+class ChunkGroup:
+    """Models (rows of the membership matrix) that can be trained in the same chunk.
+
+    Attributes:
+        rows: those with the most steps first.
+        pool: whether these models take minibatches of the whole pool; otherwise each takes its own members.
+        shared: whether they also share one key, and so every minibatch: records are then gathered once for all models.
+        steps_of_rows: steps per epoch of each row.
+        uneven: whether a row may have a step with only weights of 0, which must change nothing. That needs another
+            program, whose sums can round differently; so it is decided by each row's own steps alone.
+    """
+
+    rows: Int[np.ndarray, " rows"]
+    pool: bool
+    shared: bool
+    steps_of_rows: Int[np.ndarray, " rows"]
+    uneven: bool
+
+    @property
+    def steps(self) -> int:
+        """The largest number of steps per epoch of any row."""
+        return int(self.steps_of_rows[0])
+
+    def chunks(self, models_per_batch: int, devices: int = 1) -> "list[ChunkGroup]":
+        """The rows in order, in chunks of equal size: see `chunk_places`."""
+        return [
+            replace(self, rows=self.rows[indices], steps_of_rows=self.steps_of_rows[indices])
+            for indices in chunk_places(len(self.rows), models_per_batch, devices)
+        ]
+
+
+def plan_groups(
+    key_words: np.ndarray,
+    membership: Membership | AllBut,
+    learner: SteppedLearner,
+    members_only: bool = False,
+) -> list[ChunkGroup]:
+    """Groups that cover every row once: pool order without empty steps, pool order with some, and own order.
+    `key_words`: the rows' keys as integers. `members_only` gives every row its own order.
+    """
+    examples, batch = membership.shape[1], learner.batch_size
+    members = member_counts(membership)
+    pool = takes_pool_order(members, examples, learner.batch_coupled or members_only)
+    steps = -(-examples // batch)
+    # A row can have an empty step only if its left-out records could fill a whole minibatch.
+    gaps = examples - members >= min(examples - (steps - 1) * batch, batch)
+    groups = []
+    for uneven in (False, True):
+        rows = np.flatnonzero(pool & (gaps == uneven))
+        if len(rows):
+            shared = bool((key_words[rows] == key_words[rows[0]]).all())
+            groups.append(ChunkGroup(rows, True, shared, np.full(len(rows), steps), uneven))
+    rows = np.flatnonzero(~pool)
+    if len(rows):
+        steps_of_rows = -(-members[rows] // batch)
+        order = np.argsort(-steps_of_rows, kind="stable")
+        groups.append(ChunkGroup(rows[order], False, False, steps_of_rows[order], True))
+    return groups
+
+
+def chunk_places(count: int, models_per_batch: int, devices: int = 1) -> list[Int[np.ndarray, " models"]]:
+    """The indices 0 to count - 1 in chunks of one size, `models_per_batch` rounded to a multiple of `devices`, down if
+    possible. The last chunk repeats the last index: another size would round differently.
+
+    >>> [list(map(int, indices)) for indices in chunk_places(5, 3)]
+    [[0, 1, 2], [3, 4, 4]]
+    """
+    size = max(devices, models_per_batch // devices * devices)
+    filled = np.minimum(np.arange(-(-count // size) * size), count - 1)
+    return list(filled.reshape(-1, size))
+
 
 MOST_CONCURRENT_CHUNKS = 8
 
 
 def accelerated() -> bool:
-    """Whether this process trains on an accelerator rather than on a CPU."""
     return jax.default_backend() != "cpu"
 
 
 def concurrent_chunks() -> int:
-    """How many chunks to train at the same time.
-
-    XLA runs the small operations of a step on one core of a CPU. So a CPU that is one device trains one chunk per core,
-    at most 8. On two cores this is up to three times as fast for the networks of leave-one-out audits, and 25% faster
-    for a network of half a million parameters, whose products already use all cores. Other devices train one chunk.
+    """How many chunks to train at the same time: on a CPU that is one device, one per core, at most 8; elsewhere one.
+    On two cores this is up to three times as fast for small networks, and 25% faster for one of half a million
+    parameters.
     """
     if jax.default_backend() != "cpu" or len(jax.local_devices()) > 1:
         return 1
@@ -53,11 +129,9 @@ class Stop(Event):
 def run_at_once(
     tasks: Sequence[Any], work: Callable[[Any, Stop], Any], collect: Callable[[Any, Any], None], at_once: int
 ) -> None:
-    """Calls `collect(task, work(task, stop))` for every task, with at most `at_once` tasks running.
-
-    `work` runs in threads if tasks overlap; `collect` runs in the calling thread, as tasks finish. A new task starts
-    only after a `collect`, so at most `at_once` results exist at a time. The first exception, including an interrupt of
-    the calling thread, ends the other tasks at their next `stop.check()` and is raised.
+    """Calls `collect(task, work(task, stop))` in the calling thread for every task, with at most `at_once` tasks
+    running in threads, and as many results. The first exception, also an interrupt of the calling thread, ends the
+    others at their next `stop.check()` and is raised.
     """
     stop = Stop()
     if min(at_once, len(tasks)) <= 1:
@@ -81,11 +155,7 @@ def run_at_once(
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
-    """Yields `items`, computing each one in another thread while the previous one is in use.
-
-    A CPU runs the programs of one thread one after another. In the same thread, a program that computes the next item
-    would wait for the programs that use the previous one.
-    """
+    """Yields `items`, computing each one in another thread while the previous one is in use."""
     end = object()
     with ThreadPoolExecutor(1) as thread:
         future = thread.submit(next, items, end)
@@ -104,10 +174,7 @@ Machine = dict[str, Any]
 
 
 def this_machine() -> Machine:
-    """The facts about this process that affect rounding.
-
-    On a CPU they include the number of threads, which determines how large products are split into partial sums.
-    """
+    """The facts about this process that affect rounding, among them the threads that split a CPU's large products."""
     facts = device_facts() | {name: version(name) for name in ("jax", "jaxlib")}
     facts |= {name.removeprefix("jax_"): str(getattr(jax.config, name)) for name in SETTINGS}
     return facts | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
@@ -135,7 +202,6 @@ def threads() -> int:
 
 
 def cores() -> list[int]:
-    """The cores that this process may use."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 

@@ -1,20 +1,41 @@
-"""How models are trained: one value that an audit passes down to `fit_many`.
+"""How models are trained is one frozen `Execution`, from an audit down to `fit_many`; and what training costs.
 
-Execution is a value. How models are trained (`models_per_batch`, who is told of progress, where finished chunks are
-kept) is one frozen `Execution`, which passes from an audit down to `fit_many`. An audit of several trainings splits it:
-each part gets an execution of its own, whose progress counts for its share of the one whole.
+An audit of several trainings splits its execution: the progress of each part counts for its share of the whole. Costs
+are operations that the compiler counts from network, recipe and shapes. The models per batch follow from these counts,
+so that they are the same everywhere. Only `measure_step`, for estimates, reads a clock.
 """
 
-import math
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxaudit.errors import InputError
+import jax
+import numpy as np
+from jaxtyping import Array, Int, Real
+
+from jaxaudit.ensemble.batches import with_decided_form
+from jaxaudit.ensemble.checkpoint import StateKeeper
+from jaxaudit.ensemble.chunk import steps_from_host, train_from_host
+from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks, plan_groups
+from jaxaudit.ensemble.models_per_batch import (
+    FULL_BYTES,
+    TimedModels,
+    compiled_block,
+    probe_models_per_batch,
+    step_operations,
+    step_program,
+)
+from jaxaudit.ensemble.program import place_pool
+from jaxaudit.errors import check_ranges
+from jaxaudit.learners.learner import FormedLearner, SteppedLearner
+from jaxaudit.membership import everyone
+from jaxaudit.randomness import keys_at
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
@@ -44,16 +65,15 @@ class Execution:
         models_per_batch: models trained at the same time in one program (a chunk); None: chosen by measurement. Models
             trained in chunks of another size differ by rounding, which training amplifies. To repeat a result bit for
             bit, pass the number that it reports.
-        progress: called as work is done, one call at a time but not always from the calling thread; None: not called.
+        progress: called as work is done, one call at a time but not always from the calling thread.
         checkpoints: a directory for finished chunks and training states, created if missing; a later call with the same
-            arguments resumes from them. None keeps nothing. The models per batch of kept chunks take precedence over
-            `models_per_batch`.
-        executor: trains the chunks, such as `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor`
-            of spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results.
-            If a worker ends, only its chunk is trained again. The learner and `summarize` are sent by cloudpickle: the
-            modules that they import must be importable in workers. None: chunks are trained in this process.
-        mixed_devices: accept workers with other devices or other versions of JAX. They round differently, so a
-            chunk's numbers then depend on which worker trained it. By default such workers are refused.
+            arguments resumes from them. The models per batch of kept chunks take precedence over `models_per_batch`.
+        executor: trains the chunks, such as `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor` of
+            spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results. If a
+            worker ends, only its chunk is trained again. Workers receive the learner and `summarize` by cloudpickle,
+            and must be able to import the modules that these import. None: chunks are trained in this process.
+        mixed_devices: accept workers with other devices or other versions of JAX. They round differently, so a chunk's
+            numbers then depend on which worker trained it.
 
     >>> Execution(models_per_batch=8).models_per_batch
     8
@@ -66,30 +86,18 @@ class Execution:
     mixed_devices: bool = False
 
     def at(self, models_per_batch: int | None) -> "Execution":
-        """A copy with this number of models per batch; None: chosen by measurement.
-
-        >>> Execution(models_per_batch=8).at(2).models_per_batch
-        2
-        """
+        """A copy with this number of models per batch; None: chosen by measurement."""
         return replace(self, models_per_batch=models_per_batch)
 
     def split(self, *weights: int | float) -> "tuple[Execution, ...]":
-        """One execution for each part of the work; their progress is reported as that of the whole.
+        """One execution for each part of the work, in order; their progress is reported as that of the whole.
 
         The total is always `WHOLE` (1,000,000), and progress never decreases. Parts may run in any order, repeatedly,
-        or at the same time: each counts by its weight. `WHOLE` is reported once every part with a weight above 0 has
-        reported its end; to skip a part, report its end with `progress(1, 1)`. `progress(0, 0)` is also an end. Parts
-        may be split again.
+        or at the same time, and may be split again. `WHOLE` is reported once every part with a weight above 0 has
+        reported its end; to skip a part, report its end with `progress(1, 1)`. `progress(0, 0)` is also an end.
 
         Args:
             weights: the amount of work of each part, in any unit. 0 is allowed, but not for all parts.
-
-        Returns:
-            One execution per weight, in the same order. They differ from this one only by their progress; without
-            progress they are equal to it.
-
-        Raises:
-            InputError: a weight is negative or not finite, or all are 0.
 
         >>> seen = []
         >>> train, judge = Execution(progress=lambda done, total: seen.append((done, total))).split(3, 1)
@@ -98,11 +106,8 @@ class Execution:
         [(375000, 1000000), (625000, 1000000), (1000000, 1000000)]
         """
         # Giving no weights is allowed: work without parts reports nothing.
-        if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
-            raise InputError(
-                f"weights of parts are {', '.join(f'{weight:g}' for weight in weights)}: give finite numbers of at "
-                "least 0, not all 0."
-            )
+        check_ranges("[0, inf)", weights=weights)
+        check_ranges("(0, inf)", sum_of_weights=sum(weights) if weights else None)
         if self.progress is None:
             return (self,) * len(weights)
         whole = _Whole(self.progress, weights)
@@ -129,3 +134,141 @@ class _Whole:
             self.done += self.shares[part] * max(0.0, reached - self.reached[part])
             self.reached[part] = max(self.reached[part], reached)
             self.progress(min(round(WHOLE * self.done), WHOLE), WHOLE)
+
+
+OVERHEAD = 5e5
+"""What a model-step costs beside its counted operations, in operations. On two cores of a CPU (Xeon, AVX-512) a step of
+a network of 154 parameters takes 4 to 9 microseconds, of which its 50,000 operations are less than one."""
+OPERATIONS_A_SECOND = 1.2e11
+"""Of the same two cores when they are idle: an audit of 2.4e13 operations took five minutes of processor time. Networks
+from `mlp` with 128 units to `medical-cnn` differ by a factor of two."""
+EQUATIONS_A_SECOND = 300.0
+"""Of programs of training that one of these cores traces and compiles, with what starts and evaluates the models."""
+GRADIENTS = 3
+"""A gradient takes about three times the operations of the outputs."""
+PIECES = 0.5
+"""The part of a minibatch's operations that are done if it is taken by pieces: records are cut off behind their tokens,
+and few tokens have logits (measured on short texts of words and of bytes)."""
+ARRAYS = 4
+"""About a quarter of the bytes of the arrays that a step computes exist at a time (measured: a sixth to a quarter)."""
+MOST_MODELS, CPU_BYTES, CPU_MODELS = 64, 16 << 20, 4
+"""Models per batch: at most 64 on an accelerator. On a CPU at most 4, and so few that their step computes arrays of at
+most 16 MiB: on the cores above, no network is faster with more, and those with 40 MiB a model are slower with two."""
+RECORDS = 4096
+"""The largest number of records that are used for measuring."""
+HOST_STEPS, HOST_SECONDS = 12, 1.5
+MOST_OPERATIONS = 5e9
+"""Of a model's step that is timed: about a tenth of a second. Larger ones are timed in smaller minibatches."""
+
+
+class StepCost(NamedTuple):
+    """What a network costs, as counted from its shapes.
+
+    Attributes:
+        step: operations of a model-step, with its overhead.
+        record: operations to evaluate one model on one record.
+        step_bytes: bytes of all arrays that a model-step computes; at most a few parts of them exist at a time.
+        equations: operations on arrays in the step's program; compiling takes as long.
+        argument_bytes: bytes of a model's training state, and of a minibatch.
+    """
+
+    step: float
+    record: float
+    step_bytes: int
+    equations: int = 0
+    argument_bytes: int = 0
+
+
+class StepTime(NamedTuple):
+    """Seconds of a model-step on this machine, and seconds until its program is compiled."""
+
+    step: float
+    compiling: float
+
+
+def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
+    """The cost of a learner on records of these shapes, without compiling; the same on every device."""
+    # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
+    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
+    whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
+    key = jax.random.key(0)
+    operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
+    record = operations / GRADIENTS / learner.batch_size
+    return StepCost(operations + OVERHEAD, record, *step_program(plain, key, inputs, labels))
+
+
+def usual_models_per_batch(learner: SteppedLearner, cost: StepCost) -> int:
+    """The models per batch for a learner of this cost: a power of two, the same on all CPUs and all accelerators."""
+    if steps_from_host(learner):
+        return 1
+    full, most = (FULL_BYTES, MOST_MODELS) if accelerated() else (CPU_BYTES, CPU_MODELS)
+    return 1 << min(most, max(1, full // cost.step_bytes)).bit_length() - 1
+
+
+def bytes_under_way(cost: StepCost, models_per_batch: int) -> int:
+    """The bytes that the steps of all chunks under way take on this machine, as an estimate."""
+    # States are there twice, for their gradients.
+    of_model = cost.step_bytes // ARRAYS + 2 * cost.argument_bytes
+    return models_per_batch * concurrent_chunks() * of_model
+
+
+def measure_step(
+    inputs: Real[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    learner: SteppedLearner,
+    cost: StepCost,
+    models_per_batch: int,
+) -> StepTime:
+    """The time of a model-step in training on this machine, from some steps of some models on records like the training
+    records. If a step has many operations, some of its records are timed, and count for all.
+    """
+    learner = with_decided_form(learner)
+    inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
+    count, whole = max(models_per_batch, 1) * concurrent_chunks(), learner.batch_size
+    if cost.step > MOST_OPERATIONS and isinstance(learner, FormedLearner):
+        learner = learner.in_batches_of(max(1, int(whole * MOST_OPERATIONS / cost.step)))
+    timed = _timed(learner, inputs, labels, count)
+    if steps_from_host(learner):
+        step, compiling = _host_step(timed)
+    else:
+        started = time.perf_counter()
+        compiled_block(timed, models_per_batch)
+        compiling = time.perf_counter() - started
+        step = probe_models_per_batch(timed, models_per_batch)
+    return StepTime(step * whole / learner.batch_size, compiling)
+
+
+def _timed(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray, models: int) -> TimedModels:
+    keys, membership = jax.random.split(jax.random.key(1), models), everyone(len(labels)).repeat(models, axis=0)
+    groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
+    return TimedModels(learner, keys, membership, (place_pool(inputs), place_pool(labels)), groups[0])
+
+
+def _host_step(timed: TimedModels) -> StepTime:
+    """One call per step: the median step, with as many models at a time as in training."""
+    learner, keys, membership, pool, group = timed
+
+    def train(chunk: ChunkGroup) -> StepTime:
+        times = [time.perf_counter()]
+
+        def advance(_: int) -> None:
+            times.append(time.perf_counter())
+            # The first step compiles, and the second may be the first one's neighbour's.
+            if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[2] > HOST_SECONDS):
+                raise _SpeedKnown
+
+        keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
+        with suppress(_SpeedKnown):
+            train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance, keeper)
+        seconds = np.diff(times)
+        step = float(np.median(seconds[2:] if len(seconds) > 2 else seconds[-1:]))
+        return StepTime(step, max(0.0, float(seconds[0]) - step))
+
+    with ThreadPoolExecutor(concurrent_chunks()) as threads:
+        step_times = list(threads.map(train, group.chunks(1)[: concurrent_chunks()]))
+    step, compiling = np.max(step_times, axis=0)
+    return StepTime(float(step) / concurrent_chunks(), float(compiling))
+
+
+class _SpeedKnown(Exception):
+    """Ends a training that only serves to measure its speed."""

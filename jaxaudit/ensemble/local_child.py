@@ -1,6 +1,6 @@
 """The process of a local worker: reads calls from its standard input and ends when that is closed.
 
-In a pipe, eight bytes hold a message's length and precede it. Imports nothing heavy.
+In a pipe, eight bytes with a message's length precede it. Imports nothing heavy.
 """
 
 import os
@@ -16,7 +16,6 @@ HEAD = struct.Struct("<Q")
 
 
 def answer_calls() -> None:
-    """Answers calls until the calling process ends."""
     core_list = os.environ.pop("JAXAUDIT_CORES", "")
     if core_list and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(core) for core in core_list.split(",")})
@@ -49,7 +48,6 @@ def _answered(call: bytes) -> bytes:
 
 
 def write_frame(pipe: IO[bytes], content: bytes) -> None:
-    """Writes one message."""
     pipe.write(HEAD.pack(len(content)))
     pipe.write(content)
     pipe.flush()

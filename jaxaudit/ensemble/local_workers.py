@@ -1,7 +1,7 @@
 """Workers that are processes on this machine: each has a GPU, or on a CPU a share of the cores.
 
-They are new (spawned) processes, since a process must not be forked once JAX has started. They end when this process
-ends, even if it is killed: their input is a pipe from this process, which is then closed.
+Workers are spawned, since a process must not be forked once JAX has started. They end when this process ends, even if
+it is killed: their input is a pipe from this process, which is then closed.
 """
 
 import os
@@ -10,18 +10,198 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import pairwise, takewhile
-from threading import Lock
-from typing import Any
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 
 from jaxaudit.ensemble.concurrency import cores, threads
 from jaxaudit.ensemble.local_child import read_frame, write_frame
-from jaxaudit.ensemble.pull import Pulling, WorkerEnded
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
+
+STARTS = 3
+"""How often in a row a worker may fail, at its start or in its calls, before it is no longer replaced."""
+START_SECONDS = 2.0
+"""Seconds between two attempts to start a worker."""
+
+
+class WorkerEnded(RuntimeError):
+    """A worker ended before it answered."""
+
+
+@runtime_checkable
+class Worker(Protocol):
+    """A process that answers one call at a time."""
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns `fn(*args, **kwargs)`, computed in the process; raises `WorkerEnded` if the process ends."""
+        ...
+
+    def kill(self) -> None:
+        """Ends the process at once; may be called repeatedly and from any thread."""
+        ...
+
+
+class _Asked(NamedTuple):
+    future: Future[Any]
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Pulling:
+    """An executor with a fixed number of places for workers; a thread per place starts (`start(place)`), calls and
+    replaces its worker. A place takes a task only when its worker is ready, so a worker that waits for a machine delays
+    no task.
+    """
+
+    def __init__(self, start: Callable[[int], Worker], places: int) -> None:
+        self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Asked | None]()
+        self._closed, self._left, self._error = False, places, RuntimeError("there are no workers")
+        self._workers: dict[int, Worker] = {}
+        self._answered, self._first = 0, 0.0
+        self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
+
+    @property
+    def places(self) -> int:
+        """The number of workers, running or to be started, without places that were given up."""
+        return self._left
+
+    @property
+    def answered(self) -> int:
+        return self._answered
+
+    def pace(self) -> str:
+        """How many workers are ready, and how many chunks per minute were trained since the first one, in words."""
+        ready = len(self._workers)
+        ready = f"{ready} of {self._left} workers" if ready < self._left else f"{ready} workers"
+        minutes = (time.monotonic() - self._first) / 60
+        return ready if self._answered < 2 else f"{ready}, {(self._answered - 1) / minutes:.2g} chunks a minute"
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The future result of `fn(*args, **kwargs)` in a worker; a RuntimeError if it is closed, or no worker can be
+        started.
+        """
+        task = _Asked(Future(), fn, args, kwargs)
+        with self._lock:
+            if self._closed or not self._left:
+                raise RuntimeError("the workers are closed" if self._closed else str(self._error))
+            self._asked.put(task)
+            self._begin()
+        return task.future
+
+    def everyone(self, fn: Callable[..., Any], seconds: float) -> list[Any]:
+        """Calls `fn()` in every worker, when no other task is running; returns each result, or an Exception. Workers
+        have `seconds` to be ready, and again to answer; one that does not answer is ended.
+        """
+        with self._lock:
+            self._begin()
+        deadline = time.monotonic() + seconds
+        while len(self._workers) < self._left and time.monotonic() < deadline:
+            time.sleep(0.05)
+        missing = self._error if self._left < len(self._threads) else WorkerEnded(f"not ready after {seconds:g} s")
+        workers = list(self._workers.values())
+        with ThreadPoolExecutor(len(self._threads)) as threads:
+            answers = [threads.submit(worker.call, fn, (), {}) for worker in workers]
+            late = wait(answers, seconds).not_done
+            # End late workers, so that the pool of threads does not wait for their answers.
+            for worker, answer in zip(workers, answers, strict=True):
+                if answer in late:
+                    worker.kill()
+        silent = WorkerEnded(f"ready, and silent for {seconds:g} s")
+        answers_in_time = [silent if future in late else future.exception() or future.result() for future in answers]
+        return answers_in_time + [missing] * (len(self._threads) - len(answers_in_time))
+
+    def close(self) -> None:
+        """Ends all workers at once, even during a task."""
+        with self._lock:
+            self._closed, workers = True, list(self._workers.values())
+        for worker in workers:
+            worker.kill()
+        begun = [thread for thread in self._threads if thread.ident is not None]
+        for _ in begun:
+            self._asked.put(None)
+        for thread in begun:
+            thread.join(timeout=5)
+        while not self._asked.empty():
+            if (task := self._asked.get()) is not None:
+                task.future.cancel()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        """Starts the threads of all workers, unless they have started."""
+        for thread in self._threads:
+            if thread.ident is None:
+                thread.start()
+
+    def _serve(self, place: int) -> None:
+        failed, error = 0, None
+        while not self._closed:
+            try:
+                worker = self._start(place)
+            except Exception as fault:
+                failed += 1
+                if failed >= STARTS:
+                    self._give_up(fault)
+                    return
+                time.sleep(START_SECONDS)
+                continue
+            with self._lock:
+                self._workers[place] = worker
+                closed = self._closed
+            try:
+                while not closed and (task := self._asked.get()) is not None:
+                    failed, error = _answer(worker, task, failed)
+                    if error is not None:
+                        break
+                    with self._lock:
+                        self._first = self._first or time.monotonic()
+                        self._answered += 1
+                else:
+                    return
+            finally:
+                worker.kill()
+            if failed >= STARTS:
+                self._give_up(error)
+                return
+
+    def _give_up(self, error: BaseException) -> None:
+        """Gives up a place for a worker; if it is the last one, all waiting tasks fail with `error`."""
+        with self._lock:
+            self._left, self._error = self._left - 1, error
+            while not self._left and not self._asked.empty():
+                task = self._asked.get()
+                if task is not None and task.future.set_running_or_notify_cancel():
+                    task.future.set_exception(error)
+
+
+def _answer(worker: Worker, task: _Asked, failed: int) -> tuple[int, BaseException | None]:
+    """Runs a task; returns the place's number of failures in a row, and the error that ended the worker, or None."""
+    if not task.future.set_running_or_notify_cancel():
+        return failed, None
+    try:
+        task.future.set_result(worker.call(task.fn, task.args, task.kwargs))
+    except BaseException as error:
+        # Kill the worker before the error is reported: another one replaces it.
+        with suppress(Exception):
+            worker.kill()
+        task.future.set_exception(error)
+        # A worker that ended may have been ended from outside, which is no failure of its place. Tasks catch their own
+        # errors, so an error in an answer is a failure of the worker.
+        return (failed if isinstance(error, WorkerEnded) else failed + 1), error
+    return 0, None
+
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable that limits which GPUs CUDA shows to a process. (JAX's own limit has no variable.)"""
@@ -37,16 +217,12 @@ class LocalWorkers(Pulling):
     in this process must then use one GPU, too, without preallocating memory: before its first use, call
     `jax.config.update("jax_cuda_visible_devices", "0")`, with `XLA_PYTHON_CLIENT_PREALLOCATE=false` in the environment.
 
-    Args:
-        count: the number of workers.
-
     Raises:
         InputError: there are fewer than 1 worker, or more than GPUs were named.
     """
 
     def __init__(self, count: int) -> None:
-        if count < 1:
-            raise InputError(f"{count} workers train nothing; give at least 1.")
+        check_ranges("[1, inf)", count=count)
         on_cpu = jax.default_backend() == "cpu"
         chosen = [] if on_cpu else gpus_of(os.environ.get(VISIBLE), count)
         super().__init__(lambda index: _Process(_environment(index, count, on_cpu, chosen)), count)
@@ -65,18 +241,7 @@ def cores_of_workers(everything: list[int], count: int) -> list[list[int]]:
 
 
 def gpus_of(visible: str | None, count: int) -> list[str]:
-    """The GPU of each worker: the first `count` visible GPUs, in order.
-
-    Args:
-        visible: the value of `CUDA_VISIBLE_DEVICES`; None if it is not set, and all GPUs are visible.
-        count: the number of workers.
-
-    Raises:
-        InputError: fewer GPUs are visible than there are workers.
-
-    >>> gpus_of("3,5", 2), gpus_of(None, 2)
-    (['3', '5'], ['0', '1'])
-    """
+    """The GPU of each worker: the first `count` visible GPUs, by the value of `CUDA_VISIBLE_DEVICES` (None: all)."""
     if visible is None:
         return [str(index) for index in range(count)]
     visible_gpus = seen_by_cuda(visible)
@@ -91,8 +256,8 @@ def gpus_of(visible: str | None, count: int) -> list[str]:
 def seen_by_cuda(visible: str) -> list[str]:
     """The devices that CUDA uses for a value of `CUDA_VISIBLE_DEVICES`, assuming that all named devices exist.
 
-    Entries are indices, identifiers of GPUs, or identifiers of GPU partitions (MIG). CUDA ignores everything from the
-    first entry that is of another kind than the first, and uses no device if one is named twice.
+    CUDA ignores everything from the first entry that is of another kind (index, GPU, MIG partition) than the first, and
+    uses no device if one is named twice.
 
     >>> seen_by_cuda("2, 0,-1,1"), seen_by_cuda("MIG-a,MIG-b,3"), seen_by_cuda("1,1"), seen_by_cuda("")
     (['2', '0'], ['MIG-a', 'MIG-b'], [], [])
@@ -154,7 +319,6 @@ class _Process:
                         pipe.close()
 
     def _end(self) -> str:
-        """Describes how the process ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         status = self._process.poll()

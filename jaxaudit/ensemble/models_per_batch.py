@@ -1,32 +1,144 @@
 """Chooses the number of models per batch by measurement: the best depends on a CPU's cache and a GPU's size.
 
-A device is filled, and asked what is fast there. The search of models a batch begins where the models of a step compute
-four gigabytes of arrays, about a millisecond of an accelerator, and doubles or halves while that gains 3%. A number is
-compiled first, and timed only if the compiler's own count of its memory is within a part of what is free, on a CPU,
-too. `vmap` of a convolution over its kernel is a grouped convolution, whose gradients are slow on a GPU; so outputs and
-both gradients of each convolution are timed alone in three forms (`kernels/convolutions.py`), once a device, and the
-fastest three letters are the form that a result names. Forms differ by rounding. One H100: ResNet-8 2.5 times, a CNN
-2.4 times as fast as grouped throughout.
+On an accelerator the search begins where the models of a step compute four gigabytes of arrays, about a millisecond of
+work, and doubles or halves the number while that gains 3%. A number is timed only if the compiler's count of its memory
+is within a part of what is free. `vmap` of a convolution over its kernel is a grouped convolution, whose gradients are
+slow on a GPU: so outputs and both gradients are timed in three forms (`forms.py`). On one H100, ResNet-8 is then 2.5
+times, a CNN 2.4 times as fast as grouped throughout.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.data.memory import free_memory_bytes
 from jaxaudit.ensemble.batches import Tables, place_block
-from jaxaudit.ensemble.concurrency import accelerated, concurrent_chunks
-from jaxaudit.ensemble.plan import ChunkGroup
+from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
-from jaxaudit.ensemble.step_memory import NoRoom, bytes_of_state, demand_room, step_program
+from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
+from jaxaudit.learners.stepped import moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
+
+Records = Array | np.ndarray
+FREE_SHARE = 0.5
+"""The part of the memory that is free on a CPU's machine that the steps under way may take."""
+DEVICE_FREE_SHARE = 0.8
+"""The same of an accelerator."""
+
+
+def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
+    # Extended types such as keys have no plain size; their few bytes do not matter.
+    leaves = jax.tree.leaves(jax.eval_shape(lambda key: learner.init(key), key))
+    return sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in leaves)
+
+
+class StepProgram(NamedTuple):
+    """The program of one model's step, before it is compiled: bytes of all arrays that it computes, however the
+    compiler fuses them (at least 1); operations on arrays, with every branch (compiling takes as long); bytes of a
+    model's training state and of a minibatch.
+    """
+
+    written: int
+    equations: int
+    arguments: int
+
+
+def step_program(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> StepProgram:
+    """The size of one model's step; `inputs` and `labels` are all records, of which the step takes a minibatch."""
+    traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
+    program = traced(*_step_arguments(learner, key, inputs, labels)).jaxpr
+    arguments = sum(_bytes(variable.aval) for variable in program.invars)
+    return StepProgram(max(1, _written(program)), _equations(program), arguments)
+
+
+def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> float:
+    """The floating-point operations of the gradient of one model's step, counted without compiling."""
+    gradient = jax.jit(lambda state, *batch: learner.gradient(state, *batch))
+    return operations_of(gradient.lower(*_step_arguments(learner, key, inputs, labels)))
+
+
+def operations_of(lowered: Any) -> float:
+    """The floating-point operations of a program that is not compiled yet; 0 where JAX does not count them."""
+    counted = lowered.cost_analysis()
+    return float((counted or {}).get("flops", 0.0))
+
+
+def _step_arguments(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> tuple[Any, ...]:
+    """Shapes and types of the arguments of a training step: a state at a moment, and a minibatch of the data."""
+    state = jax.eval_shape(lambda key: learner.init(key), key)
+    moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)
+    batch = [jax.ShapeDtypeStruct((learner.batch_size, *array.shape[1:]), array.dtype) for array in (inputs, labels)]
+    weights = jax.ShapeDtypeStruct((learner.batch_size,), jnp.float32)
+    return state._replace(moment=moment), *batch, weights
+
+
+def _written(jaxpr: Any) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [value for value in equation.params.values() if hasattr(value, "jaxpr")]
+        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        if inner:
+            total += times * sum(_written(program.jaxpr) for program in inner)
+        else:
+            total += sum(_bytes(variable.aval) for variable in equation.outvars)
+    return total
+
+
+def _equations(program: Any) -> int:
+    count = 0
+    for equation in program.eqns:
+        inner = [value for value in jax.tree.leaves(list(equation.params.values())) if hasattr(value, "eqns")]
+        count += sum(map(_equations, inner)) if inner else 1
+    return count
+
+
+def _bytes(aval: Any) -> int:
+    return prod(getattr(aval, "shape", ())) * getattr(getattr(aval, "dtype", None), "itemsize", 8)
+
+
+def program_bytes(program: Any, at_once: int, pool: tuple[Array, Array]) -> int:
+    """The bytes that a compiled program takes on each device when it runs `at_once` times; the pool is there once."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return 0
+    once = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
+    of_pool = sum(array.nbytes for array in pool)
+    return at_once * max(once - stats.alias_size_in_bytes - of_pool, 0) + of_pool
+
+
+def free_bytes() -> int:
+    """The bytes that training steps may take: a fixed share of the memory that is free on the device or the host."""
+    stats = jax.local_devices()[0].memory_stats() if accelerated() else None
+    if stats and "bytes_limit" in stats:
+        return int(DEVICE_FREE_SHARE * (stats["bytes_limit"] - stats.get("bytes_in_use", 0)))
+    return int(FREE_SHARE * free_memory_bytes())
+
+
+class NoRoom(InputError):
+    """Training takes more memory than is free."""
+
+
+def demand_room(program: Any, at_once: int, pool: tuple[Array, Array]) -> None:
+    """Raises `NoRoom` for a program that takes more than its part of the memory."""
+    size, free = program_bytes(program, at_once, pool), free_bytes()
+    if size > free:
+        where = "the device" if accelerated() else "this machine"
+        raise NoRoom(
+            f"training takes {size / 2**30:.1f} GiB with {at_once} batch{'es' if at_once > 1 else ''} of models at a "
+            f"time, and {free / 2**30:.1f} GiB of {where}'s memory may be used; give a smaller batch size, fewer "
+            "models a batch, shorter or smaller records, or a smaller network, or close other programs."
+        )
+
 
 PROBE_SHARE = 0.1
 """Measuring stops once it has taken this share of the expected training time."""
@@ -51,12 +163,8 @@ DEVICE_SHARE = 0.5
 
 
 class BatchChoice(NamedTuple):
-    """The chosen models per batch, and the measurements.
-
-    Attributes:
-        models_per_batch: models trained at the same time.
-        seconds: measured seconds per model-step for each number tried; empty if nothing was measured.
-        form: how convolutions are computed (`kernels.convolutions`); None: as JAX has them.
+    """The chosen models per batch; measured seconds per model-step for each number tried, if any; and the form of
+    convolutions (`kernels.convolutions`; None: as JAX has them).
     """
 
     models_per_batch: int
@@ -81,23 +189,12 @@ def choose_models_per_batch(
     pool: tuple[Array, Array],
     groups: list[ChunkGroup],
 ) -> BatchChoice:
-    """The models per batch with the least time per model-step, measured over some steps each.
+    """The models per batch with the least time per model-step, measured over some steps each; `NoRoom` if not one model
+    fits.
 
     A CPU begins at 4, an accelerator where a batch fills it, on the group with the most work, with as many chunks at
-    the same time as in training. Numbers are doubled while that pays, then halved if the first was the fastest. A
-    number whose compiled step takes more than its part of the free memory is not tried. The search ends when it has
-    taken a tenth of the expected training time; on an accelerator, where compiling takes long, without compiling.
-    Nothing is measured if there is only one choice or no step. Two runs may choose differently, and models trained in
-    chunks of another size differ by rounding: pass the reported number to repeat a run exactly.
-
-    Args:
-        learner: trains the models.
-        keys, membership: the random key of each model, and the records that it is trained on.
-        pool: the inputs and labels of all records, on the devices.
-        groups: the models in groups that can share a chunk.
-
-    Raises:
-        NoRoom: not even one model fits into memory.
+    the same time as in training. Numbers are doubled while that pays, then halved if the first was the fastest. The
+    search ends when it has taken a tenth of the expected training time (on an accelerator without compiling).
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
@@ -200,7 +297,7 @@ def _at_once(group: ChunkGroup, models_per_batch: int) -> int:
 
 
 def compiled_block(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
-    """The program that trains so many models at a time, compiled, which it then is for training, too."""
+    """The program that trains so many models at a time, compiled once for measuring and training."""
     learner, keys, membership, pool, group = timed
     # Padded like a chunk in training, so that it divides evenly over the devices.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
@@ -218,11 +315,7 @@ def compiled_block(timed: TimedModels, models_per_batch: int) -> _CompiledBlock:
 
 
 def probe_models_per_batch(timed: TimedModels, models_per_batch: int) -> float:
-    """Seconds per model-step with this many models per batch: the best of up to three timed runs.
-
-    Raises:
-        NoRoom: the compiled step takes more than its part of the free memory.
-    """
+    """Seconds per model-step with so many models per batch: the best of up to three timed runs. May raise `NoRoom`."""
     ready, at_once = compiled_block(timed, models_per_batch), _at_once(timed.group, models_per_batch)
     demand_room(ready.program, at_once, timed.pool)
     learner = timed.learner
@@ -239,7 +332,6 @@ def probe_models_per_batch(timed: TimedModels, models_per_batch: int) -> float:
         states[:] = threads.map(one_chunk, states)
         return time.perf_counter() - start
 
-    # One thread per chunk, since programs of one thread run one after another.
     with ThreadPoolExecutor(at_once) as threads:
         return _best(run, steps, ready.block.steps) / at_once / len(np.unique(ready.rows))
 

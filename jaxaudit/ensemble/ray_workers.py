@@ -1,10 +1,9 @@
 """Workers in a Ray cluster: one actor per device. Each is a lasting process, so programs are compiled once.
 
-Ray places actors on machines and reports which ended. This package assigns tasks and repeats them (`pull`,
-`distribute`). Large arrays are put into Ray's object store once. Ray is imported only in this module, when it is used.
+Ray places actors on machines and reports which ended; `Pulling` and `distribute` assign and repeat tasks. Ray is
+imported only here, when it is used.
 """
 
-import importlib
 import os
 import secrets
 import socket
@@ -17,8 +16,8 @@ import jax
 import numpy as np
 
 from jaxaudit.ensemble.concurrency import cores, threads
-from jaxaudit.ensemble.pull import Pulling, WorkerEnded
-from jaxaudit.errors import InputError
+from jaxaudit.ensemble.local_workers import Pulling, WorkerEnded
+from jaxaudit.errors import InputError, imported
 
 INSTALL = "pip install 'jaxaudit[ray]'"
 LOOK_SECONDS = 1.0
@@ -82,15 +81,11 @@ class ObjectStore(NamedTuple):
 
 
 class _Actor:
-    """The class of the actors, each of which is a process."""
-
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return fn(*args, **kwargs)
 
 
 class _RayWorker:
-    """An actor that has started."""
-
     def __init__(self, ray: Any, actor: Any, is_closed: Callable[[], bool]) -> None:
         self._ray, self._actor = ray, actor.remote()
         ready = self._actor.call.remote(socket.gethostname, (), {})
@@ -127,11 +122,7 @@ def _environment(kind: str) -> dict[str, str]:
 
 
 def connect(address: str | None) -> None:
-    """Connects this process to a Ray cluster, or starts one here, unless it is already connected; see `RayWorkers`.
-
-    Raises:
-        InputError: Ray is not installed, or there is no cluster at the address.
-    """
+    """Connects this process to a Ray cluster, or starts one here, unless it is already connected; see `RayWorkers`."""
     cluster_address = address or os.environ.get("RAY_ADDRESS")
     if cluster_address is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
         # Ray listens on the whole network; a token that only this process and its workers know keeps others out.
@@ -159,7 +150,4 @@ def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray must not change the visibility of GPUs for workers without a GPU; `_environment` handles these.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise InputError(f"a Ray cluster needs Ray, which is not installed: {INSTALL}.") from error
+    return imported("ray", "a Ray cluster", INSTALL)

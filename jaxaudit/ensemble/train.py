@@ -1,37 +1,202 @@
-"""Trains all models of a plan in chunks, in this process or by an executor's workers."""
+"""`fit_many` trains all models of all audits, in chunks, in this process or by an executor's workers.
 
-from collections.abc import Sequence
+A chunk is a function of keys, rows and the pool, so anything with `submit(fn, *args) -> future` can train it: this
+process plans, fixes the models per batch and keeps the results. What a worker raises in training comes back as a value
+and is raised; an exception of the future is the end of a worker, and its chunk is submitted again. XLA on a CPU cuts
+large products by the number of its threads, so workers have this process's number of threads (`NPROC`). A worker that
+would round differently is refused (`concurrency.py`).
+"""
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int, Key, Real
 
-from jaxaudit.ensemble.chunk import Chunk, train_chunk
-from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
-from jaxaudit.ensemble.distribute import ChunkCall, distribute
-from jaxaudit.ensemble.execution import Execution, Progress
-from jaxaudit.ensemble.host_program import steps_from_host
-from jaxaudit.ensemble.models_per_batch import choose_models_per_batch
-from jaxaudit.ensemble.plan import ChunkGroup, chunk_places
-from jaxaudit.ensemble.program import place_pool
-from jaxaudit.ensemble.results import Results
+from jaxaudit.ensemble.batches import with_decided_form
+from jaxaudit.ensemble.checkpoint import call_directory
+from jaxaudit.ensemble.chunk import Chunk, Results, Summarize, steps_from_host, train_chunk
+from jaxaudit.ensemble.concurrency import (
+    ChunkGroup,
+    Machine,
+    Stop,
+    chunk_places,
+    concurrent_chunks,
+    plan_groups,
+    run_at_once,
+    this_machine,
+    unlike,
+)
+from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
+from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
+from jaxaudit.ensemble.program import held_back_rows, place_pool
+from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners.learner import Learner, SteppedLearner
+from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
+
+ATTEMPTS = 4
+"""How often a chunk is submitted before workers that end are an error."""
+MOST_ENDED = 500
+"""If so many workers end in a row without a trained chunk, it is an error."""
+AHEAD_BYTES, LEAST_AHEAD, MOST_AHEAD = 1 << 28, 64, 4096
+"""The number of chunks submitted at a time: membership masks of this many bytes, within bounds on the number."""
+HEARTBEAT = 1.0
+"""Longest wait for a finished chunk, in seconds, before progress and interrupts are handled."""
+
+
+class MixedDevicesWarning(RuntimeWarning):
+    """Some chunks are trained by a worker whose machine rounds differently."""
+
+
+class ChunkCall(NamedTuple):
+    """The arguments that all chunks of a call share. `folder`: one that all workers can read; None if they are on this
+    machine. `mixed_devices`: whether workers may round differently from this process.
+    """
+
+    learner: Learner
+    summarize: Summarize | None
+    pool: tuple[np.ndarray, np.ndarray]
+    folder: Path | None
+    mixed_devices: bool
+
+
+def distribute(
+    executor: Executor,
+    call: ChunkCall,
+    parts: Sequence[Any],
+    chunk_of: Callable[[Any], Chunk],
+    collect: Callable[[Any, np.ndarray, Any], None],
+    heartbeat: Callable[[], None],
+) -> None:
+    """Trains each part's chunk in a worker and calls `collect(part, rows, results)` in the calling thread, and
+    `heartbeat` about every second. A chunk whose worker ended is submitted again, with a RuntimeWarning, up to
+    `ATTEMPTS` times. What the learner or `summarize` raised is raised here.
+    """
+    if not parts:
+        return
+    own_machine, arrays = this_machine(), dict[str, np.ndarray]()
+    learner = packed(call.learner, arrays)
+    rest = packed((call.summarize, *call.pool), arrays, call.learner)
+    waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
+    finished = SimpleQueue[Future[Answer]]()
+    most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
+    warned_machines, ended = set[str](), 0
+    with shared(executor, arrays, call.folder) as source:
+        try:
+            while waiting or running:
+                while waiting and len(running) < most:
+                    now = waiting.popleft()
+                    machine = None if call.mixed_devices else own_machine
+                    task = Task(chunk_of(now.part), learner, rest, source, machine)
+                    future = _submitted(executor, task)
+                    running[future] = now
+                    future.add_done_callback(finished.put)
+                done = _all_of(finished)
+                heartbeat()
+                # Collect finished chunks first, so that an error below does not lose them.
+                for future in sorted(done, key=lambda future: not isinstance(_answer(future), Trained)):
+                    now, answer = running.pop(future), _answer(future)
+                    if isinstance(answer, Trained):
+                        ended = 0
+                        collect(now.part, answer.rows, unpack_value(answer.tree, source))
+                        _warn_once(answer.machine, own_machine, warned_machines)
+                    else:
+                        ended += 1
+                        waiting.appendleft(_again(now, answer, own_machine, ended))
+        finally:
+            for future in running:
+                future.cancel()
+
+
+class _Try(NamedTuple):
+    """A part, and the number of times that it was submitted."""
+
+    part: Any
+    attempt: int
+
+
+def _submitted(executor: Executor, task: Task) -> Future[Answer]:
+    try:
+        return executor.submit(train_there, task)
+    except RuntimeError as error:  # a BrokenExecutor is one
+        raise InputError(
+            f"the executor takes no more work ({_first_line(error)}): was one of its workers ended for want of memory? "
+            "What is finished is kept where checkpoints are. ensemble.LocalWorkers starts another worker by itself."
+        ) from error
+
+
+def _all_of(finished: SimpleQueue[Future[Answer]]) -> list[Future[Answer]]:
+    """All futures that are finished; waits for the first of them, at most `HEARTBEAT` seconds."""
+    futures = list[Future[Answer]]()
+    with suppress(Empty):
+        futures.append(finished.get(timeout=HEARTBEAT))
+        while True:
+            futures.append(finished.get_nowait())
+    return futures
+
+
+def _answer(future: Future[Answer]) -> Answer | Exception:
+    """A worker's answer, or the exception if it ended. (A KeyboardInterrupt from a worker is raised.)"""
+    try:
+        return future.result()
+    except (CancelledError, Exception) as error:
+        return error
+
+
+def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, ended: int) -> _Try:
+    """The next try of a chunk that was not trained, or the error; `ended` workers ended since the last trained one."""
+    if isinstance(answer, Failed):
+        raise answer.error
+    if isinstance(answer, Other):
+        raise InputError(
+            f"a worker would round differently ({unlike(answer.machine, own_machine)}): use workers like this "
+            "process, or start it on a machine like theirs, or accept other numbers (`mixed_devices` of `Execution`)."
+        )
+    complaint = f"a worker ended with a chunk under way ({_first_line(answer)})"
+    if now.attempt == ATTEMPTS:
+        raise InputError(
+            f"{complaint}, {ATTEMPTS} times with the same one: is memory short? Use fewer workers, or fewer models per "
+            "batch; what is finished is kept where checkpoints are."
+        ) from answer
+    if ended == MOST_ENDED:
+        raise InputError(
+            f"{complaint}, as did the {ended - 1} before it, and none trained a chunk: is memory short, or a package "
+            "missing there? What is finished is kept where checkpoints are."
+        ) from answer
+    warnings.warn(f"{complaint}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
+    return _Try(now.part, now.attempt + 1)
+
+
+def _warn_once(other_machine: Machine, own_machine: Machine, warned: set[str]) -> None:
+    """Warns once about each kind of worker that rounds differently from this process."""
+    words = unlike(other_machine, own_machine)
+    if words and words not in warned:
+        warned.add(words)
+        words = f"a worker that rounds differently trains models, too ({words})"
+        warnings.warn(words, MixedDevicesWarning, stacklevel=4)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
 
 WHOLE_FITS_PER_BATCH = 16
 
 
 class RequestedModels(NamedTuple):
-    """All models of a call, with the pool on the host.
-
-    Attributes:
-        keys: one per model.
-        membership, held: see `Chunk`.
-        pool: inputs and labels.
-    """
+    """All models of a call (see `Chunk`), with the pool (inputs and labels) on the host."""
 
     keys: Array
     membership: Membership | AllBut
@@ -39,14 +204,13 @@ class RequestedModels(NamedTuple):
     pool: tuple[np.ndarray, np.ndarray]
 
     def chunk(self, part: "PlannedChunk") -> Chunk:
-        """The chunk of one part."""
         rows = part.rows
         held = None if self.held is None else self.held[rows]
         return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), held, part.group)
 
 
 class PlannedChunk(NamedTuple):
-    """The plan of a chunk: its row numbers, its group, and its amount of work in units of progress."""
+    """The plan of a chunk; `work` is in units of progress."""
 
     rows: np.ndarray
     group: ChunkGroup | None
@@ -148,3 +312,159 @@ class _Counted:
             self.done += work
             if self.progress is not None:
                 self.progress(self.done, self.total)
+
+
+def fit_many(
+    keys: Key[Array, " models"],
+    membership: Membership | AllBut,
+    inputs: Real[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    learner: Learner,
+    *,
+    execution: Execution = DEFAULT_EXECUTION,
+    summarize: Summarize | None = None,
+    members_only: bool = False,
+) -> Any:
+    """Trains one model for every row (membership mask) of `membership` and returns the results of `summarize`.
+
+    Model `m` is trained on the records where row `m` is true, with the random key `keys[m]`. Its result is a function
+    of its key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it is the same bit for
+    bit, whatever the other rows are. It equals training with `learner.fit` up to the rounding of products of other
+    shapes. Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they
+    differ only by the left-out records; see `jaxaudit.learners.stepped`. A learner that validates (`stop_early`)
+    holds back some of each model's records, drawn with its key, and draws minibatches from the rest.
+
+    Models are trained in chunks of `models_per_batch`, vmapped and jitted, and split over all local devices. A CPU that
+    is one device trains as many chunks at the same time as it has cores (at most 8), other devices one. Memory on the
+    devices does not depend on the number of models:
+
+        pool + concurrent chunks * (
+            models_per_batch * (2 * training state + batch_size * (record + activations)) + 80 MB of index tables
+        )
+
+    where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
+    second copy is for gradients. Of texts, the activations are those of a few records, on a CPU of one model
+    (`LanguageModelLearner`). `summarize` may need more. Its results for all models are kept on the host.
+
+    With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there, and about once a
+    minute the states of unfinished chunks of learners that train by steps. A stopped call is resumed and returns the
+    same result, bit for bit. A damaged file is ignored. Chunks of other keys, another membership or another pool are
+    never used, so several calls may share a directory. The caller must ensure that `learner` and `summarize` are
+    unchanged.
+
+    Args:
+        membership: the membership masks. `AllBut` needs no memory per record.
+        learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
+        execution: see `Execution`. Progress is in model-steps, or models for a learner without steps. With
+            `checkpoints`, `summarize` must return an array or a tuple (or NamedTuple) of arrays of plain numbers.
+        summarize: a function of the parameters of a finished chunk (leading axis: the chunk's models) and their rows of
+            `membership`; it returns arrays with the same leading axis. By default it returns the parameters. Rows that
+            pad a chunk occur twice.
+        members_only: draw every model's minibatches from its own members. Then no other record of the pool affects a
+            model, not even through the order of minibatches.
+
+    Returns:
+        `summarize`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis
+            (random keys, which NumPy cannot hold, as JAX arrays).
+
+    Raises:
+        InputError: shapes disagree, there are no models, `models_per_batch` is below 1, the result of `summarize`
+            cannot be kept in `checkpoints`, a worker would round differently, or workers end repeatedly.
+    """
+    membership = _checked(keys, membership, len(inputs), len(labels))
+    stated, checkpoints = execution.models_per_batch, execution.checkpoints
+    check_ranges("[1, inf)", models_per_batch=stated)
+    results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
+    size, pool = results.models_per_batch or stated, (np.asarray(inputs), np.asarray(labels))
+    learner = with_decided_form(learner)
+    if isinstance(learner, SteppedLearner):
+        held = held_back_rows(learner, keys, membership)
+        if held is not None:
+            membership, members_only = membership[:] & ~held, True
+        groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
+        train_stepped(RequestedModels(keys, membership, held, pool), learner, groups, size, execution, results)
+    else:
+        train_whole(RequestedModels(keys, membership, None, pool), learner, size, execution, results)
+    return results.in_order()
+
+
+def measure_models_per_batch(
+    keys: Key[Array, " models"],
+    membership: Membership | AllBut,
+    inputs: Real[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    learner: Learner,
+) -> BatchChoice:
+    """The models per batch that `fit_many` would choose with these arguments, which are its own, and its measurements.
+
+    If several calls must give the same numbers, measure once and pass the result to all.
+    """
+    membership = _checked(keys, membership, len(inputs), len(labels))
+    if not isinstance(learner, SteppedLearner):
+        return BatchChoice(WHOLE_FITS_PER_BATCH, {})
+    stepped: SteppedLearner = with_decided_form(learner)
+    if steps_from_host(stepped):
+        return BatchChoice(1, {})
+    pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
+    return choose_models_per_batch(
+        stepped, keys, membership, pool, plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
+    )
+
+
+def _checked(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> Membership | AllBut:
+    membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
+    expected = (*keys.shape, inputs), inputs
+    if (membership.shape, labels) != expected or len(membership.shape) != 2 or not len(membership):
+        raise InputError(
+            f"`membership` has shape {membership.shape}, but there are keys of shape {keys.shape}, {inputs} inputs and "
+            f"{labels} labels: give a row and a key per model (jax.random.split(key, models)), at least one, and a "
+            "column per record of the whole pool, not of a split."
+        )
+    return membership
+
+
+BATCH = 1024
+"""The number of pairs of a model and a record that are evaluated at a time."""
+
+
+def log_probs_many(
+    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."]
+) -> Float[np.ndarray, "models n classes"]:
+    """Log-probabilities (nats) of every model for every record, on the host.
+
+    `params` has a leading `models` axis, as `fit_many` passes it to `summarize`. About 1,024 pairs of a model and a
+    record are evaluated at a time, which bounds memory. Records of a learner with `record_ends` are evaluated with
+    those that end where they do.
+    """
+    find_ends = getattr(learner, "record_ends", None)
+    ends = None if find_ends is None else find_ends(np.asarray(inputs))
+    size = max(1, BATCH // len(jax.tree.leaves(params)[0]))
+    if ends is None:
+        return _in_batches(learner, params, inputs, min(len(inputs), size))
+    parts, order = [], []
+    for end in np.unique(ends):
+        rows = np.flatnonzero(ends == end)
+        # Few sizes, since each is compiled.
+        some = min(size, 1 << (len(rows) - 1).bit_length())
+        parts.append(_in_batches(learner, params, np.asarray(inputs)[rows, :end], some))
+        order.append(rows)
+    return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))]
+
+
+def _in_batches(
+    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."], size: int
+) -> Float[np.ndarray, "models n classes"]:
+    parts = []
+    for start in range(0, len(inputs), size):
+        batch = jnp.asarray(inputs[start : start + size])
+        count = len(batch)
+        if count < size:
+            # The last batch is padded to the size of the others, so that only one program is compiled.
+            batch = jnp.concatenate([batch, jnp.repeat(batch[-1:], size - count, axis=0)])
+        parts.append(np.asarray(_log_probs(learner, params, batch))[:, :count])
+    return np.concatenate(parts, axis=1)
+
+
+@compiled()
+def _log_probs(learner: Learner, params: Any, inputs: Array) -> Array:
+    return jax.vmap(learner.log_probs, in_axes=(0, None))(params, inputs)

@@ -1,10 +1,10 @@
 """The names of `kernels`: see `jaxaudit/__init__.pyi`."""
 
-from .binning import bin_indices as bin_indices
-from .binning import binned as binned
-from .dtp_bounds import dtp_bound as dtp_bound
-from .dtp_bounds import log_odds_dtp_bound as log_odds_dtp_bound
-from .dtp_bounds import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
+from .dtp import bin_indices as bin_indices
+from .dtp import binned as binned
+from .dtp import dtp_bound as dtp_bound
+from .dtp import log_odds_dtp_bound as log_odds_dtp_bound
+from .dtp import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 from .gradient_norms import Similarity as Similarity
 from .gradient_norms import SquaredGradNorms as SquaredGradNorms
 from .gradient_norms import expected_squared_grad_norms as expected_squared_grad_norms

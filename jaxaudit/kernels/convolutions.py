@@ -1,15 +1,10 @@
 """How a network's convolutions are computed when many models take a step together.
 
 `vmap` of a convolution over its kernel is a grouped convolution, whose gradients are slow on many devices (jax issue
-13800). So each of the three parts of a convolution (its outputs, the gradient of its inputs, that of its kernel) can be
-computed in another form, which differs by rounding alone:
-
-- `g`, grouped: as `vmap` has it;
-- `t`, in turn: one model's convolution after another, everything else of the step for all models together;
-- `p`, patches: each output's patch of the input is written out, and one batched product of matrices follows.
-
-A network's form is three letters for each of its different convolutions, in the order of their first use:
-`ppp gtt` has two. `ensemble.forms` chooses it by measurement.
+13800). So its outputs, the gradient of its inputs and that of its kernel each have another form, equal up to rounding:
+`g`, grouped, as `vmap` has it; `t`, in turn, one model after another; or `p`, patches of the input written out, and one
+batched product of matrices. A network's form is three letters for each of its different convolutions, in the order of
+their first use: `ppp gtt` has two. `ensemble.forms` chooses it by measurement.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +30,7 @@ UNROLLED = 16
 
 
 class Convolution(NamedTuple):
-    """What is the same for all models of one convolution of a network; hashable.
-
-    Attributes:
-        inputs, kernel: shapes of one model's arrays.
-        dtype: the type of both.
-        params: the parameters of JAX's primitive, sorted by name.
-    """
+    """What is the same for all models of one convolution: shapes of one model's arrays, and JAX's parameters."""
 
     inputs: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -83,30 +72,15 @@ def convolutions_of(function: Callable[..., Any], *args: Any) -> list[Convolutio
 
 
 def parsed_form(form: str, convolutions: Sequence[Convolution]) -> dict[Convolution, str]:
-    """The letters of each convolution.
-
-    Args:
-        form: three letters a convolution, separated by blanks, or three letters for all.
-        convolutions: as `convolutions_of`.
-
-    Raises:
-        InputError: other letters, another number of convolutions, or patches of a convolution that has none.
-
-    >>> parsed_form("ppp", [])
-    {}
-    """
+    """The letters of each convolution: three a convolution, separated by blanks, or three for all."""
     words = form.split()
     if len(words) == 1:
         words *= len(convolutions)
-    if not is_form(form):
+    if not is_form(form) or len(words) != len(convolutions):
         raise InputError(
-            f"the form of convolutions is three letters of {', '.join(LETTERS)} for each (its outputs, the gradient of "
-            "its inputs, that of its kernel), such as 'ppp gtt'."
-        )
-    if len(words) != len(convolutions):
-        raise InputError(
-            f"the form of convolutions names {len(words)}, and the network has {len(convolutions)} different ones; "
-            "give three letters for each, or three for all."
+            f"the form of convolutions is three letters of {', '.join(LETTERS)} (its outputs, the gradient of its "
+            f"inputs, that of its kernel) for each of {len(convolutions)} different ones, such as 'ppp gtt', or three "
+            "for all."
         )
     letters = dict(zip(convolutions, words, strict=True))
     if any(PATCHES in word and not convolution.has_patches for convolution, word in letters.items()):
@@ -124,12 +98,7 @@ def is_form(text: str) -> bool:
 
 
 def in_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
-    """The function with its convolutions computed in this form; can be transformed like the function.
-
-    Args:
-        function: of pytrees of arrays.
-        form: as `parsed_form` reads it.
-    """
+    """The function with its convolutions computed in this form (`parsed_form`); it can be transformed like before."""
 
     def computed(*args: Any) -> Any:
         leaves, tree = jax.tree.flatten(args)

@@ -1,9 +1,8 @@
 """Bootstrap of Kolmogorov-Smirnov distances over records; on the host with one sort for all replicates.
 
 Resampling changes how often a value occurs, never the order of the values: samples are sorted once, and a replicate is
-a running sum of resampled counts in that order. With counts that cannot be negative, the gap only rises while values of
-the first sample pass and only falls while values of the second do: it is enough to look where such runs end, and counts
-are collected by run (`bincount`), not by value.
+a running sum of resampled counts in that order. The gap only rises while values of the first sample pass and only falls
+while values of the second do, so counts are collected by such runs (`bincount`), not by value.
 """
 
 import math
@@ -19,10 +18,16 @@ from jax import Array
 from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Bool, Float, Int, Key, UInt
 
-from jaxaudit.errors import InputError
-from jaxaudit.kernels.kolmogorov_smirnov import as_samples, refuse_nan
-from jaxaudit.kernels.ks_device import Union, sorted_union, uniform_indices, widest
-from jaxaudit.kernels.ordered_keys import host_keys
+from jaxaudit.errors import check_ranges, check_shapes
+from jaxaudit.kernels.kolmogorov_smirnov import (
+    Union,
+    as_samples,
+    host_keys,
+    refuse_nan,
+    sorted_union,
+    uniform_indices,
+    widest,
+)
 
 _CHUNK_VALUES = 2**25  # resampled values in flight on an accelerator, at about 40 bytes each
 
@@ -37,24 +42,18 @@ def bootstrap_ks(
 ) -> Float[Array, " replicates"]:
     """Kolmogorov-Smirnov distances of samples resampled with replacement: larger means further apart.
 
-    Each replicate draws n records from the first sample and m from the second, and measures `ks_distance`
-    between the draws (Efron 1979). With `paired`, both samples are outputs of two models for the same n records in
-    the same order, and one draw of records serves both.
-
-    For small distances the bootstrap distribution lies above the distance itself (two resampled copies of one sample
-    are not at distance 0). So its quantiles are an interval for distances well above 1 / sqrt(n), not a test of
-    equality.
+    Each replicate draws n records from the first sample and m from the second, and measures `ks_distance` between the
+    draws (Efron 1979). With `paired`, both samples are outputs of two models for the same n records in the same order,
+    and one draw of records serves both. Two resampled copies of one sample are not at distance 0, so quantiles are an
+    interval for distances well above 1 / sqrt(n), not a test of equality.
 
     Works under `jit` and `vmap`. The result is a function of the key, and of where it runs: on a CPU NumPy's SFC64
-    generator draws, seeded by 128 bits of the key, and the counts are exactly multinomial; elsewhere
-    `jax.random` draws, each record with probability 1/n to within n / 2**64. The first r replicates
-    are the same however many are asked for, and for any number of cores.
+    generator draws, seeded by 128 bits of the key, and the counts are exactly multinomial; elsewhere `jax.random`
+    draws, each record with probability 1/n to within n / 2**64. The first r replicates are the same however many are
+    asked for, and for any number of cores.
 
-    Memory: on a CPU about 60 bytes a value of the samples plus 40 a value for each core; elsewhere
-    chunks of replicates that hold 2**25 resampled values (some 1.3 GB) or one replicate.
-
-    Raises:
-        InputError: a sample is empty or holds NaN, sizes differ though paired, or replicates is below 1.
+    Memory: on a CPU about 60 bytes a value of the samples plus 40 a value for each core; elsewhere chunks of replicates
+    that hold 2**25 resampled values (some 1.3 GB) or one replicate.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.kernels import ks_distance
@@ -76,13 +75,8 @@ def bootstrap_ks_paired(
 ) -> Float[Array, "replicates k"]:
     """Bootstrap distances of one model's outputs to those of k other models, with the same draw of records for all.
 
-    A column equals `bootstrap_ks(key, reference, others[j], replicates, paired=True)`; everything else as there. Since
-    all columns of a row share a draw, ratios and differences of columns are bootstrapped jointly: with `others =
-    (target, calibration)`, column 0 over column 1 is the bootstrap distribution of rho = KS(query, target) / KS(query,
-    calibration).
-
-    Raises:
-        InputError: a sample is empty or holds NaN, m is not n, or replicates is below 1.
+    A column equals `bootstrap_ks(key, reference, others[j], replicates, paired=True)`. Ratios and differences of
+    columns are bootstrapped jointly: of `others = (target, calibration)`, column 0 over column 1 is distributed as rho.
     """
     reference, other_samples = as_samples(reference, other_samples)
     return _bootstrap(key, reference, other_samples, replicates, paired=True)
@@ -91,13 +85,9 @@ def bootstrap_ks_paired(
 def _bootstrap(
     key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
-    if replicates < 1:
-        raise InputError(f"{replicates} bootstrap replicates are too few: give at least 1, usually 1000")
-    if paired and first.size != other_samples.shape[1]:
-        raise InputError(
-            f"paired samples need one output for each of the same records, but one has {first.size} values and the "
-            f"other {other_samples.shape[1]}: give both models the same records in the same order, or use paired=False"
-        )
+    check_ranges("[1, inf)", replicates=replicates)
+    if paired:
+        check_shapes((len(other_samples), first.size), other_samples=other_samples)
     distances = _dispatch(key, first, other_samples, replicates, paired)
     refuse_nan(distances, first, other_samples)
     return distances
@@ -134,15 +124,7 @@ def _fill(_context: object, output: Any, words: Any, first: Any, other_samples: 
 def bootstrap_by_sort(
     key: Array, first: Float[Array, " n"], other_samples: Float[Array, "k m"], *, replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
-    """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates; NaN if any number is NaN.
-
-    Args:
-        key: random key of the draws.
-        first: one sample.
-        other_samples: the samples to which its distance is measured, one row each.
-        replicates: the number of draws.
-        paired: whether all samples are resampled by the same records.
-    """
+    """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates; NaN if a number is."""
     n, (k, m) = first.size, other_samples.shape
     unions = jax.vmap(lambda other: sorted_union(first, other))(other_samples)
 
@@ -185,11 +167,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Runs:
-    """Sort both samples together and cut the order into runs.
-
-    Values of one sample only, with none of the other between them, are one run; a value that both samples hold is
-    a run of its own, because its records enter both distribution functions at once.
-    """
+    """Sorts both samples together and cuts the order into runs of one sample; a value in both is a run of its own."""
     keys = host_keys(np.concatenate([first, second]))
     order = np.argsort(keys)
     ordered, of_first = keys[order], order < first.size
@@ -228,9 +206,7 @@ def bootstrap_distances(
 ) -> Float[np.ndarray, "replicates k"]:
     """KS distances of resampled `first` to each of resampled `other_samples`, all by one draw per replicate.
 
-    `words` seed the generator (SFC64 through NumPy's SeedSequence, one stream for every 16 replicates). Draws are
-    uniform without bias, so that the record counts are exactly multinomial. `paired`: the other samples are resampled
-    by the same records as `first`, else by records of their own.
+    `words` seed the generator (SFC64, one stream for every 16 replicates); draws are exactly multinomial.
     """
     runs = [runs_of(first, other) for other in other_samples]
     n, m = first.size, other_samples.shape[1]

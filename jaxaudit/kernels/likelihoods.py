@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Num
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges
 
 
 @runtime_checkable
@@ -43,8 +43,8 @@ class Likelihood(Protocol):
 def precise_log_softmax(logits: Float[Array, "*n classes"]) -> Float[Array, "*n classes"]:
     """Log-softmax, in nats, that keeps its relative precision for probabilities near 1.
 
-    `jax.nn.log_softmax` adds the largest term, 1, to the other terms before the logarithm, so in float32 a confidence
-    is either 1 or at least 6e-8 below it. Here the other terms are summed separately: -log1p(1e-12) is -1e-12. The
+    `jax.nn.log_softmax` adds the largest term, 1, to the others before the logarithm, so in float32 a confidence is
+    either 1 or at least 6e-8 below it. Here the other terms are summed separately: -log1p(1e-12) is -1e-12. The
     derivative of the class's log-probability by its own logit, 1 - p, is equally precise.
 
     >>> precise_log_softmax(jnp.array([[0.0, 30.0]]))[0, 1] < 0
@@ -111,11 +111,8 @@ class Bernoulli:
 class Gaussian:
     """K real labels, normal around the outputs with one standard deviation; labels `[n, K]`, or `[n]` if K is 1.
 
-    The Fisher information is proportional to 1 / sigma^2, so state sigma with it. With sigma 1, log p is minus half the
-    squared error, plus a constant.
-
-    Raises:
-        InputError: `sigma` is not positive.
+    The Fisher information is proportional to 1 / sigma^2, so state sigma (positive) with it. With sigma 1, log p is
+    minus half the squared error, plus a constant.
 
     >>> Gaussian(2.0).log_prob(jnp.array([[1.0]]), jnp.array([3.0])).round(2).tolist()
     [-2.1...]
@@ -125,8 +122,7 @@ class Gaussian:
     name = "gaussian"
 
     def __post_init__(self) -> None:
-        if not 0 < self.sigma < float("inf"):
-            raise InputError(f"the standard deviation of a Gaussian likelihood must be above 0; got {self.sigma:g}.")
+        check_ranges("(0, inf)", sigma=self.sigma)
 
     @property
     def statement(self) -> str:

@@ -1,7 +1,6 @@
 """ROC curves and the area under them, exact with ties, also for bootstrap replicates. Computed on the host.
 
-Resampling changes how often a score occurs, never its rank: scores are sorted once, and a replicate is a running sum of
-counts in that order.
+Scores are sorted once: a bootstrap replicate is a running sum of counts in that order.
 """
 
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 
 
 class Ranking(NamedTuple):
@@ -29,10 +28,8 @@ class Ranking(NamedTuple):
 class ROC(NamedTuple):
     """The points of a ROC curve, from (0, 0) to (1, 1); equal scores enter together.
 
-    Attributes:
-        false_positive_rates, true_positive_rates: share of the negative, and of the positive, records with a score of
-            at least each threshold.
-        thresholds: infinity, then every distinct score, descending.
+    Rates are shares of negative, and of positive, records with a score of at least each threshold. Thresholds are
+    infinity, then every distinct score, descending.
     """
 
     false_positive_rates: Float[np.ndarray, " points"]
@@ -44,15 +41,11 @@ def rank(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray
     """Sorts the scores, for use in the functions below.
 
     Raises:
-        InputError: lengths differ, a score is NaN, or all records are positive, or all negative.
+        InputError: a score is NaN, or all records are positive, or all negative.
     """
     scores, truth = np.asarray(scores), np.asarray(truth)
-    if scores.shape != truth.shape:
-        raise InputError(
-            f"there are {scores.size} scores and {truth.size} truths: give one of each for every attacked record."
-        )
-    if np.isnan(scores).any():
-        raise InputError(f"{int(np.isnan(scores).sum())} scores are NaN, which have no rank; did training diverge?")
+    check_shapes(scores.shape, truth=truth)
+    check_ranges("[-inf, inf]", scores=scores)
     if truth.all() or not truth.any():
         raise InputError(
             f"{int(truth.sum())} of {truth.size} records are members: an attack is judged on members and non-members; "
@@ -66,10 +59,7 @@ def rank(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray
 def running_counts(
     ranking: Ranking, counts: Int[np.ndarray, "replicates n"]
 ) -> tuple[Int[np.ndarray, "replicates distinct"], Int[np.ndarray, "replicates distinct"]]:
-    """How many positive, and how many negative, records have at least each distinct score.
-
-    Record i counts `counts[:, i]` times. The last column holds the totals.
-    """
+    """How many positive, and how many negative, records, counted `counts` times, have at least each distinct score."""
     ordered = counts[:, ranking.order]
     group = np.cumsum(ordered * ranking.truth, axis=1)[:, ranking.ends]
     return group, np.cumsum(ordered, axis=1)[:, ranking.ends] - group
@@ -94,8 +84,7 @@ def power(
 ) -> Float[np.ndarray, "2 replicates"]:
     """The largest true positive rate at a false positive rate of at most `level`, and the latter rate.
 
-    Records with tied scores get the same answer, and nothing is interpolated, so the rate is never more than an
-    attacker could attain on these records. NaN if either group is empty.
+    Counts are those of `running_counts`. Nothing is interpolated: an attacker could attain it. NaN without a group.
     """
     # 1e-9 corrects rounding: 0.07 * 100 must count as 7, not as 7.000000000000001 or 6.999999999999999.
     allowed = np.floor(level * others_below[:, -1:] + 1e-9)
@@ -108,10 +97,7 @@ def power(
 def auc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> float:
     """The area under the ROC curve: the probability that a random positive record scores above a random negative one.
 
-    Ties count half, so equal scores give 0.5. Infinite scores are allowed.
-
-    Raises:
-        InputError: lengths differ, a score is NaN, or all records are positive, or all negative.
+    Ties count half, so equal scores give 0.5. Infinite scores are allowed. Errors are those of `rank`.
 
     >>> auc(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False]))
     0.875
@@ -121,10 +107,7 @@ def auc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
 
 
 def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> ROC:
-    """The ROC curve: true and false positive rates for decreasing thresholds.
-
-    Raises:
-        InputError: as for `auc`.
+    """The ROC curve: true and false positive rates for decreasing thresholds. Errors are those of `rank`.
 
     >>> roc(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False])).true_positive_rates
     array([0. , 0.5, 1. , 1. ])
@@ -136,13 +119,7 @@ def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
 
 
 def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *columns"]:
-    """Ranks from 1 within each column; equal values share the mean of their ranks. NaN with a NaN in it.
-
-    The numbers are those of `scipy.stats.rankdata`, whose import takes half a second.
-
-    >>> mid_ranks(np.array([0.3, 0.1, 0.3]))
-    array([2.5, 1. , 2.5])
-    """
+    """Ranks from 1 within each column, ties shared, as `scipy.stats.rankdata`, whose import takes half a second."""
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, 0)
     places = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
@@ -158,11 +135,7 @@ def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *
 def cluster_counts(
     random: np.random.Generator, clusters: int, replicates: int
 ) -> Int[np.ndarray, "replicates clusters"]:
-    """How often each cluster occurs in bootstrap replicates: as many clusters are drawn, with replacement.
-
-    >>> cluster_counts(np.random.default_rng(3), 4, 2).sum(axis=1)
-    array([4, 4])
-    """
+    """How often each cluster occurs in bootstrap replicates: as many clusters are drawn, with replacement."""
     draws = random.integers(0, clusters, (replicates, clusters))
     draws += clusters * np.arange(replicates)[:, None]
     return np.bincount(draws.reshape(-1), minlength=replicates * clusters).reshape(replicates, clusters)

@@ -1,8 +1,7 @@
 """Learners: each trains a model by two pure functions, `fit` and `log_probs`.
 
-`__init__.pyi` lists the public names. Each is imported when it is first used, since some need a network library. If a
-function has the name of its module (`logistic_regression`, `naive_bayes`, `network`, `random_trees`), the attribute is
-the function. Import from such a module by its full name.
+A public name is imported when it is first used, since some need a network library. If a function has the name of its
+module (`network`, `naive_bayes`), the attribute is the function: import from such a module by its full name.
 """
 
 import lazy_loader

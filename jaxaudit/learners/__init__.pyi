@@ -1,9 +1,5 @@
 """The names of `learners`: see `jaxaudit/__init__.pyi`."""
 
-from .augmentations import AUGMENTATIONS as AUGMENTATIONS
-from .augmentations import Augmentation as Augmentation
-from .early_stopping import EarlyStopping as EarlyStopping
-from .early_stopping import stop_early as stop_early
 from .language_model import LanguageModelLearner as LanguageModelLearner
 from .language_model import language_model as language_model
 from .learner import BoundsDTP as BoundsDTP
@@ -21,14 +17,18 @@ from .naive_bayes import NaiveBayesParams as NaiveBayesParams
 from .naive_bayes import naive_bayes as naive_bayes
 from .nearest_neighbours import NearestNeighbours as NearestNeighbours
 from .nearest_neighbours import nearest_neighbours as nearest_neighbours
+from .network import AUGMENTATIONS as AUGMENTATIONS
+from .network import Augmentation as Augmentation
 from .network import NetworkLearner as NetworkLearner
 from .network import NetworkParams as NetworkParams
+from .network import Schedule as Schedule
+from .network import by_epoch as by_epoch
 from .network import network as network
+from .network import schedule as schedule
 from .random_trees import RandomTrees as RandomTrees
 from .random_trees import arithmetic_mean as arithmetic_mean
 from .random_trees import geometric_mean as geometric_mean
 from .random_trees import random_trees as random_trees
 from .random_trees import unnormalised_geometric_mean as unnormalised_geometric_mean
-from .schedules import Schedule as Schedule
-from .schedules import by_epoch as by_epoch
-from .schedules import schedule as schedule
+from .stepped import EarlyStopping as EarlyStopping
+from .stepped import stop_early as stop_early

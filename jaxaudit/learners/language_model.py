@@ -1,15 +1,13 @@
 """A causal language model trained by Optax, as a learner: its number of a record is a mean log-likelihood.
 
-A record of text has one number. A language model is a learner whose `log_probs` have one column, the mean
-log-likelihood of a record's tokens that count; nothing in `ensemble/` asks what a column is. Which tokens count is in
-the inputs (`data/sequences.py`): a token that is context alone is stored as -1 - token, so records of text are one
-array of integers as images are of floats. The mean is taken in the step, and no log-likelihood of a token leaves it.
-Audits ask whether records are texts, not which network they have, and train such models through the functions of
-classifiers; tests compare texts by counts of their tokens (`Pool.comparable`). PDTP takes the sum over the tokens that
-count: its ratio is of probabilities of the whole text. Attention has no biases: one of keys changes no output, and Adam
-follows the rounding of its gradient.
+A gradient is added up over pieces of a minibatch, because logits and attention of 64 texts at once are gigabytes. On a
+CPU, records of like length are one piece, cut off behind them at one of three lengths, and models of a chunk take
+turns: models side by side would compute every branch of lengths for all. A piece depends on the model's own minibatch
+alone, so neighbours change no bit. Cutting off needs a causal network (`PureModule.causal`), logits of single positions
+an output layer that is known (`PureModule.head`); any other network is trained by whole records.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,20 +16,103 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.custom_batching import sequential_vmap
-from jaxtyping import Array, Float, Int
+from jax.custom_batching import custom_vmap, sequential_vmap
+from jaxtyping import Array, Float, Int, Shaped
 
-from jaxaudit.learners.counted_tokens import (
-    following_tokens,
-    head_gradient,
-    lengths,
-    log_likelihoods,
-    on_one_cpu,
-    used_lengths,
-)
 from jaxaudit.learners.learner import Labels, TrainState, Weights
 from jaxaudit.learners.network import FLOAT32, NetworkLearner, NetworkParams, cast, convolves, refuse_recipe
 from jaxaudit.models.bridge import ModuleFactory, pure_module
+
+SHARES, MULTIPLE, SHORTEST = (3 / 8, 5 / 8), 16, 48
+"""Records are cut off at these shares of the length, rounded up to a multiple, if they are as long as the shortest.
+Each further length is compiled separately."""
+
+
+def on_one_cpu() -> bool:
+    """Whether programs run on a CPU that is one device: arrays that fit into its caches are worth a loop."""
+    return jax.default_backend() == "cpu" and len(jax.local_devices()) == 1
+
+
+def lengths(length: int) -> tuple[int, ...]:
+    """The lengths at which records of this length may be cut off, in ascending order.
+
+    >>> lengths(640), lengths(32)
+    ((240, 400, 640), (32,))
+    """
+    shorter = {MULTIPLE * math.ceil(share * length / MULTIPLE) for share in SHARES}
+    return (*sorted(candidate for candidate in shorter if SHORTEST <= candidate < length), length)
+
+
+def used_lengths(inputs: Any) -> Any:
+    """The number of tokens of each record up to the last one that counts; `inputs` of NumPy or JAX."""
+    library: Any = np if isinstance(inputs, np.ndarray) else jnp
+    return library.max(library.where(inputs >= 0, library.arange(1, inputs.shape[1] + 1), 0), axis=1)
+
+
+def following_tokens(inputs: Int[Array, "n length"]) -> Int[Array, "n length"]:
+    """The token behind each position if that one counts, else a negative number."""
+    # The last position has no next token; a roll in place of a slice copies no logits.
+    return jnp.roll(inputs, -1, axis=1).at[:, -1].set(-1)
+
+
+def log_likelihoods(logits: Float[Array, "*n tokens"], following: Int[Array, "*n"]) -> Float[Array, "*n"]:
+    """The log-likelihood (nats) of each of these tokens; no meaning where they are negative."""
+    # A mask in place of an index: the gradient of an index scatters, one token after another.
+    is_following = jnp.arange(logits.shape[-1]) == following[..., None]
+    return jnp.sum(jnp.where(is_following, logits, 0), axis=-1) - jax.nn.logsumexp(logits, axis=-1)
+
+
+def head_gradient(
+    logits: Callable[[Any, Any], Any],
+    params: Any,
+    vectors: Float[Array, "n length width"],
+    inputs: Int[Array, "n length"],
+    shares: Float[Array, " n"],
+    positions: int,
+) -> tuple[Any, Float[Array, "n length width"]]:
+    """The gradient of the sum of shares times records' mean negative log-likelihoods, by parameters and by vectors.
+    `logits(params, vectors [k, width]) -> [k, tokens]` is called with so many `positions` that count at a time.
+    """
+    following, width = following_tokens(inputs), vectors.shape[-1]
+    counts = following >= 0
+    token_shares = jnp.where(counts, (-shares / jnp.maximum(jnp.sum(counts, axis=1), 1))[:, None], 0).ravel()
+    order = jnp.argsort(~counts.ravel(), stable=True)
+    filled = -len(order) % positions
+
+    def in_order(flat: Shaped[Array, "places ..."]) -> Shaped[Array, "filled ..."]:
+        return jnp.pad(flat[order], ((0, filled), *[(0, 0)] * (flat.ndim - 1)))
+
+    ordered = in_order(vectors.reshape(-1, width)), in_order(following.ravel()), in_order(token_shares)
+
+    def add(block: Array, sums: tuple[Any, Array]) -> tuple[Any, Array]:
+        start = block * positions
+        some, tokens, share = (jax.lax.dynamic_slice_in_dim(part, start, positions) for part in ordered)
+
+        def loss(params: Any, some: Array) -> Array:
+            return jnp.sum(share * log_likelihoods(logits(params, some), tokens))
+
+        by_params, by_vectors = jax.grad(loss, (0, 1))(params, some)
+        total, back = sums
+        return jax.tree.map(jnp.add, total, by_params), jax.lax.dynamic_update_slice_in_dim(back, by_vectors, start, 0)
+
+    sums = jax.tree.map(jnp.zeros_like, params), jnp.zeros_like(ordered[0])
+    blocks = most_of_all((jnp.sum(counts) + positions - 1) // positions)
+    total, back = jax.lax.fori_loop(0, blocks, add, sums)
+    return total, back[jnp.argsort(order)].reshape(vectors.shape)
+
+
+@custom_vmap
+def most_of_all(number: Int[Array, ""]) -> Int[Array, ""]:
+    """The number of turns of a loop, unchanged; under `vmap` over models, the largest number of any model. A turn
+    beyond a model's own number must add zeros, so that the other models do not change a bit of its result.
+    """
+    return number
+
+
+@most_of_all.def_vmap
+def _(axis_size: int, in_batched: Any, numbers: Int[Array, " models"]) -> tuple[Int[Array, ""], bool]:
+    return most_of_all(jnp.max(numbers)), False
+
 
 AT_ONCE, CPU_EVALUATED = 8, 128
 """Most records, and on a CPU tokens, whose logits are in memory at a time in evaluation, for each model."""
@@ -42,11 +123,8 @@ CPU_POSITIONS, DEVICE_POSITIONS = 128, 4096
 
 
 def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Array, "n length"]) -> Float[Array, " n"]:
-    """The mean log-likelihood (nats) of each record's tokens that count, given those before them; at most 0.
-
-    Args:
-        logits: at each position of the next token.
-        inputs: as `jaxaudit.data.sequences`: negative numbers do not count, nor does the first token.
+    """The mean log-likelihood (nats) of each record's tokens that count, given those before them; at most 0. `logits`
+    at a position are of the next token; `inputs` as in `jaxaudit.data.sequences`, whose first token does not count.
 
     >>> float(mean_log_likelihood(jnp.zeros((1, 3, 4)), jnp.array([[-4, 1, 3]]))[0])
     -1.3862...
@@ -61,15 +139,14 @@ def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Arr
 class LanguageModelLearner(NetworkLearner):
     """A `SteppedLearner` of records of tokens, which have no class; made by `language_model`.
 
-    Training minimises the mean over a minibatch's records of each one's mean negative log-likelihood. The gradient is a
-    sum over pieces of a minibatch, a few records each, so that activations and logits of a piece alone are in memory.
-    On a CPU, records of like length are one piece, which is cut off behind them if the network is causal, and models
-    side by side take turns: a piece fills the caches.
+    Training minimises the mean over a minibatch's records of each one's mean negative log-likelihood. Only the
+    activations and logits of a piece of the minibatch, a few records, are in memory at a time.
 
     Attributes:
         pieces: False: the gradient is that of the whole minibatch at once.
     """
 
+    kind = "a language model"
     pieces: bool = True
 
     def at_once(self) -> "LanguageModelLearner":
@@ -194,8 +271,8 @@ def language_model(
 ) -> LanguageModelLearner:
     """The learner that trains `factory((length,), vocabulary, rngs=...)` on records of tokens with `optimizer`.
 
-    Many are trained side by side by `fit_many`, on the inputs of `sequences` and labels of 0. `log_probs` has one
-    column, a record's mean log-likelihood.
+    `fit_many` trains it on the inputs of `sequences` and labels of 0. `log_probs` has one column, a record's mean
+    log-likelihood (nats).
 
     Args:
         factory: an NNX module class or a function that builds one, such as `jaxaudit.models.GPT`, mapping tokens

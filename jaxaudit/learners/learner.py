@@ -1,11 +1,18 @@
-"""The interface of a learner: two pure functions."""
+"""The interface of a learner, two pure functions; and what learners without refits share.
 
-from collections.abc import Callable
+A test holds each learner that computes leave-one-out models without refits against refits. A learner that reads the
+whole pool for each record (`ReadsAllForEach`) computes a piece of the records at a time, and `fit_many` keeps, repeats
+and distributes pieces like chunks. Pieces follow from the number of records alone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.convolutions import Convolution
 
 Progress = Callable[[int, int], None]
@@ -31,12 +38,11 @@ Weights = Float[Array, " n"]
 class Learner(Protocol):
     """Anything that can be trained on a weighted set of records and then predicts class probabilities.
 
-    Both functions are pure and can be jitted and vmapped. A record of weight 0 is not a member of the training set
-    and does not affect the result.
+    Both functions are pure and can be jitted and vmapped. A record of weight 0 does not affect the result.
     """
 
     def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
-        """The parameters of one model trained on the records whose weight is 1; records of weight 0 have no effect."""
+        """The parameters of one model trained on the records whose weight is 1."""
         ...
 
     def log_probs(self, params: Any, inputs: Inputs) -> Float[Array, "n classes"]:
@@ -55,9 +61,9 @@ class LeftOut(NamedTuple):
 class LeavesOneOut(Learner, Protocol):
     """A learner that computes its leave-one-out models without refitting.
 
-    The result is equal to refitting with weight 0 for the record and the same key, within a tolerance that each
-    learner states. Memory is bounded: records are processed in chunks, and nothing of size n by n is made. It contains
-    no NaN: each learner defines the output for a class that loses its last member.
+    The result is equal to refitting with weight 0 for the record and the same key, within a tolerance that each learner
+    states. Memory is bounded: records are processed in chunks, and nothing of size n by n is made. No output is NaN:
+    each learner defines the output for a class that loses its last member.
     """
 
     def leave_one_out(
@@ -65,7 +71,7 @@ class LeavesOneOut(Learner, Protocol):
     ) -> LeftOut:
         """Outputs of the models with and without each of `records` (indices into `inputs`) on that record.
 
-        `progress`, if given, is called with the number of records done, at least once per chunk.
+        `progress` is called with the number of records done, at least once per chunk.
         """
         ...
 
@@ -74,10 +80,7 @@ class LeavesOneOut(Learner, Protocol):
 class ReadsAllForEach(LeavesOneOut, Protocol):
     """A `LeavesOneOut` learner whose time is the number of left-out records times the size of the pool.
 
-    The left-out records are therefore processed in pieces, which can run in workers and are saved when finished.
-
-    Attributes:
-        piece: the largest number of left-out records in a piece.
+    Pieces of at most `piece` left-out records can therefore run in workers, and are saved when finished.
     """
 
     @property
@@ -93,8 +96,8 @@ class BoundsDTP(Learner, Protocol):
     names the proof.
 
     Attributes:
-        largest_dtp: an upper bound in nats of the change of any output by any record, whatever the training set; None
-            if there is none.
+        largest_dtp: an upper bound (nats) of the change of any output by any record, whatever the training set, if one
+            is proven.
     """
 
     @property
@@ -105,10 +108,8 @@ class BoundsDTP(Learner, Protocol):
     ) -> Float[np.ndarray, " k"] | None:
         """An upper bound of the DTP of each left-out record, in nats; None if none is proven for these options.
 
-        Args:
-            all_labels: the labels of the whole training set.
-            labels: the labels of the left-out records.
-            left: the outputs on these records of models with and without each.
+        `all_labels` are those of the whole training set, `labels` those of the left-out records, `left` the outputs on
+        them.
         """
         ...
 
@@ -121,11 +122,7 @@ class Moment(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """A model in training, as pytrees: its parameters, its module's other state, and its optimiser's state.
-
-    `moment` is set for each step, for learning rate schedules and random steps. Between steps it is None, so it is not
-    saved with the training state.
-    """
+    """A model in training, as pytrees. `moment` is set within a step only, so it is not saved with the state."""
 
     params: Any
     state: Any
@@ -137,14 +134,13 @@ class TrainState(NamedTuple):
 class SteppedLearner(Learner, Protocol):
     """A learner that trains minibatch by minibatch, so that many models can take each step together.
 
-    One training run is `state = init(key)`, then `state = step(state, inputs, labels, weights)` for every minibatch
-    of `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must not be taken.
+    One training run is `state = init(key)`, then `state = step(state, inputs, labels, weights)` for every minibatch of
+    `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must not be taken.
 
     Attributes:
-        epochs: training epochs.
         batch_size: records per step.
-        batch_coupled: whether a record of weight 0 in a minibatch would still affect the result (batch
-            normalisation); its minibatches then contain only members.
+        batch_coupled: whether a record of weight 0 in a minibatch would still affect the result (batch normalisation);
+            its minibatches then contain only members.
         convolves: whether it has convolutions; on a CPU its steps are then dispatched one by one from the host.
     """
 
@@ -194,11 +190,7 @@ class FormedLearner(SteppedLearner, Protocol):
         ...
 
     def in_form(self, form: str | None) -> "FormedLearner":
-        """The same learner with its convolutions in this form; None: as JAX has them.
-
-        Raises:
-            InputError: the form does not fit the network.
-        """
+        """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
         ...
 
     def in_batches_of(self, records: int) -> "FormedLearner":
@@ -212,15 +204,12 @@ class FormedLearner(SteppedLearner, Protocol):
 
 @runtime_checkable
 class ValidatedLearner(SteppedLearner, Protocol):
-    """A learner that holds back some of each model's records, and uses the loss on them after every epoch.
+    """A learner that holds back a share (`validation`) of each model's records, and uses the loss on them after every
+    epoch.
 
-    The model's key and membership mask determine which records are held back (`batch_order.held_back`). Minibatches are
-    drawn from the other members, always in the model's own order. After each epoch, training calls
-    `state = judged(state, loss)` with the mean of `losses` over the records held back (NaN if there are none). It may
-    end once `finished(state)` is true.
-
-    Attributes:
-        validation: the share of a model's records that is held back.
+    The model's key and membership mask determine which records are held back. Minibatches are drawn from the other
+    members, always in the model's own order. After each epoch, training calls `state = judged(state, loss)` with the
+    mean of `losses` over the records held back (NaN if there are none). It may end once `finished(state)` is true.
     """
 
     @property
@@ -237,3 +226,83 @@ class ValidatedLearner(SteppedLearner, Protocol):
     def finished(self, state: TrainState) -> Bool[Array, ""]:
         """Whether later epochs cannot change the result of `finish` any more."""
         ...
+
+
+PIECE = 4096
+"""Left-out records per piece: at most a minute of a worker's time for a pool of a million records."""
+
+
+@dataclass(frozen=True)
+class LeftOutModels:
+    """Makes a `ReadsAllForEach` learner trainable by `fit_many`: the outputs of its models take the place of
+    parameters.
+    """
+
+    learner: ReadsAllForEach
+
+    def fit(self, key: Key[Array, ""], inputs: Array, labels: Array, weights: Array) -> Any:
+        return self.learner.fit(key, inputs, labels, weights)
+
+    def log_probs(self, params: Any, inputs: Array) -> Array:
+        return self.learner.log_probs(params, inputs)
+
+    def outputs(self, key: Key[Array, ""], pool: tuple[Array, Array], left_out: Int[np.ndarray, " models"]) -> LeftOut:
+        """The outputs on each left-out record of the pool, of the models with it and without it."""
+        return self.learner.leave_one_out(key, np.asarray(pool[0]), np.asarray(pool[1]), left_out)
+
+
+def check_left_out(
+    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int
+) -> None:
+    """Refuses inputs and labels that differ in number, and labels and indices of records that are out of range."""
+    check_shapes((len(inputs),), labels=labels)
+    check_ranges(f"[0, {classes})", labels=labels)
+    check_ranges(f"[0, {len(inputs)})", records=records)
+
+
+def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
+    check_shapes((len(inputs), columns), inputs=inputs)
+
+
+def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray, " columns"]) -> None:
+    """Refuses numbers that are not finite; `columns` are the indices of their columns, for the message."""
+    bad = ~np.isfinite(values).all(axis=0)
+    if bad.any():
+        raise InputError(
+            f"column {columns[bad.argmax()]} contains a number that is NaN or infinite: drop such records, or give "
+            "missing values their own category."
+        )
+
+
+def tell(progress: Progress | None, done: int, records: int) -> None:
+    """Reports the number of records done; padding of the last chunk does not count."""
+    if progress is not None:
+        progress(min(done, records), records)
+
+
+def in_chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Splits rows into chunks of `size` (or one chunk of all, if there are fewer); the last repeats its last row.
+
+    >>> [chunk.tolist() for chunk in in_chunks(np.arange(5), 3)]
+    [[0, 1, 2], [3, 4, 4]]
+    """
+    size = min(size, len(rows))
+    for start in range(0, len(rows), max(size, 1)):
+        chunk = rows[start : start + size]
+        yield np.concatenate([chunk, np.repeat(chunk[-1:], size - len(chunk), axis=0)])
+
+
+def log_shares(counts: Real[Array | np.ndarray, "*many classes"], smoothing: float) -> Any:
+    """log((n_y + smoothing) / (n + smoothing * classes)), in nats, for NumPy and JAX arrays; 0 / 0 makes all classes
+    equally likely.
+
+    >>> np.exp(log_shares(np.array([[3, 1], [0, 0]]), 1.0)).round(3)
+    array([[0.667, 0.333],
+           [0.5  , 0.5  ]])
+    """
+    xp: Any = counts.__array_namespace__()
+    classes = counts.shape[-1]
+    total = counts.sum(axis=-1, keepdims=True) + smoothing * classes
+    share = xp.where(total > 0, (counts + smoothing) / xp.where(total > 0, total, 1), 1 / classes)
+    with np.errstate(divide="ignore"):
+        return xp.log(share)

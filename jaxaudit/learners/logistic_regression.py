@@ -1,9 +1,8 @@
 """Multinomial logistic regression, trained to its optimum.
 
-Leave-one-out models are many optimisations in float64 that start close to their optimum. The model of all records is
-trained once, and the inverse of its second derivative is computed once. Every leave-one-out model starts from its
-parameters, with that inverse as preconditioner, so that the first step is Newton's. It continues to the same gradient
-norm. Records with a large gradient need more steps, so records are sorted by it before they are put into chunks.
+Every leave-one-out model starts from the parameters of the model of all records, preconditioned by the inverse of that
+model's second derivative, so that the first step is Newton's. Records with a large gradient need more steps, so records
+are sorted by it before they are put into chunks.
 """
 
 from dataclasses import dataclass
@@ -14,11 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners import logistic_objective as objective
-from jaxaudit.learners.learner import Indices, Labels, LeftOut, Pool, PoolLabels, Progress, Rows, Weights
-from jaxaudit.learners.left_out import PIECE, check_columns, check_finite, check_left_out, in_chunks, tell
+from jaxaudit.learners.learner import (
+    PIECE,
+    Indices,
+    Labels,
+    LeftOut,
+    Pool,
+    PoolLabels,
+    Progress,
+    Rows,
+    Weights,
+    check_columns,
+    check_finite,
+    check_left_out,
+    in_chunks,
+    tell,
+)
 
 CHUNK_CELLS = 2**20
 """The largest number of probabilities in a chunk of models (8 MB)."""
@@ -49,13 +62,13 @@ class LogisticRegression:
     classes: int
     l2: float
     tolerance: float
+    kind = "logistic regression"
     piece = PIECE
     """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
     def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> LogisticRegressionParams:
-        """The optimum for the records whose weight is 1; the key is not used.
-
-        It is computed in float64 (for any JAX default) and returned in float32.
+        """The optimum for the records whose weight is 1, computed in float64 (for any JAX default) and returned in
+        float32. The key is not used.
         """
         with jax.enable_x64(True):
             of = objective.objectives(inputs, labels, weights.astype(jnp.float64)[None], self.classes, self.l2)
@@ -79,21 +92,10 @@ class LogisticRegression:
     def leave_one_out(
         self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
-        """For each record in `records`: outputs on the record, of the model with the record and of one without it.
+        """Outputs (nats) on each of `records`, of the model with the record and of one without it; see `LeavesOneOut`.
 
-        A model without a record starts at the model of all records and converges to the same tolerance as `fit`. All is
-        computed in float64. Memory: classes * columns^2 numbers for the preconditioner, up to `MOST_COUPLED` squared
-        more, and a chunk of models.
-
-        Args:
-            key: not used; the optimum does not depend on a seed.
-            inputs, labels: all training records, one row each, and their classes from 0.
-            records: the indices in `inputs` of the records to leave out, one at a time.
-            progress: called with the number of records done and the number of `records`; None: not called.
-
-        Returns:
-            Log-probabilities, nats, with and without the record: one row for each of `records`, one column for each
-                class.
+        All is computed in float64, to the same tolerance as `fit`; the key is not used. Memory: classes * columns^2
+        numbers for the preconditioner, up to `MOST_COUPLED` squared more, and a chunk of models.
 
         Raises:
             InputError: shapes disagree, an input is not finite, a label or a record is out of range, or a model does
@@ -144,15 +146,10 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
     equally likely. Nothing is NaN.
 
     Args:
-        inputs: the number of inputs of a record.
-        classes: the number of classes.
         l2: the penalty; above 0.
         tolerance: Euclidean norm of the objective's gradient at which training ends. A log-probability is then at most
             about |record| * tolerance / l2 off. The norm is reported as `gradient_norm`; it is larger if rounding or
             2,000 evaluations end training earlier: then scale the inputs, or give a larger l2.
-
-    Raises:
-        InputError: there is no input or class, or `l2` or `tolerance` is not above 0.
 
     >>> import jax, numpy as np
     >>> learner = logistic_regression(1, 2)
@@ -163,13 +160,8 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
 
     Long, Bindschaedler & Gunter (2017), section 3, use Weka's logistic model trees instead.
     """
-    if inputs < 1 or classes < 1:
-        raise InputError(f"logistic regression needs at least one input and one class; got {inputs} and {classes}.")
-    if not (l2 > 0 and tolerance > 0):
-        raise InputError(
-            f"l2 and tolerance must be above 0, got {l2:g} and {tolerance:g}: without a penalty, weights that separate "
-            "the classes grow without limit."
-        )
+    check_ranges("[1, inf)", inputs=inputs, classes=classes)
+    check_ranges("(0, inf]", l2=l2, tolerance=tolerance)
     return LogisticRegression(inputs, classes, float(l2), float(tolerance))
 
 

@@ -13,9 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import Indices, Inputs, Labels, LeftOut, Pool, PoolLabels, Progress, Weights
-from jaxaudit.learners.left_out import PIECE, check_left_out, in_chunks, log_shares, tell
+from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.learners.learner import (
+    PIECE,
+    Indices,
+    Inputs,
+    Labels,
+    LeftOut,
+    Pool,
+    PoolLabels,
+    Progress,
+    Weights,
+    check_left_out,
+    in_chunks,
+    log_shares,
+    tell,
+)
 
 FAR = (1 << 31) - 1
 PAIRS_AT_A_TIME = 1 << 22
@@ -37,11 +50,12 @@ class NearestNeighbours:
     classes: int
     neighbours: int
     smoothing: float
+    kind = "nearest neighbours"
     piece = PIECE
     """The largest number of left-out records in a piece: see `ReadsAllForEach`."""
 
     def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> TrainingSet:
-        _check_neighbours(self.neighbours, len(inputs))
+        check_ranges(f"[1, {len(inputs)}]", neighbours=self.neighbours)
         return TrainingSet(inputs, labels, weights)
 
     def log_probs(self, params: TrainingSet, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
@@ -62,19 +76,16 @@ class NearestNeighbours:
     ) -> LeftOut:
         """Finds k + 1 neighbours of each record once, then drops the record from among them; see `LeavesOneOut`.
 
-        The distances are the same integers as in refits, so results are equal up to the rounding of logarithms (1e-6
-        nats: float32 in refits, float64 here). Time is `len(records)` times n; about four million distances are in
-        memory at a time.
-
-        A class that loses its last member keeps its smoothing (without smoothing: log-probability minus infinity).
-        With n = k records, the models without one have k - 1 neighbours.
+        Equal to refits up to the rounding of logarithms (1e-6 nats: float32 in refits, float64 here). Time is
+        `len(records)` times n; about four million distances are in memory at a time. A class that loses its last member
+        keeps its smoothing (without smoothing: log-probability -inf). With n = k records, the models without one have k
+        - 1 neighbours.
 
         Raises:
-            InputError: labels or records do not exist, there are fewer than k records, or an input lies outside
-                [0, 1].
+            InputError: labels or records do not exist, there are fewer than k records, or an input lies outside [0, 1].
         """
         check_left_out(inputs, labels, records, self.classes)
-        _check_neighbours(self.neighbours, len(inputs))
+        check_ranges(f"[1, {len(inputs)}]", neighbours=self.neighbours)
         rows = _flat(inputs)
         outside = ~((rows >= 0) & (rows <= 1)).all(axis=0)
         if outside.any():
@@ -119,10 +130,8 @@ def unit_of(columns: int) -> int:
 def squared_distances(
     query: Float[Array, " columns"], records: Float[Array, "n columns"], unit: int
 ) -> Int[Array, " n"]:
-    """sum_j round(unit * (query_j - record_j)^2): whole numbers, the same on every device and in every order.
-
-    A record is at distance 0 from itself, records with the same inputs are at the same distance from anything, and
-    values 0 and 1 count exactly.
+    """sum_j round(unit * (query_j - record_j)^2): whole numbers, the same on every device and in every order; values 0
+    and 1 count exactly.
     """
 
     def add(total: Int[Array, " n"], column: tuple[Array, Array]) -> tuple[Int[Array, " n"], None]:
@@ -133,10 +142,8 @@ def squared_distances(
 
 
 def nearest_indices(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
-    """The indices of the `count` smallest distances, ordered by distance, then by index.
-
-    They lie in the `count` blocks with the smallest minima, which are found first. So `top_k`, which sorts on a CPU, is
-    applied to few numbers.
+    """The indices of the `count` smallest distances, ordered by distance, then by index. They lie in the `count` blocks
+    with the smallest minima, so `top_k`, which sorts on a CPU, is applied to few numbers.
     """
     blocks = -(-len(distances) // BLOCK)
     if blocks <= 2 * count:
@@ -160,32 +167,25 @@ def _nearest_records(chosen: Array, pool: tuple[Array, Array], count: int) -> In
 
 
 def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 0.01) -> NearestNeighbours:
-    """The learner of k nearest neighbours.
+    """The learner of the k nearest neighbours (`neighbours`).
 
         p(y|x) = (members of class y among the k nearest + smoothing) / (k + smoothing * classes)
 
     Distances are Euclidean on inputs in [0, 1], as `one_hot(table)` makes them: a category that differs adds 2 to the
     squared distance (1 in a column of two categories, which is one input), a number the square of its difference. Among
-    records at the same distance, the first in the pool counts as nearer.
-
-    Squared distances are sums of squares rounded to multiples of 2^-s, with s = 31 - (bits of the number of inputs),
-    21 for 836 inputs: integers, so that they are the same with and without a record, and ties stay ties.
+    records at the same distance, the first in the pool counts as nearer. Squared distances are sums of squares rounded
+    to multiples of 2^-s, with s = 31 - (bits of the number of inputs), 21 for 836 inputs: integers, so that they are
+    the same with and without a record, and ties stay ties.
 
     A model of fewer than k members uses all of them; one of none gives 1 / classes. Every weight above 0 is one vote.
+    With `smoothing=0`, as in the paper, probabilities may be 0 and their logarithms minus infinity.
 
-    Args:
-        classes: the number of classes.
-        neighbours: k.
-        smoothing: added to the votes of every class. The paper has none (0): probabilities may then be 0 and their
-            logarithms minus infinity. Any value above 0 keeps them finite.
-
-    Guarantees: a zero weight deletes the record exactly. No record moves any output by more than
-    log(1 + 1 / smoothing) nats: 4.6 with the default, log 2 with 1, where every model passes the DTP-1 rule by
-    construction. Log-probabilities are NaN, never wrong, where an input of a query or of a member lies outside [0, 1].
+    Guarantees: a zero weight deletes the record exactly. No record moves any output by more than log(1 + 1 / smoothing)
+    nats: 4.6 with the default, log 2 with 1, where every model passes the DTP-1 rule by construction. Log-probabilities
+    are NaN, never wrong, where an input of a query or of a member lies outside [0, 1].
 
     Raises:
-        InputError: there are fewer than 2 classes, there is no neighbour, or smoothing is negative; from `fit` and
-            `leave_one_out`: there are fewer records than neighbours.
+        InputError: from `fit` and `leave_one_out`, if there are fewer records than neighbours.
 
     >>> learner = nearest_neighbours(2, neighbours=1, smoothing=1.0)
     >>> inputs, labels = np.array([[0.0], [0.1], [1.0]], np.float32), np.array([0, 0, 1])
@@ -197,12 +197,9 @@ def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 0.01
     array([[0.667, 0.333],
            [0.667, 0.333]])
     """
-    if classes < 2 or neighbours < 1:
-        raise InputError(f"nearest neighbours need at least 2 classes and 1 neighbour; got {classes} and {neighbours}.")
-    if not 0 <= smoothing < np.inf:
-        raise InputError(
-            f"smoothing must be 0 or more; got {smoothing}. Any value above 0 keeps log-probabilities finite."
-        )
+    check_ranges("[2, inf)", classes=classes)
+    check_ranges("[1, inf)", neighbours=neighbours)
+    check_ranges("[0, inf)", smoothing=smoothing)
     return NearestNeighbours(classes, neighbours, float(smoothing))
 
 
@@ -212,8 +209,3 @@ def _flat(inputs: Any) -> Any:
 
 def _in_range(rows: Float[Array, "n columns"]) -> Bool[Array, " n"]:
     return jnp.all((rows >= 0) & (rows <= 1), axis=1)
-
-
-def _check_neighbours(neighbours: int, records: int) -> None:
-    if neighbours > records:
-        raise InputError(f"{neighbours} neighbours are more than the {records} records: use at most {records}.")

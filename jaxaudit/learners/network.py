@@ -1,21 +1,184 @@
-"""A Flax network trained by Optax, as a learner."""
+"""A Flax network trained by Optax, as a learner; its augmentations and learning rate schedules.
 
-from collections.abc import Sequence
+An augmentation is drawn anew in every step and for each image. Schedules are in epochs, as PyTorch's schedulers that
+are stepped once per epoch: every model runs through the whole schedule, whatever its number of steps per epoch.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key, Real
+from jaxtyping import Array, Float, Int, Key, Real
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_among, check_ranges, first_line
 from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form, parsed_form
 from jaxaudit.kernels.likelihoods import precise_log_softmax
-from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
 from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
 from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+
+Augmentation = Callable[[Key[Array, ""], Float[Array, "batch ..."]], Float[Array, "batch ..."]]
+"""`augmentation(key, inputs) -> inputs` of the same shape: a pure function that changes each record independently."""
+
+PADDING = 1 / 8
+"""Padding of `crop` as a share of the side: 4 pixels of 32, as for CIFAR (He et al. 2016, section 4.2)."""
+HOLE = 1 / 2
+"""Side of `cutout`'s square as a share of the image's: 16 pixels of 32, as for CIFAR-10 (DeVries & Taylor 2017)."""
+NOISE = 0.05
+"""Standard deviation of `noise`, for pixels in [0, 1]."""
+
+
+def flip(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+    """Mirrors each image with probability 1/2, exchanging left and right."""
+    mirrored = jax.random.bernoulli(key, 0.5, (len(inputs),))
+    return jnp.where(mirrored[:, None, None, None], inputs[:, :, ::-1], inputs)
+
+
+def crop(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+    """Pads each image with zeros by an eighth of its side (at least 1) and cuts out a random window of its old size."""
+    sides = inputs.shape[1:3]
+    high, wide = (max(1, round(PADDING * side)) for side in sides)
+    padded = jnp.pad(inputs, ((0, 0), (high, high), (wide, wide), (0, 0)))
+    corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * jnp.array([high, wide]) + 1)
+
+    def window(image: Array, corner: Array) -> Array:
+        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), (*sides, image.shape[2]))
+
+    return jax.vmap(window)(padded, corners)
+
+
+def cutout(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+    """Sets a square of half the side around a random pixel of each image to 0; it may reach beyond the image."""
+    centres = jax.random.randint(key, (len(inputs), 2), 0, jnp.array(inputs.shape[1:3]))
+
+    def inside(axis: int) -> Array:
+        side = inputs.shape[1 + axis]
+        size = max(1, round(HOLE * side))
+        away = jnp.arange(side) - (centres[:, axis, None] - size // 2)
+        return (away >= 0) & (away < size)
+
+    hole = inside(0)[:, :, None] & inside(1)[:, None, :]
+    return jnp.where(hole[..., None], 0, inputs)
+
+
+def noise(key: Key[Array, ""], inputs: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    """Adds independent normal noise of standard deviation 0.05 to each number."""
+    return inputs + NOISE * jax.random.normal(key, inputs.shape, inputs.dtype)
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop, "cutout": cutout, "noise": noise}
+"""The augmentations by name, for images `[n, height, width, channels]` with pixels in [0, 1]."""
+
+
+def augmented(augment: tuple[Augmentation, ...], key: Key[Array, ""], inputs: Any) -> Any:
+    """Applies all augmentations in order, each with a random key of its own."""
+    for number, one in enumerate(augment):
+        inputs = one(jax.random.fold_in(key, number), inputs)
+    return inputs
+
+
+def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[int, ...]) -> None:
+    """Refuses an augmentation that needs images where the records are none, or that changes the shape or the type of
+    records.
+    """
+    images = set(AUGMENTATIONS.values())
+    batch = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+    key = jax.eval_shape(jax.random.key, 1)
+    for one in augment:
+        name = getattr(one, "__name__", repr(one))
+        if one in images and len(input_shape) != 3:
+            raise InputError(
+                f"the augmentation {name} changes images, but the records are of shape {input_shape}, not height x "
+                "width x channels; leave `augment` out, or name a function of your own."
+            )
+        try:
+            augmented = jax.eval_shape(one, key, batch)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise InputError(
+                f"the augmentation {name} failed on 2 records of shape {input_shape}: {first_line(error)}; it is "
+                f"called as {name}(key, inputs)."
+            ) from error
+        if (getattr(augmented, "shape", None), getattr(augmented, "dtype", None)) != (batch.shape, batch.dtype):
+            raise InputError(
+                f"the augmentation {name} makes {_said(augmented)} of {_said(batch)}; it must return inputs of the "
+                "same shape and type."
+            )
+
+
+def _said(shape_struct: Any) -> str:
+    shape, dtype = getattr(shape_struct, "shape", None), getattr(shape_struct, "dtype", None)
+    return f"a {type(shape_struct).__name__}" if shape is None else f"{dtype} of shape {shape}"
+
+
+Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
+"""The learning rate of an epoch, counted from 0."""
+
+DROP, MILESTONES = 0.1, (0.5, 0.75)
+"""The factor of the schedule `step`, and after which shares of training it applies (He et al. 2016, section 4.2)."""
+
+
+def _step(share: Float[Array, ""]) -> Float[Array, ""]:
+    # The share is a rounded quotient; without tolerance, a drop could come one epoch late.
+    passed = sum((share >= milestone - 1e-6).astype(jnp.float32) for milestone in MILESTONES)
+    return jnp.power(DROP, passed)
+
+
+SHAPES: dict[str, Callable[[Float[Array, ""]], Float[Array, ""]]] = {
+    "constant": jnp.ones_like,
+    "cosine": lambda share: (1 + jnp.cos(jnp.pi * share)) / 2,
+    "linear": lambda share: 1 - share,
+    "step": _step,
+}
+"""The schedules by name: the learning rate's factor as a function of the share of epochs since the warm-up."""
+
+
+def schedule(name: str, rate: float, epochs: int, warmup: int = 0) -> Schedule:
+    """The learning rate of each epoch of a training, by the name of its shape (`SHAPES`).
+
+    In the w epochs of the warm-up the rate is `rate` times 1/(w+1), 2/(w+1), ..., w/(w+1). Let s be the share of the
+    other epochs that has passed at the start of an epoch, from 0. Then it is `rate` times 1 (`constant`), (1 + cos(pi
+    s)) / 2 (`cosine`), 1 - s (`linear`), or 0.1 to the power of how many of 1/2 and 3/4 are at most s (`step`). In
+    PyTorch: `SequentialLR` of `LinearLR(start_factor=1/(w+1))` and `CosineAnnealingLR`, `LinearLR` to 0, or
+    `MultiStepLR`, each stepped once an epoch. `epochs` include the warm-up.
+
+    >>> [round(float(schedule("cosine", 0.1, 4)(jnp.int32(epoch))), 4) for epoch in range(4)]
+    [0.1, 0.0854, 0.05, 0.0146]
+    """
+    check_among(SHAPES, schedule=name)
+    check_ranges(f"[0, {epochs})", warmup=warmup)
+    return partial(_rate, name, rate, epochs, warmup)
+
+
+def _rate(name: str, rate: float, epochs: int, warmup: int, epoch: Int[Array, ""]) -> Float[Array, ""]:
+    share = jnp.maximum(epoch - warmup, 0) / (epochs - warmup)
+    return rate * jnp.where(epoch < warmup, (epoch + 1) / (warmup + 1), SHAPES[name](share))
+
+
+def by_epoch(rule: Callable[[Any], optax.GradientTransformation], rate: Schedule) -> optax.GradientTransformation:
+    """The optimiser `rule(learning rate)`, such as `optax.adamw`, with a learning rate that follows a schedule in
+    epochs.
+
+    Its `update` needs the epoch as an argument, which `NetworkLearner` passes, also within `optax.chain`. Its state is
+    that of the rule, which must not depend on the rate.
+
+    >>> optimizer = by_epoch(optax.sgd, schedule("linear", 1.0, 2))
+    >>> state = optimizer.init(jnp.ones(1))
+    >>> optimizer.update(jnp.ones(1), state, epoch=jnp.int32(1))[0]
+    Array([-0.5], dtype=float32)
+    """
+
+    def init(params: Any) -> Any:
+        return rule(rate(jnp.int32(0))).init(params)
+
+    def update(updates: Any, state: Any, params: Any = None, **extras: Any) -> Any:
+        return rule(rate(extras["epoch"])).update(updates, state, params)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
 
 FLOAT32 = "float32"
 PRECISIONS = (FLOAT32, "bfloat16")
@@ -30,9 +193,9 @@ class NetworkParams(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkLearner(TrainsBySteps):
-    """A `SteppedLearner` for a network, with an optimiser and a training recipe.
+    """A `SteppedLearner` for a network, with an optimiser and a training recipe; made by `network`.
 
-    Training minimises the cross-entropy of minibatches. Made by `network`, whose arguments describe the fields.
+    Training minimises the cross-entropy of minibatches.
     """
 
     net: PureModule
@@ -147,11 +310,8 @@ def network(
 
     Args:
         factory: an NNX module class or a function that builds one, mapping records to logits.
-        input_shape: the shape of one record.
-        classes: the number of classes.
         optimizer: an Optax transformation, for example `optax.adam(1e-3, b1=0.5)`; with a learning rate that changes
             from epoch to epoch, `by_epoch(optax.adamw, schedule("cosine", 1e-3, epochs))`.
-        epochs: training epochs.
         batch_size: records per step; the last step of an epoch has the remaining records.
         label_smoothing: the share e of the loss that is the cross-entropy with the uniform distribution over classes:
             the label's target is 1 - e + e / classes, any other's e / classes (Szegedy et al. 2016, section 7).
@@ -161,12 +321,11 @@ def network(
             parameters that are kept in float32 as the optimiser's state is; the loss and evaluation are in float32.
 
     Raises:
-        InputError: the module does not fit (see `pure_module`), `epochs` or `batch_size` is below 1, the label
-            smoothing is not in [0, 1), the precision is unknown, or an augmentation does not fit the records.
+        InputError: the module does not fit (see `pure_module`), an augmentation does not fit the records, or a number
+            or name is not one of the above.
     """
     refuse_recipe(epochs, batch_size, precision)
-    if not 0 <= label_smoothing < 1:
-        raise InputError(f"label smoothing must be at least 0 and below 1, got {label_smoothing:g}.")
+    check_ranges("[0, 1)", label_smoothing=label_smoothing)
     check_augmentations(tuple(augment), input_shape)
     net = pure_module(factory, input_shape, classes)
     return NetworkLearner(
@@ -182,11 +341,8 @@ def network(
 
 
 def refuse_recipe(epochs: int, batch_size: int, precision: str) -> None:
-    """Rejects a recipe of no epoch, of empty batches, or of an unknown precision."""
-    if epochs < 1 or batch_size < 1:
-        raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
-    if precision not in PRECISIONS:
-        raise InputError(f"there is no precision {precision!r}; known ones are {', '.join(PRECISIONS)}.")
+    check_ranges("[1, inf)", epochs=epochs, batch_size=batch_size)
+    check_among(PRECISIONS, precision=precision)
 
 
 def cast(tree: Any, dtype: Any) -> Any:
@@ -199,8 +355,6 @@ def cast(tree: Any, dtype: Any) -> Any:
 
 
 def convolves(net: PureModule, input_shape: tuple[int, ...], dtype: Any = jnp.float32) -> bool:
-    """Whether a network convolves its records, which are of this shape and type."""
-
     def forward(key: Key[Array, ""], inputs: Array) -> Array:
         return net.apply(*net.init(key), inputs, True)[0]
 

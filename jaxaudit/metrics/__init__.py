@@ -1,23 +1,19 @@
 """The papers' metrics and tests, computed from arrays of model outputs.
 
-`__init__.pyi` lists the public names. Each is imported when it is first used.
-
 | question | names |
 |---|---|
-| has a model forgotten a data set? | `rho`, `verdict`, `ema`; `holdout_test` and `shadow_test` with `used_share` |
+| has a model forgotten a data set? | `rho`, `verdict`; `holdout_test` and `shadow_test` with `used_share` |
 | did a deletion change the used fraction? | `before_after` |
 | how small a used fraction would a test detect? | `separation`, `min_detectable_fraction`, `records_needed` |
 | how are records split so that use can be tested later? | `deal` |
-| may a classifier be published? | `pdtp`, `seed_floor`, `publishable` |
+| does a classifier expose single records? | `pdtp`, `seed_floor` |
 | how well does an attack detect members? | `attack_metrics`, `membership_scores`, `correlation` |
 | are unlearned models distinguishable from retrained ones? | `challenge_score`, `u_lira`, `u_lira_rate`, `place` |
 | what do weights expose about records? | `efficacy_by_layer`, `efficacy` |
 | do the assumptions of a test hold for these outputs? | `Check` and the checks, `alike` |
 
-If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `u_lira`), the attribute is the
-function. Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
-
-A metric enters with a citation, a slow twin in the tests, an analytic case, and a doctest.
+If a function has the name of its module (`pdtp`, `efficacy`, `u_lira`), the attribute is the function. Import from such
+a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
 """
 
 import lazy_loader

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import area, cluster_counts, power, rank, running_counts
 from jaxaudit.metrics.over_models import Estimate
@@ -26,14 +26,10 @@ _CHUNK_VALUES = 2**21  # counts in memory at a time, about 60 bytes each
 
 
 class TruePositiveRate(StrictStruct, frozen=True):
-    """The true positive rate at a bounded false positive rate.
+    """The largest true positive rate (`rate`) over all thresholds whose false positive rate is at most `limit`.
 
-    Attributes:
-        limit: the largest false positive rate that is allowed.
-        rate: the largest true positive rate over all thresholds within the limit.
-        false_positive_rate: the false positive rate of that threshold.
-        resolvable: whether there are enough non-members (1 / limit) to allow one false positive; if not, the rate is
-            the true positive rate without any false positive.
+    `false_positive_rate` is that of the threshold. `resolvable` says whether there are enough non-members (1 / limit)
+    for one false positive; if not, `rate` is the true positive rate without any.
     """
 
     limit: float
@@ -43,10 +39,7 @@ class TruePositiveRate(StrictStruct, frozen=True):
 
 
 class AttackMetrics(StrictStruct, frozen=True):
-    """How well an attack distinguishes members from non-members, each number with its interval. Larger: more exposed.
-
-    The formulas are those of `attack_metrics`. `auc` is the area under the ROC curve.
-    """
+    """How well an attack distinguishes members from non-members; see `attack_metrics`."""
 
     accuracy: Estimate
     precision: Estimate
@@ -90,24 +83,18 @@ def attack_metrics(
     | F1 | 2 tp / (2 tp + fp + fn) | - |
     | AUC | P(score of a member > that of a non-member) + P(equal) / 2 | - |
 
-    A true positive rate is the largest over thresholds with a false positive rate of at most the limit. Tied scores get
-    the same answer, and nothing is interpolated.
-
-    Intervals are percentile bootstrap intervals (Efron 1979). Several attacks on one target are not independent, so
-    whole targets are drawn with replacement. Replicates in which a number is 0/0 are left out of its interval, which is
-    NaN if more than half are, or with a single target. An interval of a rate at a very low false positive rate depends
-    on a handful of non-members and is rough.
+    Tied scores get the same answer, and no rate is interpolated. Intervals are percentile bootstrap intervals (Efron
+    1979). Attacks on one target are not independent, so whole targets are drawn with replacement. An interval leaves
+    out replicates in which its number is 0/0; it is NaN if these are more than half, or if there is a single target. At
+    very low false positive rates an interval rests on a handful of non-members and is rough.
 
     Args:
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
         scores, truth: of each attack; and whether its target was in the training set.
-        targets: the index of the attacked record of each attack, from 0; None: every attack is on a target of its own.
-        false_positive_rates: limits, each in [0, 1].
-        level, bootstrap: confidence level of the intervals, and number of replicates.
+        targets: the index of each attack's record, from 0; None: every attack has a target of its own.
 
     Raises:
-        InputError: lengths differ, a score is NaN, all attacks are on members or all on non-members, a target is
-            negative, a limit or the level is out of range, or `bootstrap` is below 1.
+        InputError: a score is NaN, or all attacks are on members, or all on non-members.
 
     >>> import jax
     >>> scores, truth = np.array([2.0, 1.0, -1.0, 0.5]), np.array([True, True, False, False])
@@ -115,14 +102,12 @@ def attack_metrics(
     >>> answer.accuracy.value, round(answer.precision.value, 3), answer.auc.value
     (0.75, 0.667, 1.0)
     """
-    if bootstrap < 1 or not 0 < level < 1 or not all(0 <= limit <= 1 for limit in false_positive_rates):
-        raise InputError(
-            f"intervals need at least 1 bootstrap replicate, and a level and limits between 0 and 1; got {bootstrap}, "
-            f"{level} and {tuple(false_positive_rates)}."
-        )
+    check_ranges("[1, inf)", bootstrap=bootstrap)
+    check_ranges("(0, 1)", level=level)
+    check_ranges("[0, 1]", false_positive_rates=false_positive_rates)
     ranking = rank(scores, truth)
-    if targets is not None:
-        _check_targets(targets, len(ranking.order))
+    check_shapes(ranking.order.shape, targets=targets)
+    check_ranges("[0, inf)", targets=targets)
     of_attacks = np.arange(len(ranking.order)) if targets is None else np.asarray(targets)
     distinct, cluster = np.unique(of_attacks, return_inverse=True)
     clusters, called, members = len(distinct), np.asarray(scores) > 0, np.asarray(truth)
@@ -155,14 +140,6 @@ def attack_metrics(
     return AttackMetrics(accuracy, precision, recall, f1, area_under, rates)
 
 
-def _check_targets(targets: Array | np.ndarray, attacks: int) -> None:
-    if len(targets) != attacks or (attacks and int(targets.min()) < 0):
-        raise InputError(
-            f"{len(targets)} targets were given for {attacks} attacks: give the index of the attacked record, from 0, "
-            "for each attack."
-        )
-
-
 def _rates(outcomes: Int[np.ndarray, "replicates 4"]) -> Float[np.ndarray, "replicates 4"]:
     """Accuracy, precision, recall and F1; NaN for 0/0."""
     tp, fp, fn, tn = outcomes.T
@@ -188,24 +165,17 @@ def per_target_accuracy(
 ) -> Float[np.ndarray, " count"]:
     """The share of right answers among the attacks on each target (section 5.4); NaN for a target without attacks.
 
-    An attack that always answers `in` (a score above 0) reaches 0.5 if each target was in half of the training sets.
-    `targets` says which target, from 0 to `count` - 1, each attack was on.
-
-    Raises:
-        InputError: lengths differ, a score is NaN, or a target is out of range.
+    `targets` has each attack's target, from 0 to `count` - 1. An attack that always answers `in` (a score above 0)
+    reaches 0.5 if each target was in half of the training sets.
 
     >>> truth = np.array([True, False, True])
     >>> per_target_accuracy(np.array([1.0, 1.0, 1.0]), truth, np.array([0, 0, 2]), 3)
     array([0.5, nan, 1. ])
     """
     scores, truth, targets = np.asarray(scores), np.asarray(truth), np.asarray(targets)
-    _check_targets(targets, len(scores))
-    if scores.shape != truth.shape or np.isnan(scores).any() or (len(targets) and targets.max() >= count):
-        raise InputError(
-            f"per-target accuracy needs a score that is not NaN, a truth and a target below {count} for every attack; "
-            f"got {scores.size} scores ({int(np.isnan(scores).sum())} NaN), {truth.size} truths and targets up to "
-            f"{targets.max(initial=0)}."
-        )
+    check_shapes(scores.shape, truth=truth, targets=targets)
+    check_ranges("[-inf, inf]", scores=scores)
+    check_ranges(f"[0, {count})", targets=targets)
     right = np.bincount(targets[(scores > 0) == truth], minlength=count)
     attacks = np.bincount(targets, minlength=count)
     return np.divide(right, attacks, out=np.full(count, np.nan), where=attacks > 0)
@@ -224,8 +194,7 @@ def strongest_attack(
     """
     values = np.asarray(accuracies, np.float64)
     comparable = np.where(np.isnan(values), -np.inf, values)
-    if not len(comparable):
-        raise InputError("there is no attack to choose from: give one row of accuracies per attack.")
+    check_ranges("[1, inf)", attacks=len(comparable))
     largest, which = comparable.max(axis=0), comparable.argmax(axis=0)
     none = np.isneginf(largest)
     return np.where(none, np.nan, largest), np.where(none, -1, which)
@@ -236,22 +205,15 @@ def correlation(
 ) -> Correlation:
     """Pearson's correlation of two numbers per target, such as accuracy and mean PDTP, and its p-value (SciPy's).
 
-    Targets for which either is NaN (not attacked, or not measured) are left out. The correlation is not available, with
-    a reason, for fewer than 3 targets, if one side is constant (to 11 digits), or if a value is infinite (as exact
-    PDTP).
-
-    Raises:
-        InputError: lengths differ.
+    Targets with a NaN (not attacked, or not measured) are left out. The correlation is NaN, with a reason, for fewer
+    than 3 targets, if one side is constant (to 11 digits), or if a value is infinite (as exact PDTP).
 
     >>> correlation(np.array([0.5, 0.6, 0.9, 0.8]), np.array([0.1, 1.0, 3.0, 2.0])).coefficient
     0.991...
     >>> correlation(np.array([0.5, 0.5, 0.5]), np.array([0.1, 1.0, 3.0])).reason
     'one side is constant'
     """
-    if len(first) != len(second):
-        raise InputError(
-            f"a correlation needs pairs; got {len(first)} and {len(second)} values: give one of each per target."
-        )
+    check_shapes(np.shape(first), second=second)
     pairs = np.stack([np.asarray(first, np.float64), np.asarray(second, np.float64)])
     pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
     count, reason = pairs.shape[1], None

@@ -1,8 +1,7 @@
 """True positive rates of an attack at stated false positive rates, with thresholds that come from other models.
 
-An attacker does not know a model's own non-members, so the threshold for a model is a quantile of the scores of the
-other models' non-members, and the *realised* false positive rate may differ from the stated one. Both are reported
-(Jebreel et al. 2026).
+An attacker does not know a model's own non-members. So its threshold is a quantile of other models' non-members, and
+the *realised* false positive rate may differ from the stated one. Both are reported (Jebreel et al. 2026).
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
 from jaxaudit.metrics.over_models import NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
@@ -33,20 +32,15 @@ ScoredModels = tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]
 
 
 class RateAt(StrictStruct, frozen=True):
-    """The true positive rate of an attack at a stated false positive rate.
+    """The true positive rate of an attack at the stated false positive rate `fpr`; NaN unless `resolvable` and `holds`.
 
     Attributes:
-        fpr: the stated false positive rate, for which the thresholds were set on other models.
-        value, low, high: share of members that are called members, and its interval. NaN unless the thresholds hold:
-            otherwise it would be the rate at another false positive rate.
-        on_curve: the point on the ROC curve, as papers print it: the largest true positive rate of a single threshold
-            for all models, chosen with the true membership, whose false positive rate is at most the stated one.
-        spread: standard deviation of the true positive rate over models; NaN for one model or unless thresholds hold.
-        predictive_value: the share of calls that are right, for each share of members among all records in
-            `MEMBER_SHARES`.
-        resolvable: whether at least `LEAST_EXPECTED` false positives are expected; if not, all numbers are NaN.
-        holds: whether the realised false positive rate is not above the stated one, up to chance and `MARGIN`. It is
-            above if many scores of a model are equal and lie just above the threshold.
+        value, low, high: share of members that are called members, and its interval.
+        on_curve: the point of the ROC curve that papers print, of one threshold chosen with the true membership.
+        spread: standard deviation of the true positive rate over models; NaN for one model.
+        predictive_value: the share of calls that are right, for each share of members in `MEMBER_SHARES`.
+        resolvable: whether at least `LEAST_EXPECTED` false positives are expected.
+        holds: whether the realised false positive rate is at most the stated one, up to chance and `MARGIN`.
     """
 
     fpr: float
@@ -61,10 +55,7 @@ class RateAt(StrictStruct, frozen=True):
 
 
 class Realised(StrictStruct, frozen=True):
-    """The share of non-members that are called members (`value`) where the stated false positive rate is `fpr`.
-
-    `low` and `high` are the ends of its interval. All but `fpr` are NaN if too few false positives are expected.
-    """
+    """The share of non-members that are called members (`value`) at the stated rate `fpr`; NaN if few are expected."""
 
     fpr: float
     value: NumberOrNaN
@@ -85,16 +76,10 @@ class AttackRates(StrictStruct, frozen=True):
     """How well an attack separates members from non-members of the models that it attacks.
 
     Attributes:
-        auc: mean over models of the area under the ROC curve; ties count half. The interval is Student's t over
-            models, or that of DeLong et al. (1988) for a single model.
-        balanced_accuracy: mean of the true positive and the true negative rate, with the threshold that is best on the
-            other models.
-        tpr_at_fpr, realised_fpr: the true positive rate, and the realised false positive rate, at each stated one.
-        roc: the ROC curve of all models together.
-        members, non_members: numbers of pairs of a record and a model that have a score.
+        auc: mean area under the ROC curve over models, with Student's t; DeLong et al. (1988) for a single model.
+        balanced_accuracy: mean of true positive and true negative rate, by the threshold that is best on other models.
         unjudged: share of pairs of a record and a model without a score.
         tied: share of a model's scored records that have its commonest score; mean over models.
-        auc_of_models: the area of each model; NaN if all of its scored records are members, or none.
     """
 
     auc: Estimate
@@ -110,7 +95,7 @@ class AttackRates(StrictStruct, frozen=True):
 
     @property
     def rates(self) -> tuple[tuple[RateAt, Realised], ...]:
-        """At each stated false positive rate, the true positive rate and the realised false positive rate."""
+        """Pairs of the true positive rate and the realised false positive rate, one for each stated rate."""
         return tuple(zip(self.tpr_at_fpr, self.realised_fpr, strict=True))
 
 
@@ -122,39 +107,20 @@ def attack_rates(
     level: float = 0.95,
     thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> AttackRates:
-    """The error rates of an attack over models of known membership.
+    """The error rates of an attack over models of known membership (`truth`); a score is larger for a member, or NaN.
 
-    Intervals of rates are those of Clopper & Pearson (1934). They treat all pairs of a record and a model as
-    independent, which they are not; `spread` shows how much models differ.
-
-    Args:
-        scores, truth: of each record under each model, larger for a member, or NaN; and the models' membership masks.
-        false_positive_rates: the stated false positive rates.
-        level: confidence level of the intervals.
-        thresholds_of: for each model, the other models that set its thresholds; by default all others in `scores`.
-
-    Raises:
-        InputError: shapes disagree; a rate or the level is not between 0 and 1; no model has both a member and a
-            non-member with a score; or there is only one model and no `thresholds_of`.
-
-    >>> truth = np.arange(400).reshape(4, 100) % 2 == 0
-    >>> rates = attack_rates(np.where(truth, 1.0, 0.0) + np.arange(100) / 1000, truth)
-    >>> rates.auc.value, rates.tpr_at_fpr[0].value, rates.tpr_at_fpr[1].resolvable
-    (1.0, 1.0, False)
+    By default all other models set a model's thresholds (`thresholds_of`).
     """
-    if scores.shape != truth.shape or not all(0 < rate < 1 for rate in (*false_positive_rates, level)):
-        raise InputError(
-            "attacks are judged by as many scores as truths, at rates and a level between 0 and 1; got "
-            f"{scores.shape}, {truth.shape}, {tuple(false_positive_rates)} and {level:g}."
-        )
+    check_shapes(scores.shape, truth=truth)
+    check_ranges("(0, 1)", false_positive_rates=false_positive_rates, level=level)
     judged = ~np.isnan(scores)
     split = [(split_scores[seen], row[seen]) for split_scores, row, seen in zip(scores, truth, judged, strict=True)]
     is_mixed = [0 < row.sum() < len(row) for _, row in split]
     areas = np.array([auc(*answers) if mixed else np.nan for answers, mixed in zip(split, is_mixed, strict=True)])
     if not any(is_mixed):
         raise InputError("no model has a record that it was trained on and one that it was not, both judged.")
-    if thresholds_of is None and len(scores) < 2:
-        raise InputError("one model cannot set its own threshold; give the scores of others.")
+    if thresholds_of is None:
+        check_ranges("[2, inf)", models=len(scores))
     own_scores, own_truth = (np.concatenate(all_of) for all_of in zip(*split, strict=True))
     non_members, members = int((~own_truth).sum()), int(own_truth.sum())
     running = running_counts(rank(own_scores, own_truth), np.ones((1, len(own_scores)), np.int64))
@@ -215,9 +181,7 @@ def called_at(
 ) -> Bool[np.ndarray, "rates models n"]:
     """Which records the attack calls members of each model, at each stated rate; the arguments are `attack_rates`'.
 
-    Let a be the number of false positives that the rate allows among the other models' non-members. A record is called
-    a member if its score is above that of their (a + 1)-th highest. An equal score is not called, so at most a of these
-    non-members would be. On the model itself, ties may add false positives: see `RateAt.holds`.
+    A member's score is above the (a + 1)-th highest of other models' non-members, of which the rate allows a.
     """
     called_members = np.zeros((len(false_positive_rates), *scores.shape), bool)
     for rows, threshold_source in _by_thresholds(len(scores), thresholds_of):
@@ -293,11 +257,7 @@ def _above(
 
 
 def positive_predictive_value(true_positive: float, false_positive: float, share: float) -> float:
-    """The share of members among the records called members, given their `share` of all records; NaN without calls.
-
-    >>> positive_predictive_value(0.2, 0.01, 0.01).__round__(3)
-    0.168
-    """
+    """The share of members among the records called members, given their `share` of all records; NaN without calls."""
     members, false_share = share * true_positive, (1 - share) * false_positive
     return members / (members + false_share) if members + false_share > 0 else float("nan")
 

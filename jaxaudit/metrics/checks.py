@@ -1,10 +1,12 @@
 """Checks of the assumptions of the `ks` audit. A failed assumption could make its verdict wrong.
 
-That shadow models are well trained, that the calibration set comes from the query set's domain, and that the two
-reference distributions differ by more than noise are assumptions of Liu & Tsaftaris (2020, sections 3.2 to 4).
+Liu & Tsaftaris (2020, sections 3.2 to 4) assume that shadow models are well trained, that the calibration set comes
+from the query set's domain, and that the two reference distributions differ by more than noise. Further checks ask
+whether rows and columns of a target's outputs are in the order of its records and of the classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,7 +15,137 @@ from scipy import special
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.ks import Rho, deciding
-from jaxaudit.metrics.output_order import RANK_LEVEL, Ranked
+
+ORDER_LEVEL = 1e-4
+"""How often columns that are in order may be taken for others: at most, for one target."""
+MARGIN = 0.1
+"""How much higher the mean recall of the moved classes must be in another order."""
+KNOWN, HALF_KNOWN = 0.5, 0.1
+"""How far from guessing to no mistake a model must come in the other order, or in the given one, for columns to be
+moved: one that knows less of the classes may take each for some other."""
+RANK_LEVEL = 1e-2
+"""How often rows in a random order may be taken for rows in order. A lower one refuses more models of little skill."""
+MOST_SHOWN = 10
+_BLOCK = 1 << 19
+
+
+class Ranked(NamedTuple):
+    """How well a model ranks the records of each class before all others.
+
+    `area` is the area under the ROC curve of a class's column, averaged over the classes that occur. `p` is how often
+    records in a random order reach it, by the normal approximation of all permutations.
+    """
+
+    area: float
+    p: float
+
+
+def moved_columns(
+    counts: Sequence[Int[np.ndarray, "classes classes"]],
+) -> tuple[int, dict[int, int]] | None:
+    """The first table of `counted` that another order of columns fits far better, and which column fits which class.
+
+    The mean recall of the moved classes must grow by more than `MARGIN` beyond chance, by Hoeffding's inequality (1963,
+    theorem 2), with Bonferroni for all cycles and tables.
+    """
+    # Imported here because it takes a tenth of a second.
+    from scipy.optimize import linear_sum_assignment
+
+    for index, table in enumerate(counts):
+        sizes = table.sum(axis=1)
+        classes_there = np.flatnonzero(sizes)
+        shares = table[np.ix_(classes_there, classes_there)] / sizes[classes_there, None]
+        # Where two orders are as good, the given one stands.
+        columns = linear_sum_assignment(shares + 1e-9 * np.eye(len(classes_there)), maximize=True)[1]
+        if (
+            max(_reach(np.diag(shares)) - HALF_KNOWN, _reach(shares[np.arange(len(classes_there)), columns]) - KNOWN)
+            < 0
+        ):
+            continue
+        moved: dict[int, int] = {}
+        for cycle in _cycles(columns):
+            gain = float((shares[cycle, columns[cycle]] - shares[cycle, cycle]).sum()) - MARGIN * len(cycle)
+            bound = -(gain**2) / (2 * float((1 / sizes[classes_there[cycle]]).sum())) if gain > 0 else 0.0
+            if bound + _log_cycles(len(classes_there), len(cycle)) <= np.log(ORDER_LEVEL / len(counts)):
+                moved |= {
+                    int(classes_there[class_place]): int(classes_there[columns[class_place]]) for class_place in cycle
+                }
+        if moved:
+            return index, moved
+    return None
+
+
+def described(moved: Mapping[int, int], names: Sequence[str]) -> str:
+    """The columns that fit moved classes better, in words.
+
+    >>> described({0: 1, 1: 0}, ("no", "yes"))
+    "column 2 ('yes') as 'no', column 1 ('no') as 'yes'"
+    """
+    return listed(
+        [f"column {column + 1} ({names[column][:40]!r}) as {names[of][:40]!r}" for of, column in moved.items()]
+    )
+
+
+def listed(items: Sequence[str]) -> str:
+    """The first of some items, and dots if there are more."""
+    return ", ".join(items[:MOST_SHOWN]) + (", ..." if len(items) > MOST_SHOWN else "")
+
+
+def counted(
+    probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, "classes classes"]:
+    """How many records of each class (row) a model calls each class (column), by probability relative to its mean.
+
+    By the highest probability alone, most records would be called the commonest class where sizes differ much.
+    """
+    classes, n = probabilities.shape[1], len(probabilities)
+    usual = np.maximum(probabilities.mean(axis=0, dtype=np.float64), 1 / n)
+    rows = max(1, _BLOCK // classes)
+    called = [(probabilities[at : at + rows] / usual).argmax(axis=1) for at in range(0, n, rows)]
+    return np.bincount(labels * classes + np.concatenate(called), minlength=classes**2).reshape(classes, classes)
+
+
+def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> Ranked | None:
+    """How well a model ranks the records of each class, whatever the sizes of the classes; None of a single class."""
+    classes, class_places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    n = len(labels)
+    if len(classes) < 2:
+        return None
+    ranks = np.stack([mid_ranks(probabilities[:, index]) - (n + 1) / 2 for index in classes], axis=1)
+    # What a record adds to the mean area for each class that it could have, as in Hoeffding's combinatorial statistic
+    # (1951).
+    parts = ranks / (sizes * (n - sizes) * len(classes))
+    total = float(parts[np.arange(n), class_places].sum())
+    apart = parts - (parts @ sizes / n)[:, None]
+    variance = float((apart**2).sum(axis=0) @ sizes) / (n - 1)
+    p = float(special.ndtr(-total / variance**0.5)) if variance > 0 else 1.0
+    return Ranked(0.5 + total, p)
+
+
+def _reach(recalls: Float[np.ndarray, " classes"]) -> float:
+    """How much of the way from guessing to 1 the mean recall covers."""
+    guess = 1 / len(recalls)
+    return (float(recalls.mean()) - guess) / (1 - guess) if guess < 1 else 0.0
+
+
+def _cycles(columns: Int[np.ndarray, " classes"]) -> Iterator[list[int]]:
+    """The cycles of a permutation that move something."""
+    seen: set[int] = set()
+    for start in range(len(columns)):
+        cycle, at = [], start
+        while at not in seen:
+            seen.add(at)
+            cycle.append(at)
+            at = int(columns[at])
+        if len(cycle) > 1:
+            yield cycle
+
+
+def _log_cycles(classes: int, length: int) -> float:
+    """The logarithm of the number of cycles of this length, times the number of lengths."""
+    orders = special.gammaln(classes + 1) - special.gammaln(classes - length + 1)
+    return float(orders - np.log(length) + np.log(classes - 1))
+
 
 MIN_ACCURACY = 0.9
 MIN_REACH = 0.1
@@ -33,15 +165,16 @@ HOLDOUT_LIKE_QUERY = "holdout like query"
 HOLDOUT_APART = "holdout apart from query"
 MEMBERS_LIKE_QUERY = "members like query"
 MODELS_LIKE_TARGET = "models like target"
+UNDAMAGED = "undamaged on holdout"
 MEMBERS_OUTPUTS = "outputs on members"
 HOLDOUT_OUTPUTS = "outputs on holdout"
+OUTPUTS_ON_ONE_SCALE = "outputs on one scale"
 BEFORE_OUTPUTS = "outputs before"
 BEFORE_ON_HOLDOUT = "outputs before on holdout"
 HOLDOUT_MODELS = "holdout test's models"
-REFERENCE_MODELS = "reference test's models"
 SHADOW_MODELS = "shadow test's models"
-REFERENCE_LIKE_TARGET = "reference like target's data"
-MIN_REFERENCE_ACCURACY = 2 / 3
+CALIBRATION_LIKE_TARGET = "calibration like target's data"
+MIN_CALIBRATION_ACCURACY = 2 / 3
 RECIPE = "train longer, change the learning rate, or use another model"
 
 ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
@@ -51,9 +184,7 @@ class Check(StrictStruct, frozen=True):
     """The result of checking one assumption.
 
     Attributes:
-        name: what was checked.
-        passed: whether the assumption holds.
-        value: the measured number; None if nothing was measured or the number is infinite.
+        value: the measured number; None if it was not measured or is infinite.
         threshold: the number that `value` is compared with; None without one.
         decisive: whether a failure makes the verdict `inconclusive`; otherwise a failure is a warning.
         message: what was measured and, if it failed, what to do.
@@ -91,9 +222,7 @@ def models_of_test(
 ) -> Check:
     """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice.
 
-    A failure is a warning: the holdout test's `p_never` is exact for any shadow models, and the minimum detectable
-    fraction, measured on models that fit badly, is too large for `forgotten` anyway. A failure changes the advice:
-    first a better training recipe, then more records.
+    A failure is a warning: `p_never` is exact for any shadow models.
     """
     worst = float(np.min(accuracies))
     message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
@@ -108,7 +237,7 @@ def better_recipe(fit: Check, recipe: str) -> str:
     return f"its models fit badly (lowest training accuracy: {lowest}): {recipe}"
 
 
-def _reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:
+def _accuracy_reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:
     """The share of the commonest class, and how much of the way from it to 1 an accuracy covers."""
     guess = float(np.bincount(labels).max() / len(labels))
     return guess, (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
@@ -121,12 +250,11 @@ def calibration_reach(
 ) -> Check:
     """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
 
-    The number is (accuracy - guess) / (1 - guess), where `accuracy` is the models' mean accuracy on the query set and
-    `guess` the share of its commonest class. `models_name` names the models: any that were trained on calibration
-    records and no query record.
+    The number is (accuracy - guess) / (1 - guess): the models' mean accuracy on the query set, and the share of its
+    commonest class. The models were trained on calibration records and no query record; `models_name` names them.
     """
     accuracy = float(np.mean(accuracies))
-    guess, reach = _reach(accuracy, labels)
+    guess, reach = _accuracy_reach(accuracy, labels)
     message = f"accuracy of {models_name} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
         "; the calibration set seems to come from another domain: use one of the query set's domain, and check that "
@@ -164,8 +292,7 @@ def distances_apart(
 def query_size(records: int, calibration_distances: Float[np.ndarray, " replicates"]) -> Check:
     """There are enough query records to resolve the distances that were measured.
 
-    The number is the 95% critical value of the two-sample KS statistic at this size, 1.358 * sqrt(2 / n), as a share
-    of rho's denominator.
+    The number is the 95% critical value of the KS statistic, 1.358 * sqrt(2 / n), as a share of rho's denominator.
     """
     critical = float(special.kolmogi(1 - 0.95) * np.sqrt(2 / records))
     least = float(np.min(calibration_distances))
@@ -207,9 +334,8 @@ def class_coverage(
 def positive_control(controls: Sequence[Rho]) -> Check:
     """Use is detected in control models, which are known to be trained on the calibration set *and* the query set.
 
-    The paper does not check this; its rule presupposes it. On real data it can fail: a model trained on both sets can
-    lie further from the query models than the calibration models do. `forgotten` then means nothing. The check affects
-    only that verdict.
+    The paper's rule presupposes it. On real data it can fail: a model trained on both sets can lie further from the
+    query models than the calibration models do. Then `forgotten` means nothing; other verdicts stand.
     """
     highest = [deciding(control)[1] for control in controls]
     worst = float(np.max(highest)) if controls else float("nan")
@@ -236,14 +362,11 @@ def target_accuracy(
 ) -> Check:
     """The target's outputs match the labels of a set better than chance: their rows and columns are in order.
 
-    Where one class is far more common than others, a good model may call no record anything else, so that its accuracy
-    is that of guessing. A `ranking` of the records that is as good as rows in order make it, and as rows in a random
-    order do not (`RANK_LEVEL`), is then enough.
-
-    Records of one class may be told apart by no label, so that other rows would be as good as the right ones. Beside
-    the query set, where rows and columns are checked, such a set passes if most of its records are given their class.
+    Where one class is far more common than others, the accuracy of a good model may be that of guessing. Then a
+    `ranking` is enough that rows in a random order rarely reach (`RANK_LEVEL`). Labels cannot order records of one
+    class: such a set beside the query set passes if most of it gets its class.
     """
-    guess, reach = _reach(accuracy, labels)
+    guess, reach = _accuracy_reach(accuracy, labels)
     message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"
     if guess == 1 and check not in (TARGET_OUTPUTS, BEFORE_OUTPUTS) and accuracy > ONE_CLASS_MET:
         return Check(check, True, accuracy, ONE_CLASS_MET, True, message)
@@ -264,9 +387,7 @@ def target_accuracy(
 def target_order(scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"], size: int, name: str) -> Check:
     """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
 
-    The number is Spearman's correlation of the target's outputs with the mean of the shadow models', the lower one of
-    the query set, which are the first `size` records, and the other records. In another order it is as high as chance
-    allows, so at least three standard errors of that are asked for.
+    Spearman's correlation with the shadow models' mean output must exceed three standard errors.
     """
     parts = [part for part in (slice(0, size), slice(size, None)) if len(scores[part]) > 1]
     related = min(
@@ -282,19 +403,19 @@ def target_order(scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"]
     return threshold_check(TARGET_OUTPUTS, related, minimum, message, advice)
 
 
-def reference_like_target(accuracy: float, accuracies: Float[np.ndarray, " shadows"]) -> Check:
-    """The target's other training data are like the reference: it classifies the reference like shadow models do.
+def calibration_like_target(accuracy: float, accuracies: Float[np.ndarray, " shadows"]) -> Check:
+    """The target's other training data are like the calibration set: it classifies that set like shadow models do.
 
-    The number is the target's accuracy on the reference, divided by the lowest accuracy of any shadow model on the
-    reference records that it was not trained on. If the target was trained on other kinds of data, the correction that
-    is measured on the reference is wrong.
+    The number is the target's accuracy on the calibration set, divided by the lowest accuracy of a shadow model there.
     """
     lowest = float(np.min(accuracies))
-    message = f"accuracy of the target on the reference: {accuracy:.1%} (shadow models, unseen records: {lowest:.1%})"
+    message = (
+        f"accuracy of the target on the calibration set: {accuracy:.1%} (shadow models, unseen records: {lowest:.1%})"
+    )
     advice = (
-        "; the target's other data seem to be unlike the reference, or the rows of its outputs are in another order: "
-        "use a reference like its other data"
+        "; the target's other data seem to be unlike the calibration set, or the rows of its outputs are in another "
+        "order: use a calibration set like its other data"
     )
     return threshold_check(
-        REFERENCE_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, MIN_REFERENCE_ACCURACY, message, advice
+        CALIBRATION_LIKE_TARGET, accuracy / lowest if lowest > 0 else 1.0, MIN_CALIBRATION_ACCURACY, message, advice
     )

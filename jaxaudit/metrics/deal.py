@@ -1,12 +1,8 @@
 """Splits records at random into a query set, a holdout and known members. This random split makes the tests exact.
 
-Split before any record is shared. For a fixed query set, a holdout twice as large raises the test's signal-to-noise
-ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r). For a fixed number of records, half is best.
-
-What was dealt is what is permuted. `jaxaudit deal` splits records or whole groups (patients, near-copies) at random;
-with groups, shadow models are dealt groups, the test permutes groups, variances are those of means over groups, and a
-sample takes a number of groups that depends on no side. Groups are numbers from the first reader on: no value of one is
-kept or shown.
+What was dealt is what is permuted: with groups (patients, near-copies), shadow models are dealt groups, tests permute
+groups, and variances are those of means over groups. For a fixed query set, a holdout twice as large raises the test's
+signal-to-noise ratio by 15%, three times by 22%. For a fixed number of records, half is best.
 """
 
 from math import comb
@@ -15,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 from scipy import sparse
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of, stream
 
@@ -34,19 +30,17 @@ def deal(
 ) -> Bool[np.ndarray, " records"]:
     """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
-    The holdout has `round(share * records)` records, or that share of the groups; at least one and not all. Records
-    with equal values in `groups`, which has one for each, stay together.
+    Deal before any record is shared. The holdout has `round(share * records)` records, or that share of the groups; at
+    least one and not all. Records with equal values in `groups` stay together.
 
     Raises:
-        InputError: the share is not between 0 and 1, there is not one group per record, or there are so few records or
-            groups that no p-value of a test could be as small as 0.05.
+        InputError: there are so few records or groups that no p-value of a test could be as small as 0.05.
 
     >>> import jax
     >>> deal(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))
     array([False, False, False,  True, False,  True,  True])
     """
-    if not 0 < share < 1:
-        raise InputError(f"the share of the holdout must be above 0 and below 1, got {share:g}; half is 0.5.")
+    check_ranges("(0, 1)", share=share)
     group_numbers, count = _numbered(records, groups)
     held = min(max(round(share * count), 1), count - 1)
     _refuse_few(count, groups is not None, count - held, held)
@@ -59,25 +53,14 @@ def deal_members(
     share: float,
     groups: Shaped[np.ndarray, " records"] | None = None,
 ) -> Bool[np.ndarray, " records"]:
-    """Chooses known members, which are shared and stay in training, uniformly at random among records not held out.
+    """Chooses known members, which are shared and stay in training, uniformly at random among records not `held`.
 
-    There are `round(share * records)` of them, or that share of the groups; at least one. The remaining records are the
-    query set, at least one record or group. Returns True for the members. The key may be that given to `deal`: the two
-    draws are independent. `held` and `groups` are those of `deal`, and `share` is one of all records, the holdout
-    included.
-
-    Raises:
-        InputError: as `deal`, or the share is more than the holdout leaves.
-
-    >>> import jax
-    >>> held = deal(jax.random.key(1), 9, 1 / 3)
-    >>> members = deal_members(jax.random.key(1), held, 1 / 3)
-    >>> int(members.sum()), bool((members & held).any())
-    (3, False)
+    `share` is one of all records, the holdout included. The key may be that given to `deal`.
     """
     group_numbers, count = _numbered(len(held), groups)
     left = np.setdiff1d(group_numbers, group_numbers[held])
-    chosen = max(round(share * count), 1) if 0 < share < 1 else count
+    check_ranges("(0, 1)", share=share)
+    chosen = max(round(share * count), 1)
     if chosen > len(left):
         raise InputError(
             f"the share of the members must be above 0 and, with that of the holdout, below 1, got {share:g}; lower it."
@@ -92,50 +75,22 @@ def deal_members(
 def deal_within(
     key: Key[Array, ""], groups: Shaped[np.ndarray, " records"], held: float, stay: float = 0.0
 ) -> tuple[Bool[np.ndarray, " records"], Bool[np.ndarray, " records"]]:
-    """Deals the records of every group over query set, holdout and known members, at random within the group.
+    """Deals the records of every group over holdout (share `held`), known members (`stay`) and query set: two masks.
 
-    Given how many records of a group each side has, every split of these records is equally likely, whatever becomes
-    of other groups. A side has the share of each group, rounded down or up at random, so that each record is as likely
-    to be on a side as any other one, also in groups of other sizes.
-
-    Args:
-        key: of the draw.
-        groups: the group of each record.
-        held: the share of the holdout.
-        stay: the share of the known members; 0 for none.
-
-    Returns:
-        True for the holdout, and True for the known members. All other records are the query set.
-
-    Raises:
-        InputError: the shares leave no query set; or a group has so few records that no test of those in the query set
-            against those in the holdout could reach a p-value of 0.05.
-
-    >>> import jax
-    >>> held, members = deal_within(jax.random.key(1), np.repeat([7, 8], 20), 0.3, 0.4)
-    >>> [int(side[rows].sum()) for side in (held, members) for rows in (slice(20), slice(20, 40))]
-    [6, 6, 8, 8]
+    Every record is as likely to be on a side as any other one: shares are rounded down or up at random.
     """
-    if not (0 < held < 1 and 0 <= stay < 1 and held + stay < 1):
-        raise InputError(
-            f"the shares of holdout and members must leave a query set, got {held:g} and {stay:g}; their sum must be "
-            "below 1."
-        )
+    check_ranges("(0, 1)", held=held, held_and_stay=held + stay)
+    check_ranges("[0, 1)", stay=stay)
     group_numbers, count = _numbered(len(groups), groups)
     sizes = np.bincount(group_numbers, minlength=count)
     least = next((size for size in range(2, MOST_SIZE) if _can_differ(size, held, stay)), MOST_SIZE)
     few = int((sizes < least).sum())
-    if count == len(groups):
-        raise InputError(
-            f"each of the {count:,} groups has one record: is that the key of what records have in common, such as "
-            "their author, and not a number of each record? Give that key; if records have nothing in common, deal "
-            "them without groups."
-        )
     if few:
         raise InputError(
             f"{few:,} of {count:,} groups have fewer than {least:,} records: with these shares, no test of a group's "
-            f"records in the query set against those in the holdout could reach a p-value of {ALPHA:g}. Leave these "
-            "groups out, raise the smaller one of both shares, or deal whole groups."
+            f"records in the query set against those in the holdout could reach a p-value of {ALPHA:g}. Are `groups` "
+            "the key of what records have in common, such as their author, and not a number of each record? Leave "
+            "these groups out, raise the smaller one of both shares, or deal whole groups."
         )
     generator = generator_of(stream(key, "within"))
     # What rounding down leaves is given to sides with the probabilities of their fractions, at most one to each. These
@@ -164,8 +119,7 @@ def _can_differ(size: int, held: float, stay: float) -> bool:
 
 def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:
     """The number of each record's group, and how many groups there are; without groups, each record is a group."""
-    if groups is not None and np.shape(groups) != (records,):
-        raise InputError(f"there are groups of shape {np.shape(groups)} for {records} records: give one per record.")
+    check_shapes((records,), groups=groups)
     group_numbers = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
     return group_numbers, int(group_numbers.max()) + 1 if len(group_numbers) else 0
 
@@ -201,13 +155,7 @@ def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
 
 
 def merge_groups(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Merges groups that contain copies of the same record, and numbers the merged groups from 0.
-
-    Both have one value per record; `copies` are equal for equal records, such as a hash of each.
-
-    >>> merge_groups(np.array(["a", "a", "b", "c", "d"]), np.array([1, 2, 2, 3, 4]))
-    array([0, 0, 0, 1, 2], dtype=int32)
-    """
+    """Merges groups that contain copies of a record (equal in `copies`, such as a hash), and numbers them from 0."""
     group_numbers, record = (np.unique(column, return_inverse=True)[1] for column in (groups, copies))
     nodes = 2 * len(group_numbers)
     links = sparse.coo_array(
@@ -220,14 +168,9 @@ def merge_groups(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " 
 def dealt_alike(
     members: int | Int[np.ndarray, " models"], size_planned: int, whole: int
 ) -> bool | Bool[np.ndarray, " models"]:
-    """Whether shadow models have training sets about as large as the query set; the holdout test uses only such models.
+    """Whether training sets of `members` of `whole` records (or groups) are about as large as the query set.
 
-    p (not used) does not depend on these sizes: it permutes the target's scores. p (all used) ranks a target that was
-    trained on `size_planned` of `whole` query and holdout records (or groups) among shadow models that were trained on
-    `members` of them. A model of fewer records remembers each of them better, so full use would be rejected too often.
-    Sizes may therefore differ by 3 standard deviations of independent draws, sqrt(whole f (1 - f)) with f = wanted /
-    whole, or by 5% if that is more. Both schemes of Carlini et al. (2022) satisfy this: including every record
-    independently, or each in half of all models.
+    A model of fewer records remembers each better. Both schemes of Carlini et al. (2022) pass.
 
     >>> dealt_alike(np.array([50, 64, 66]), 50, 100)
     array([ True,  True, False])

@@ -1,7 +1,4 @@
-"""The used fraction of a query set, its interval, and the minimum detectable fraction.
-
-All are computed from an `Effect`: a test's statistic for the target, and for shadow models that used the whole set.
-"""
+"""The used fraction of a query set, its interval, and the minimum detectable fraction, all from an `Effect`."""
 
 from typing import NamedTuple
 
@@ -71,11 +68,7 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
 
 
 def share_of_effect(effect: Effect, level: float) -> tuple[float, float, float]:
-    """The target's effect as a share of the effect of full use, and its interval (`used_fraction`), not cut to [0, 1].
-
-    The interval is infinite on both sides if full use cannot be distinguished from no use. The share is NaN if full use
-    makes no difference.
-    """
+    """The target's effect as a share of that of full use, and its interval (`used_fraction`), not cut to [0, 1]."""
     mean = float(np.mean(effect.full))
     if not mean > 0:
         return float("nan"), -float("inf"), float("inf")
@@ -87,10 +80,9 @@ def share_of_effect(effect: Effect, level: float) -> tuple[float, float, float]:
 def accepted_shares(
     difference: float, full: float, variance: tuple[float, float, float], quantile: float
 ) -> tuple[float, float]:
-    """The smallest and the largest share f that a test of "the difference is f of `full`" does not reject.
+    """The ends of all shares f with (difference - f full)^2 <= quantile^2 (v0 + v1 f + v2 f^2) (Fieller 1954).
 
-    The test accepts f if (difference - f full)^2 <= quantile^2 (v0 + v1 f + v2 f^2), with `variance` v0, v1 and v2
-    (Fieller 1954). Both ends are infinite if `full`, which is above 0, is too uncertain to bound f.
+    Both are infinite if `full`, which is above 0, is too uncertain to bound f.
 
     >>> accepted_shares(0.5, 1.0, (0.01, 0.0, 0.0), 2.0)
     (0.3, 0.7)
@@ -174,24 +166,17 @@ UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
 
 
 def limits_of(effect: Effect, level: float = LEVEL) -> Limits:
-    """The used fraction with its interval, upper limit and minimum detectable fraction, from an effect.
-
-    `level` is that of the interval; the upper limit and the minimum detectable fraction do not depend on it.
-    """
+    """The limits from an effect; `level` is that of the interval alone."""
     return Limits(*used_fraction(effect, level), upper_limit(effect), detectable_fraction(effect))
 
 
 def limits_of_ratio(
     difference: float, full: float, variance: tuple[float, float, float], freedom: float, alpha: float, level: float
 ) -> Limits:
-    """The share difference / full, for a positive `full`, and its limits: all shares that a t-test does not reject.
+    """The share difference / full, for a positive `full`, and its limits: all shares in [0, 1] that a t-test accepts.
 
-    The share may be below 0 or above 1; the limits are in [0, 1].
-
-    `variance` holds v0, v1 and v2, where v0 + v1 f + v2 f^2 is the variance of difference - f full (`accepted_shares`),
-    and `freedom` its degrees of freedom. The interval has the confidence `level`, and `upper` is the upper end of that
-    at 1 - 2 `alpha`. The minimum detectable fraction is (z(POWER) + z(1 - ALPHA)) sqrt(v0) / full, z the normal
-    quantile; None if that is above 1.
+    `variance` is as for `accepted_shares`; `upper` is the upper end at 1 - 2 `alpha`. The minimum detectable fraction
+    is (z(POWER) + z(1 - ALPHA)) sqrt(v0) / full, z the normal quantile.
 
     >>> limits = limits_of_ratio(0.2, 1.0, (0.01, 0.0, 0.0), 1e6, 0.05, 0.95)
     >>> [round(number, 2) for number in limits]

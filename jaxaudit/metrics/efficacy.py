@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.kernels.gradient_norms import gradient_similarity, mean_gradient, squared_grad_norms
 
 SOURCE = "Becker & Liebig 2022"
@@ -50,11 +50,9 @@ class EfficacyByLayer(NamedTuple):
     Attributes:
         per_example: the squared gradient norm of every example; their mean is the information.
         layers: efficacy of each layer alone. A layer is a group of sibling leaves in the tree of parameters (a kernel
-            and its bias), named by its path, joined with `/`. The information of the layers adds up to that of all
-            parameters; their efficacies do not.
-        whole: efficacy of all parameters.
+            and its bias), named by its path, joined with `/`. Informations of layers add up; efficacies do not.
         paths: how the gradient of each parameter was computed, by the parameter's name; see `squared_grad_norms`.
-        short: whether the model computes with floats of fewer than 32 bits; see `computes_short`.
+        short: whether the model computes with floats of fewer than 32 bits.
         mean_gradient_norm: the norm of the mean gradient, whose square is the inverse of the bound.
         similarity: the cosine of every example's gradient with the mean gradient; see `gradient_similarity`.
     """
@@ -74,21 +72,15 @@ def efficacy(
     *,
     rounding: float = ROUNDING,
 ) -> Efficacy:
-    """Efficacy, information and bound from squared gradient norms. A better fit has a larger efficacy.
+    """Efficacy, information and bound from squared gradient norms |g_i|^2, and |mean_i g_i|^2 of the same examples.
 
         information = mean_i |g_i|^2        eq. 7
         efficacy    = 1 / information       eq. 8
         bound       = 1 / |mean_i g_i|^2    lemma 1
 
     Guarantees: efficacy <= bound, also after rounding. Both are equal if all examples have the same gradient, and
-    infinite if all gradients are 0, as of a model that fits the examples perfectly, whether or not it was trained on
-    them.
-
-    Args:
-        squared_norms: |g_i|^2 of each example.
-        mean_gradient_squared_norm: |mean_i g_i|^2 of the same examples and parameters.
-        rounding: by how much `mean_gradient_squared_norm` may exceed the information, as a share of it; a larger excess
-            is an error. Use infinity for gradients of fewer than 32 bits.
+    infinite if all gradients are 0. The mean gradient may exceed the information by the share `rounding`; use infinity
+    for gradients of fewer than 32 bits.
 
     Raises:
         InputError: no examples, numbers that are negative or not finite, or a mean gradient larger than the gradients.
@@ -99,16 +91,8 @@ def efficacy(
     Efficacy(efficacy=inf, information=0.0, bound=inf)
     """
     norms, of_mean = np.asarray(squared_norms, np.float64), float(mean_gradient_squared_norm)
-    if not len(norms):
-        raise InputError("efficacy is a mean over examples, and there are none; is the set to forget empty?")
-    bad = int((~np.isfinite(norms)).sum()) + int(not np.isfinite(of_mean))
-    if bad:
-        raise InputError(
-            f"{bad} gradient norms are NaN or infinite; are the weights finite, and does the model give every label a "
-            "probability above 0?"
-        )
-    if (norms < 0).any() or of_mean < 0:
-        raise InputError("a squared gradient norm is negative; did you pass gradients instead of their squared norms?")
+    check_ranges("[1, inf)", examples=len(norms))
+    check_ranges("[0, inf)", squared_norms=norms, mean_gradient_squared_norm=of_mean)
     information = float(np.mean(norms))
     least = float(np.finfo(np.float32).tiny)
     if of_mean > information + max(rounding * max(information, least), least):
@@ -137,23 +121,20 @@ def efficacy_by_layer(
 
     The squared norms are exact up to float32 (`squared_grad_norms`); their means are taken in float64. Use
     `precise_log_softmax` in `log_prob`: the rounding of `jax.nn.log_softmax` hides a confident model's information.
-    The bound costs one more ordinary gradient of the mean log-probability, and the similarity a forward-mode pass.
     Matrix products are computed in full float32 on every device. If the model itself uses fewer bits (bfloat16), all
     numbers are accurate to a few percent only.
 
-    A single efficacy cannot be interpreted: a model that fits the examples perfectly has gradients of 0. Compare it
-    with that of the untrained, the original and retrained models.
+    A single efficacy cannot be interpreted: a model that fits the examples perfectly has gradients of 0, whether or not
+    it was trained on them. Compare it with that of the untrained, the original and retrained models.
 
     Args:
-        log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label, in evaluation
-            mode.
-        params: a pytree of float arrays.
+        log_prob: `(params, inputs, labels) -> [n]`, log-probabilities (nats) of the labels, in evaluation mode.
         inputs, labels: the examples, along the first axis, and their labels; read one chunk at a time.
         constants, chunk: see `squared_grad_norms`.
 
     Raises:
-        InputError: no examples; not one log-probability per example; an example's value depends on the others in its
-            batch (a model in training mode); gradients that are not finite; and as `squared_grad_norms`.
+        InputError: an example's value depends on the others in its batch (a model in training mode); gradients that are
+            not finite; and as `squared_grad_norms`.
 
     >>> def log_prob(params, inputs, labels):
     ...     logits = inputs @ params["dense"]["kernel"]
@@ -200,8 +181,6 @@ def computes_short(
 ) -> bool:
     """Whether the model computes or stores anything in floats of fewer than 32 bits (bfloat16, float16).
 
-    `log_prob(params, inputs, labels, *constants)` is the model, on records that show its shapes.
-
     >>> computes_short(lambda p, x, y: (x @ p)[:, 0], jnp.ones((2, 1)), np.ones((3, 2), np.float32), np.zeros(3))
     False
     """
@@ -238,11 +217,8 @@ def _check_apart(
     tolerance: float,
 ) -> None:
     """Refuses a `log_prob` that does not return one value per example, or whose values depend on the batch."""
-    if not len(labels) or len(inputs) != len(labels):
-        raise InputError(
-            f"there are {len(inputs)} inputs and {len(labels)} labels: give at least one example, and one label for "
-            "each."
-        )
+    check_ranges("[1, inf)", examples=len(labels))
+    check_ranges(f"[{len(labels)}, {len(labels)}]", inputs=len(inputs))
     # At least two, or nothing would show that records depend on each other.
     some = slice(min(CHECKED, max(chunk or CHECKED, 2)))
     x, y = jnp.asarray(inputs[some]), jnp.asarray(labels[some])

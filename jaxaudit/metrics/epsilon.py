@@ -1,47 +1,19 @@
 """A lower bound on the epsilon of a training recipe, from models with independent Bernoulli(1/2) inclusion.
 
-Inclusion means: for each pair of a model and a record, an independent fair coin decided whether the model was trained
-on the record. A model's outputs are (epsilon, delta)-differentially private if adding or removing one record changes
-the probability of any event by a factor of at most e^epsilon, plus delta. Why the bound is valid:
-
-1. The first shadow models are *references*: the attack knows their outputs and membership masks. The other models are
-   *audited*, and their coins are fair given the references, with which alone the attack and its number of guesses are
-   chosen.
-2. All audited models together are one mechanism, whose input is the coins. A coin decides about one record of one
-   model, and no two models share random numbers. So the mechanism is (epsilon, delta)-differentially private in each
-   coin if each model is. The scores of the audited models never use an audited model's own membership mask.
-3. Theorem 3.1 of Steinke, Nasr and Jagielski (2023) then holds, with each pair of a model and a record as a canary: if
-   the k pairs with the highest scores are guessed to be members, the number of right guesses exceeds a binomial
-   variable of k trials and probability e^epsilon / (1 + e^epsilon) in distribution by no more than a term in delta. No
-   correction for multiple testing is needed: k is fixed before the coins are seen, ties are broken by position, and no
-   threshold is chosen on the scores that are judged.
-
-So the bound is above the true epsilon with probability at most 1 - level. If the attack is weak, it is far below. It
-can refute a claim of differential privacy, but never prove one. Other random designs (a fixed number of records per
-model or of models per record) violate the first point. Where a coin decides about a whole group of records, such as the
-texts of an author, a group stands in place of a record in all of this: the bound is then on the epsilon of adding or
-removing one group. It is user-level epsilon if no user has records in two groups, or in the calibration set.
-
-The binomial bound is `jax_privacy.auditing.CanaryScoreAuditor.epsilon_one_run` at one explicit threshold. Three other
-functions of that library are not used: `epsilon_from_gdp`, which in version 2.0.0 gives a bound of 3 and more for
-scores without any signal; its Bonferroni correction, which divides by the number of thresholds that the scores
-themselves chose; and `epsilon_one_run_fdp`, which holds for Gaussian noise only.
-
-Epsilon is bounded on models whose coins nobody saw. The first half of a bank attacks the second half, and chooses the
-attack and the number of guesses on its own; so nothing is chosen on the scores that are judged, and nothing has to be
-corrected for. All audited models are one mechanism with a coin for each model and record, so there is one bound, and no
-maximum over models. It holds for independent fair coins alone: rows whose sizes, columns or overlaps vary too little or
-too much for coins are refused. The package is an extra, imported where it is used.
+For each pair of a model and a record, an independent fair coin decided whether the model was trained on the record. A
+model's outputs are (epsilon, delta)-differentially private if adding or removing one record changes the probability of
+any event by a factor of at most e^epsilon, plus delta. If the attack is weak, the bound is far below the true epsilon:
+it can refute a claim of differential privacy, but never prove one. Where a coin decides about a whole group of records,
+the bound is on adding or removing one group.
 """
 
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, imported
 from jaxaudit.json_types import Count, StrictStruct
 
 SOURCE = "Steinke, Nasr & Jagielski 2023"
@@ -58,16 +30,9 @@ METHOD = "one run (Steinke, Nasr & Jagielski 2023), over all audited models"
 
 
 class EpsilonBound(StrictStruct, frozen=True):
-    """A lower bound on epsilon; 0 if no epsilon is refuted.
+    """A lower bound on epsilon, in nats; 0 if no epsilon is refuted.
 
-    Attributes:
-        bound: the lower bound in nats, for one record added or removed; for one group, where coins deal groups.
-        level: the bound is above the true epsilon with a probability of at most 1 - level.
-        delta: the delta for which epsilon is bounded.
-        guesses, right: how many pairs of a model and a record (or group) were guessed to be members, and how many of
-            these are.
-        references, audited: numbers of models.
-        members, non_members: pairs of an audited model and a record that is, or is not, in the model's training set.
+    `guesses` pairs of an audited model and a record (or group) were guessed to be members, and `right` of them are.
     """
 
     bound: float
@@ -82,11 +47,7 @@ class EpsilonBound(StrictStruct, frozen=True):
 
 
 class Coins(NamedTuple):
-    """Two-sided p-values of "the membership masks are independent fair coins", from three statistics.
-
-    They are the number of records of each model, the number of models of each record, and the largest deviation, over
-    all pairs of models, of the number of records on which their masks agree.
-    """
+    """Two-sided p-values of "the membership masks are independent fair coins", from three statistics; see `coins`."""
 
     models: float
     records: float
@@ -94,16 +55,9 @@ class Coins(NamedTuple):
 
 
 def coins(membership: Bool[np.ndarray, "models n"]) -> Coins:
-    """Three two-sided p-values of "every entry is an independent fair coin"; a small one speaks against fair coins.
+    """Two-sided p-values of "every entry is an independent fair coin", by counts that vary too much or too little.
 
-    `models` tests the number of records of each model, and `records` the number of models of each record. `alike` tests
-    the largest deviation of the number of records on which two models agree. Counts that vary too much are evidence
-    against fair coins, and so are counts that vary too little, as when each model has exactly half of the records.
-
-    >>> random = np.random.default_rng(1)
-    >>> fair, fixed = random.random((8, 500)) < 0.5, random.permuted(np.tile([True, False], (8, 250)), axis=1)
-    >>> min(coins(fair)) > 0.01, coins(fixed).models, min(coins(fixed)[1:]) > 0.01
-    (True, 0.0, True)
+    Counts are of records a model, of models a record, and of records on which two models agree.
     """
     models, records = membership.shape
     of_models = _spread(membership.sum(axis=1), records)
@@ -160,20 +114,17 @@ def epsilon_bound(
     delta: float,
     level: float = 0.95,
 ) -> EpsilonBound:
-    """A lower bound on the epsilon of a recipe (Steinke, Nasr & Jagielski 2023, theorem 3.1).
+    """A lower bound on the epsilon of a recipe, at a one-sided `level` (Steinke, Nasr & Jagielski 2023, theorem 3.1).
 
-    Args:
-        scores, membership: of each record under each audited model, larger for a member, computed without any audited
-            model's membership mask; NaN counts as minus infinity. And these masks, drawn as independent fair coins.
-        reference_scores, reference_membership: the same of the references; used only to choose the number of guesses.
-        delta: the delta of differential privacy, above 0 and below 1.
-        level: the one-sided confidence level of the bound.
-
-    Raises:
-        InputError: the extra `dp` is not installed, or delta or level is out of range.
+    All audited models are one mechanism whose input is the coins. A coin decides about one record of one model, so each
+    pair is a canary. If the k pairs with the highest scores are guessed to be members, the number of right guesses
+    exceeds a binomial variable of k trials and probability e^epsilon / (1 + e^epsilon) by no more than a term in delta.
+    References alone choose the attack and k, ties are broken by position, and no audited model's mask enters a score:
+    nothing has to be corrected for. Of `jax_privacy` 2.0.0, `epsilon_from_gdp` bounds epsilon by 3 and more for scores
+    without any signal, and `epsilon_one_run_fdp` holds for Gaussian noise only.
     """
-    if not 0 < delta < 1 or not 0.5 < level < 1:
-        raise InputError(f"delta must be above 0 and below 1, and level above 0.5; got {delta:g} and {level:g}.")
+    check_ranges("(0, 1)", delta=delta)
+    check_ranges("(0.5, 1)", level=level)
     shares = [share for share in SHARES if share * scores.size >= LEAST_GUESSES] or [SHARES[0]]
     reference_bounds = [_bound(reference_scores, reference_membership, share, delta, level)[0] for share in shares]
     bound, guesses, right = _bound(scores, membership, shares[int(np.argmax(reference_bounds))], delta, level)
@@ -202,7 +153,4 @@ def _bound(
 
 def auditing() -> Any:
     """Imports `jax_privacy.auditing`; an `InputError` if the extra `dp` is not installed."""
-    try:
-        return import_module("jax_privacy.auditing")
-    except ImportError as error:
-        raise InputError(f"`delta`: a bound on epsilon needs jax_privacy 2.0.0: {INSTALL}.") from error
+    return imported("jax_privacy.auditing", "`delta`: a bound on epsilon", INSTALL)

@@ -1,20 +1,23 @@
 """Tests whether the holdout and the query set are exchangeable, as the holdout test assumes.
 
 The records cannot prove that, but they can show many violations: other classes, other inputs, easier or harder records,
-duplicates or similar records that are all in one set.
+duplicates or similar records that are all in one set. `blind_baseline` asks whether the sets can be told apart without
+the target, as in most published sets for membership inference on language models (Das, Zhang & Tramer 2024): a kernel
+ridge regression predicts the set of each record from what is known of all others. A permutation test judges the
+predictions, so the p-value is exact.
 """
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
-from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, Check
+from jaxaudit.errors import check_ranges
+from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, merge_groups
-from jaxaudit.metrics.permutation import shuffled
+from jaxaudit.metrics.permutation import orders_within, share_as_large, shuffled, without_strata
 from jaxaudit.randomness import generator_of, stream
 
 PERMUTATIONS = 999
@@ -36,15 +39,10 @@ BLOCK = 1024
 
 
 class Alike(NamedTuple):
-    """p-values of "query set and holdout are exchangeable", one per statistic; NaN if it was not measured.
+    """p-values of "query set and holdout are exchangeable", one per statistic of `alike`; NaN if it was not measured.
 
-    Attributes:
-        labels: compares class frequencies.
-        inputs: compares means and spreads of the inputs.
-        difficulty: compares how well models perform on records that they were not trained on.
-        copies: counts duplicate records whose copies are in different sets.
-        clustered, mixed: counts records whose nearest neighbour is in the same set; small if it is too often, as if
-            whole groups of similar records were assigned to a set, or if it is too seldom.
+    `clustered` is small if nearest neighbours are in the same set too often, as if whole groups of similar records were
+    assigned to a set; `mixed`, if they are too seldom.
     """
 
     labels: float
@@ -68,29 +66,21 @@ def alike(
 ) -> Alike:
     """Is there evidence that the first `size` records (query set) and the others (holdout) were sampled differently?
 
-    The first three are permutation tests of the squared distance between the two sets' means: of class indicators; of
-    standardised inputs and their squares; of `difficulty`. If the sets are exchangeable, each p-value is at most u with
-    probability at most u. The p-value of `copies` is 1 if a duplicate record is in both sets. Otherwise it is the
-    probability that none is, which is small for many duplicates, since at random about half of them would be. The last
-    two are permutation tests of the number of records whose nearest neighbour (by standardised inputs, or random
-    combinations of them) is in the same set (Schilling 1986; Henze 1988). Nearest neighbours do not depend on the sets,
-    and ties are broken at random, so these tests are exact, too.
+    - `labels`, `inputs`, `difficulty`: permutation tests of the squared distance between the two sets' means, of class
+      indicators, of standardised inputs and their squares, and of `difficulty`. Exact.
+    - `copies`: 1 if a duplicate record is in both sets. Otherwise the probability that none is, which is small for many
+      duplicates, since at random about half of them would be.
+    - `clustered`, `mixed`: permutation tests of the number of records whose nearest neighbour (by standardised inputs,
+      or random combinations of them) is in the same set (Schilling 1986; Henze 1988). Exact: nearest neighbours do not
+      depend on the sets, and ties are broken at random.
 
     Args:
-        key: random key of the permutations.
         inputs: the features of all records, of any shape; values that are not finite count as 0.
         labels: the classes of all records.
-        difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
-            that were not trained on it.
-        copies: equal for equal records, such as a hash. If this, `inputs` or `difficulty` is None, its p-values are
-            NaN.
-        size: the number of query records.
+        difficulty: one number per record that does not depend on its set, such as mean log-odds of models without it.
+        copies: equal for equal records, such as a hash. The p-values of what is None are NaN.
         groups: the group of each record, if whole groups were assigned at random: then whole groups are permuted and
             sampled, and copies and nearest neighbours are sought in other groups only.
-        permutations: random permutations.
-
-    Raises:
-        InputError: a set is empty.
 
     >>> import jax, numpy as np
     >>> random = np.random.default_rng(1)
@@ -102,10 +92,7 @@ def alike(
     >>> alike(jax.random.key(1), inputs, labels, labels + 0.0, np.arange(200), 100).inputs
     0.001
     """
-    if not 0 < size < len(labels):
-        raise InputError(
-            f"{size} of {len(labels)} records are query records: neither query set nor holdout may be empty."
-        )
+    check_ranges(f"[1, {len(labels) - 1}]", size=size)
     generator = generator_of(key)
     most = MOST_RECORDS if groups is None else groups_in_sample(MOST_RECORDS, groups)
     query, holdout = (sampled(generator, side, groups, most) for side in np.split(np.arange(len(labels)), [size]))
@@ -268,10 +255,9 @@ def holdout_like_query(
 
 
 def holdout_apart(alikeness: Alike) -> Check:
-    """Near-copies of query records are no more frequent in the holdout than by chance.
+    """Near-copies of query records are no more frequent in the holdout than by chance; a failure is a warning.
 
-    A failure is a warning: if the target used the query set, the holdout then looks used, too, and the difference is
-    harder to detect. The check also fails, as a warning, if near-copies were not counted.
+    If the target used the query set, the holdout then looks used, too, and the difference is harder to detect.
     """
     if math.isnan(alikeness.mixed):
         message = "near-copies of query records in the holdout were not counted, because the records are not at hand"
@@ -282,3 +268,188 @@ def holdout_apart(alikeness: Alike) -> Check:
     return Check(
         HOLDOUT_APART, passed, alikeness.mixed, DEALT_LEVEL, False, f"{message} (p = {alikeness.mixed:.2g}){advice}"
     )
+
+
+MOST_BLIND = 2_000
+"""Of more records, a random sample of this many is used; with groups or pairs, whole ones of about as many."""
+PENALTY, EQUAL = 0.1, 1e-9
+WORDS = 1 << 16
+TOKEN = r"(?u)\b\w+\b"
+
+
+class Baseline(NamedTuple):
+    """What an attempt without the target found: `revealing` has the columns that differ most, the worst first.
+
+    `p_values`, of `columns` and of `texts`, are of "query set and holdout cannot be told apart by it".
+    """
+
+    p_values: dict[str, float]
+    revealing: tuple[str, ...] = ()
+
+
+def blind_baseline(
+    key: Key[Array, ""],
+    columns: dict[str, Float[np.ndarray, " n"]],
+    texts: Sequence[str] | None,
+    size: int,
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
+    pairs: Int[np.ndarray, " n"] | None = None,
+    strata: Int[np.ndarray, " n"] | None = None,
+) -> Baseline:
+    """Tries to tell the first `size` records (query set) from the others (holdout) without the target.
+
+    `columns` holds numbers that no target enters. Other arguments are as for `permuted_differences`.
+    """
+    generator, most = generator_of(stream(key, "sample")), MOST_BLIND // 2
+    records = np.arange(len(next(iter(columns.values()), texts or ())))
+    sides, whole = np.split(records, [size]), groups
+    if pairs is not None:
+        sides, whole = [records], pairs
+    elif groups is not None:
+        most = groups_in_sample(most, groups)
+    chosen = np.concatenate([sampled(generator, side, whole, most) for side in sides])
+    if strata is not None:
+        chosen = chosen[np.argsort(strata[chosen], kind="stable")]
+    within = None if strata is None else strata[chosen]
+    units = np.arange(len(chosen)) if whole is None else np.unique(whole[chosen], return_inverse=True)[1]
+    rows = _rows(generator, chosen < size, None if whole is None else units, within, paired=pairs is not None)
+    kernels = {}
+    if columns:
+        numbers = np.stack([column[chosen] for column in columns.values()], axis=1)
+        numbers = standardised(numbers if within is None else without_strata(numbers, within))
+        kernels["columns"] = numbers @ numbers.T
+    if texts is not None:
+        kernels["texts"] = _shared_words([str(texts[index]) for index in chosen])
+    p_values = {
+        name: _blind_p_value(kernel, rows, units, within) for name, kernel in kernels.items() if np.ptp(kernel) > EQUAL
+    }
+    if strata is not None:
+        columns = {name: without_strata(column[:, None], strata)[:, 0] for name, column in columns.items()}
+    apart = {
+        name: abs(float((column[:size].mean() - column[size:].mean()) / max(float(column.std()), 1e-12)))
+        for name, column in columns.items()
+    }
+    return Baseline(p_values, tuple(sorted(apart, key=lambda name: -apart[name])[:3]))
+
+
+def holdout_blind(baseline: Baseline) -> Check:
+    """Query set and holdout cannot be told apart without the target; a warning if nothing was measured.
+
+    If the sets were dealt at random, the check fails with probability at most 1% (`DEALT_LEVEL`).
+    """
+    if not baseline.p_values:
+        message = "whether query set and holdout can be told apart without the target was not measured: the table has "
+        message += "neither covariates, nor scores of models that used neither set, nor texts. Sets of two sources "
+        message += "look like use: add what is known of records, such as their lengths (columns `covariate.`)"
+        return Check(HOLDOUT_LIKE_QUERY, False, None, DEALT_LEVEL, False, message)
+    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
+    names = " and ".join(
+        {"columns": "other columns", "texts": "their words"}[part_name] for part_name in baseline.p_values
+    )
+    if smallest > DEALT_LEVEL:
+        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
+        return Check(HOLDOUT_LIKE_QUERY, True, smallest, DEALT_LEVEL, True, message)
+    worst = min(baseline.p_values, key=lambda name: baseline.p_values[name])
+    by = "their words" if worst == "texts" else ", ".join(baseline.revealing)
+    message = (
+        f"query set and holdout can be told apart without the target (p = {smallest:.2g}), by {by}; so they were not "
+        "dealt at random, and a difference of the target's scores need not be use. Split one set of records at random"
+    )
+    return Check(HOLDOUT_LIKE_QUERY, False, smallest, DEALT_LEVEL, True, message)
+
+
+def members_blind(baseline: Baseline) -> Check:
+    """Known members, the first records of `baseline`, were not told apart from the others without the target's outputs.
+
+    A failure takes away a verdict that rests on the members; a check without numbers is a warning.
+    """
+    if not baseline.p_values:
+        message = "whether known members were sampled like the other two sets was not measured: the table has neither "
+        return Check(MEMBERS_LIKE_QUERY, False, None, DEALT_LEVEL, False, f"{message}covariates nor texts")
+    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
+    passed = smallest > DEALT_LEVEL
+    message = (
+        f"known members were not told apart from the other two sets (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
+        if passed
+        else f"known members can be told apart from the other two sets without a model (p = {smallest:.2g}), so what "
+        "the target remembers of them is no measure of the query set. Draw them at random from the same records"
+    )
+    return Check(MEMBERS_LIKE_QUERY, passed, smallest, DEALT_LEVEL, True, message)
+
+
+def members_of_other_groups() -> Check:
+    """The failed check of known members of other groups than query set and holdout, which were dealt within groups."""
+    message = (
+        "known members are of other groups than query set and holdout, so what the target remembers of them is no "
+        "measure of the query set. Deal the records of every group over all three sets"
+    )
+    return Check(MEMBERS_LIKE_QUERY, False, None, None, True, message)
+
+
+def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[str, ...]:
+    """The words whose share of records differs most between query set and holdout, the worst first.
+
+    They are words of the records: show them only to who may see these.
+
+    >>> revealing_words(["the red cat", "a red dog", "the blue cat", "a blue dog"], 2, 2)
+    ('blue', 'red')
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counter = CountVectorizer(binary=True, token_pattern=TOKEN)
+    word_counts: Any = counter.fit_transform(texts)
+    first, second = (np.asarray(rows.mean(axis=0)).ravel() for rows in (word_counts[:size], word_counts[size:]))
+    share = (first * size + second * (len(texts) - size)) / len(texts)
+    apart = np.abs(first - second) / np.sqrt(share * (1 - share) + 1 / len(texts))
+    names = counter.get_feature_names_out()
+    return tuple(str(names[index]) for index in np.argsort(-apart, kind="stable")[:most])
+
+
+def _rows(
+    generator: np.random.Generator,
+    row: np.ndarray,
+    units: Int[np.ndarray, " some"] | None,
+    strata: Int[np.ndarray, " some"] | None,
+    *,
+    paired: bool,
+) -> Float[np.ndarray, "deals some"]:
+    """Which records are query records, as dealt and in random other deals; with strata, records are sorted by them."""
+    if strata is not None:
+        orders = orders_within(generator, strata, PERMUTATIONS)
+        return np.concatenate([row[None], *(row[some] for some in orders)]).astype(np.float64)
+    if not paired or units is None:
+        return np.concatenate([row[None], *dealt_rows(generator, row, units, PERMUTATIONS)]).astype(np.float64)
+    flips = generator.integers(0, 2, (PERMUTATIONS, len(units) // 2), np.int8).astype(bool)
+    return np.concatenate([row[None], row[None] ^ flips[:, units]]).astype(np.float64)
+
+
+def _blind_p_value(
+    kernel: Float[np.ndarray, "some some"],
+    rows: np.ndarray,
+    units: np.ndarray,
+    strata: Int[np.ndarray, " some"] | None,
+) -> float:
+    """How well records of other units predict the set of each record, against random other deals.
+
+    The kernel is a similarity of each two records; with strata, of each one's deviation from its stratum's mean.
+    """
+    if strata is None:
+        kernel = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+    else:
+        kernel = without_strata(without_strata(kernel, strata).T, strata)
+    scale = max(float(np.trace(kernel)) / len(kernel), 1e-12)
+    predicts = np.linalg.solve(kernel + PENALTY * scale * np.eye(len(kernel)), kernel)
+    predicts[units[:, None] == units] = 0
+    # A stratum has the same number of query records in every deal.
+    shares = rows.mean(axis=1, keepdims=True) if strata is None else rows[0] - without_strata(rows[:1].T, strata)[:, 0]
+    sides = rows - shares
+    return share_as_large(np.einsum("ij,ij->i", sides @ (predicts + predicts.T) / 2, sides))
+
+
+def _shared_words(texts: Sequence[str]) -> Float[np.ndarray, "some some"]:
+    """The cosine of the counts of words, and of pairs of words, of each two records."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    counts: Any = HashingVectorizer(n_features=WORDS, ngram_range=(1, 2), token_pattern=TOKEN).transform(texts)
+    return (counts @ counts.T).toarray()

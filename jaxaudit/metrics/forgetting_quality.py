@@ -1,36 +1,22 @@
-"""The score of the NeurIPS 2023 unlearning challenge: can unlearned models be distinguished from retrained ones?
+"""How well forgetting went by three benchmarks: the NeurIPS 2023 unlearning challenge, TOFU, and MUSE.
 
-Triantafillou et al. (2024), "Are we making progress in unlearning? Findings from the first NeurIPS unlearning
-competition", sections 3 and 4, with the details of the published code (`google-deepmind/unlearning_evaluation`).
-
-For each record of the forget set, attacks guess from the log-odds of its class whether a model is unlearned or
-retrained, at all thresholds that make a difference (the published code tries a grid of 0.01 nats):
-
-- one threshold: log-odds at or above it are attributed to the side with the larger median;
-- two thresholds: log-odds between them are attributed to the side with the smaller range. The upper threshold is
-  within 2 nats of that side's maximum, and the distance between both within 2 nats of its range.
-
-With FPR and FNR an attack's error rates over models, the record's epsilon is the largest over attacks of
-
-    max(log(1 - delta - FPR) - log FNR, log(1 - delta - FNR) - log FPR),   delta = 1e-5, from 0 to 50
-
-An attack for which one rate is 0 is ignored; if both are 0, epsilon is infinite. If the range of one side is below 1%
-of the other's, epsilon is 50. A record with epsilon in [k / 2, (k + 1) / 2) gets 1 / 2^k points, and none if epsilon is
-at least ceil(log(models - 1)). F, the forgetting quality, is the mean of the points. The score is F times two ratios of
-accuracies, unlearned over retrained: on the remaining records (RA) and on test records (TA).
-
-*How to read it.* A larger F is better. But even models that were retrained once more have an F near 0.2, not 1: epsilon
-is the best of many attacks on few models, and so biased upward. Compare a method only with the F of retrained models,
-computed with the same numbers of models.
+Triantafillou et al. (2024), "Are we making progress in unlearning?", sections 3 and 4, with the details of the
+published code (`google-deepmind/unlearning_evaluation`). Forget quality of Maini, Feng et al. (2024), section 2.2.3,
+and privleak of Shi et al. (2025), section 3, with their own spread, as `locuslab/open-unlearning` computes them
+(`ks_test`, `privleak`, `mia_auc`).
 """
 
+import warnings
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import Number, StrictStruct, number
+from jaxaudit.kernels.ranking import auc
 from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
@@ -61,7 +47,7 @@ class ChallengeScore(StrictStruct, frozen=True):
     """The challenge's score of unlearned models; larger is better.
 
     Attributes:
-        epsilon: of each record, in their order, from 0 to 50; larger means easier to distinguish from retrained models.
+        epsilon: of each record, from 0 to 50; larger means easier to distinguish from retrained models.
         quality: F, the mean of points, with its interval.
         remaining_ratio, test_ratio: mean accuracy on the remaining records, and on test records, of unlearned models
             divided by that of retrained ones; None if the latter is 0.
@@ -78,15 +64,25 @@ class ChallengeScore(StrictStruct, frozen=True):
 def challenge_score(
     key: Key[Array, ""], unlearned: Answers, retrained: Answers, *, level: float = 0.95, replicates: int = REPLICATES
 ) -> ChallengeScore:
-    """F and the score of unlearned models, compared with retrained models; larger is better.
+    """F, the forgetting quality, and the score of unlearned models, compared with retrained models; larger is better.
 
-    All models must be independent: no retrained model may share the seed of an unlearned one. F depends on the numbers
-    of models, and intervals are for its mean over other models *of the same numbers*; see `over_models.interval`. The
-    bootstrap draws unlearned and retrained models with replacement, in at least 2 replicates.
+    For each record, attacks guess from its log-odds whether a model is unlearned or retrained, at all thresholds that
+    make a difference (the published code tries a grid of 0.01 nats): one threshold, or two. With FPR and FNR an
+    attack's error rates over models, the record's epsilon is the largest over attacks of
+
+        max(log(1 - delta - FPR) - log FNR, log(1 - delta - FNR) - log FPR),   delta = 1e-5, from 0 to 50
+
+    A record with epsilon in [k / 2, (k + 1) / 2) gets 1 / 2^k points, and none if epsilon is at least ceil(log(models -
+    1)). F is the mean of the points. The score is F times two ratios of accuracies, unlearned over retrained.
+
+    Models that were retrained once more have an F near 0.2, not 1: epsilon is the best of many attacks on few models,
+    and so biased upward. Compare a method only with the F of as many retrained models.
+
+    All models must be independent: no retrained model may share the seed of an unlearned one. Intervals are for the
+    mean over other models *of the same numbers*; see `over_models.interval_over_models`.
 
     Raises:
-        InputError: fewer than 4 models on a side, numbers of records or models that differ, no record, NaN, or
-            `replicates` or `level` out of range.
+        InputError: fewer than 4 models on a side, or NaN.
 
     >>> import jax
     >>> random = np.random.default_rng(2)
@@ -96,12 +92,8 @@ def challenge_score(
     (0.15, 0.01)
     """
     log_odds = checked_sides(unlearned.log_odds, retrained.log_odds, replicates, level)
-    for models, remaining, test in (map(len, side) for side in (unlearned, retrained)):
-        if not models == remaining == test:
-            raise InputError(
-                f"there are log-odds of {models} models, but accuracies of {remaining} and {test}: give one of each "
-                "model, in the same order."
-            )
+    for models, remaining, test in (unlearned, retrained):
+        check_shapes((len(models),), remaining=remaining, test=test)
     sizes, generator = [len(side) for side in log_odds], generator_of(key)
     fewest, epsilon = min(sizes), epsilons(*log_odds)
     quality = float(points(epsilon, fewest).mean())
@@ -130,9 +122,9 @@ def challenge_score(
 def epsilons(
     unlearned: Float[np.ndarray, "models records"], retrained: Float[np.ndarray, "others records"]
 ) -> Float[np.ndarray, " records"]:
-    """The epsilon of each record, from 0 to 50: how well unlearned and retrained models can be distinguished by it.
+    """The epsilon of each record (`challenge_score`); an attack with a single rate of 0 is ignored.
 
-    0 if every attack is ignored. Exchanging the arguments changes nothing unless ranges or medians are equal.
+    It is 50, the largest, also if the range of one side is below 1% of the other's.
     """
     columns = max(1, ENTRIES // (len(unlearned) + len(retrained)) ** 2)
     parts = [
@@ -238,3 +230,118 @@ def _ratios(
         for one, other in zip(unlearned[1:], retrained[1:], strict=True)
     )
     return remaining, test
+
+
+TOFU_SOURCE = "Maini, Feng et al. 2024; Shi et al. 2025; Dorna et al. 2025"
+NOMINAL = 0.05
+"""The level at which forget quality is read: above it, an unlearned model counts as one that was retrained."""
+TINY = 1e-10
+"""Added to a denominator by open-unlearning."""
+
+
+class Retrained(StrictStruct, frozen=True):
+    """What forget quality and privleak are worth: their values between models that were all retrained.
+
+    Attributes:
+        forget_quality: of a target and each of the retrained models; empty without a target.
+        between: forget quality of each pair of retrained models; empty without truth ratios.
+        share_below: the share of these pairs below `nominal`, the level at which forget quality is read: the realised
+            level. None without truth ratios, or if one is NaN.
+        privleak: of each ordered pair of retrained models, in percent; empty without areas.
+    """
+
+    models: int
+    forget_quality: tuple[Number, ...]
+    between: tuple[Number, ...]
+    share_below: Number
+    privleak: tuple[Number, ...]
+    nominal: float
+
+
+def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Float[np.ndarray, "..."]:
+    """TOFU's truth ratio (equation 1): how likely wrong answers are, over how likely the right one is.
+
+    exp(mean over wrong answers of l) / (exp(l of the right one) + 1e-10), l an answer's mean log-likelihood in nats:
+    first that of a paraphrase of the right answer. Lower for records that were used; about 1 without memory.
+
+    >>> truth_ratio(np.log([[0.5, 0.1, 0.4]])).round(6)
+    array([0.4])
+    """
+    likelihoods = np.asarray(log_likelihoods, np.float64)
+    return np.exp(likelihoods[..., 1:].mean(axis=-1)) / (np.exp(likelihoods[..., 0]) + TINY)
+
+
+def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Float[Array | np.ndarray, " m"]) -> float:
+    """TOFU's forget quality: the p-value of a two-sample Kolmogorov-Smirnov test, larger for more similar models.
+
+    The truth ratios are of the records of the forget set, under the unlearned model and a model retrained without them.
+    The test is for two independent samples. These are the same records under two models, so they depend on one another,
+    and one retrained model says nothing of the spread between seeds: the p-value is no error rate, and is 1 for a model
+    and itself. `between_retrained` measures how it behaves where there is nothing to find. NaN if a truth ratio is NaN.
+
+    >>> round(forget_quality(np.array([0.3, 0.4, 0.5, 0.6]), np.array([0.7, 0.8, 0.9, 1.0])), 6)
+    0.028571
+    """
+    check_ranges("[1, inf)", records=[len(truth_ratios), len(retrained)])
+    with warnings.catch_warnings():
+        # Where rounding takes the exact p-value above 1, SciPy warns and takes the asymptotic one, as there.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        _, p_value = np.asarray(scipy.stats.ks_2samp(np.asarray(truth_ratios), np.asarray(retrained)))
+    return float(p_value)
+
+
+def mia_auc(forget: Float[Array | np.ndarray, " n"], holdout: Float[Array | np.ndarray, " m"]) -> float:
+    """The area under the ROC curve of a membership attack, as open-unlearning's `mia_*`: above 0.5 if it finds members.
+
+    P(score of a holdout record > score of a forget record) + P(equal) / 2. Scores are losses: lower for members. The
+    holdout are records that no model used. An `InputError` if a score is NaN.
+
+    >>> mia_auc(np.array([0.1, 0.5]), np.array([0.5, 0.9]))
+    0.875
+    """
+    scores = np.concatenate([np.asarray(forget), np.asarray(holdout)])
+    return auc(scores, np.arange(len(scores)) >= len(forget))
+
+
+def privleak(area: float, retrained: float = 0.5) -> float:
+    """MUSE's privleak in percent: near 0 for a model like the retrained one, below 0 if it shows the forget set more.
+
+    ((1 - area) - (1 - retrained)) / (1 - retrained + 1e-10) * 100, for areas as `mia_auc` gives them; open-unlearning
+    takes those of `mia_min_k`, and 0.5 where it has no retrained model.
+
+    >>> round(privleak(0.9, retrained=0.5), 6)
+    -80.0
+    """
+    other = 1 - retrained
+    return ((1 - area) - other) / (other + TINY) * 100
+
+
+def between_retrained(
+    truth_ratios: Float[Array | np.ndarray, "models records"] | None = None,
+    areas: Float[Array | np.ndarray, " others"] | None = None,
+) -> Retrained:
+    """Forget quality and privleak of all pairs of retrained models, where there is nothing to find.
+
+    A p-value of a test at its level would lie below 0.05 for a twentieth of pairs. Pairs share models, so the share is
+    no more certain than the number of *models* allows. `truth_ratios` has a row for each retrained model, of the same
+    records, and `areas` the area of each model's membership attack (`mia_auc`); at least two models.
+
+    >>> models = np.random.default_rng(0).normal(size=(4, 1)) * 0.01 + np.linspace(0.5, 1.5, 100)
+    >>> found = between_retrained(models, areas=np.array([0.5, 0.6]))
+    >>> found.share_below, np.round(found.privleak, 6)
+    (0.0, array([ 25., -20.]))
+    """
+    if truth_ratios is None and areas is None:
+        raise InputError("neither `truth_ratios` nor `areas` is given: give those of the retrained models.")
+    check_ranges("[2, inf)", models=[len(of_models) for of_models in (truth_ratios, areas) if of_models is not None])
+    ratios, of_attacks = (() if of_models is None else of_models for of_models in (truth_ratios, areas))
+    p_values = np.array([forget_quality(*pair) for pair in combinations(ratios, 2)])
+    below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
+    return Retrained(
+        models=max(len(ratios), len(of_attacks)),
+        forget_quality=(),
+        between=tuple(map(number, p_values)),
+        share_below=number(below.mean()) if below.size else None,
+        privleak=tuple(number(privleak(*map(float, pair))) for pair in permutations(of_attacks, 2)),
+        nominal=NOMINAL,
+    )

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 from scipy import special
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 from jaxaudit.metrics.effect import ALPHA
@@ -60,19 +60,15 @@ def rho(
 
     Row `k` of each array holds the confidences (probability of the ground-truth class) of replicate `k`'s model on the
     same `n` query records, in the same order: of models trained on the query set, of models trained on the calibration
-    set, and of the audited model. A single target, such as a file, is given as one row and is used in every replicate.
+    set, and of the audited model. A target of a single row is used in every replicate.
 
-    The interval is for the mean of rho, at confidence `level`. It uses Student's t over replicates. The variance has
-    two parts: that of the mean over replicates (training seeds), and the bootstrap variance over query records (paired:
-    one draw of records for all models):
+    The interval is for the mean of rho, by Student's t over replicates, cut at 0. Its variance adds the bootstrap
+    variance over query records (one draw of records for all models) to that over training seeds:
 
         mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
-    It is cut at 0. It is not available with one replicate, because the spread over seeds is then unknown, nor if a
-    calibration model's distance is 0, or positive in fewer than two bootstrap replicates.
-
-    Raises:
-        InputError: shapes disagree, or a confidence is not finite.
+    It is NaN with one replicate, and if a calibration model's distance is 0, or above 0 in fewer than two bootstrap
+    replicates.
 
     >>> import jax, numpy as np
     >>> query = np.array([[0.9, 0.8, 0.9, 1.0], [0.8, 0.9, 1.0, 0.9]], np.float32)
@@ -96,18 +92,9 @@ def rho(
 
 
 def _check(query: np.ndarray, calibration: np.ndarray, target: np.ndarray) -> None:
-    if calibration.shape != query.shape or target.shape not in (query.shape, (1, query.shape[1])):
-        raise InputError(
-            f"confidences must have the same shape [replicates, records]; got query {query.shape}, calibration "
-            f"{calibration.shape} and target {target.shape} (a target may have one row)."
-        )
-    for name, confidences in (("query", query), ("calibration", calibration), ("target", target)):
-        bad = int((~np.isfinite(confidences)).sum())
-        if bad:
-            raise InputError(
-                f"{bad} confidences of the {name} model are NaN or infinite; did its training diverge? Try a smaller "
-                "learning rate."
-            )
+    check_shapes(query.shape, calibration_confidences=calibration)
+    check_shapes((1 if len(target) == 1 else len(query), query.shape[1]), target_confidences=target)
+    check_ranges("(-inf, inf)", query_confidences=query, calibration_confidences=calibration, target_confidences=target)
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
@@ -146,10 +133,7 @@ def _interval(values: Float[np.ndarray, " replicates"], error: float, level: flo
 
 
 def deciding(ratio: Rho, targets: int = 1) -> tuple[float, float]:
-    """The interval that decides the verdict, independent of the confidence level of `Rho.low` and `Rho.high`.
-
-    Its level is 95%, or 1 - 0.05 / targets for several targets of one audit (Bonferroni).
-    """
+    """The interval that decides the verdict: at 95%, or 1 - 0.05 / targets for several targets (Bonferroni)."""
     return _interval(np.array(ratio.values), ratio.error, 1 - ALPHA / targets)
 
 

@@ -2,32 +2,27 @@
 
 A query set and a holdout can show that a target used the query set, but never that it did not: a model that used
 everything and remembers nothing shows no difference. Known members, drawn at random like the query set, show how much
-this target remembers of records that it used, for any network, library and recipe:
+this target remembers of records that it used. If the share f of the query set was used at the same time as the members,
+the mean of any score is the mixture f members + (1 - f) holdout:
 
-    a = mean score of the query set - mean score of the holdout
-    b = mean score of the members   - mean score of the holdout
-    fraction = a / b
-
-If the share f of the query set was used, at the same time as the members, the query set is a mixture of records like
-the members and records like the holdout, so its mean score is f times the members' plus 1 - f times the holdout's, for
-any score. The limits are those of a ratio of two means (Fieller 1954). If b is not significantly above 0, the target
-shows no memory of records that it did use, and f has no limit.
-
-The score (`residual_scores`) is what a least-squares fit on predictors of difficulty leaves of the outputs
-(`jaxaudit.metrics.difficulty`). The fit does not use which of the three sets a record is in, so `p_never` stays exact.
+    fraction = (mean of the query set - mean of the holdout) / (mean of the members - mean of the holdout)
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
-from msgspec.structs import replace
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance, swapped
-from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test, permuted_differences, share_as_large
-from jaxaudit.metrics.strata import set_effects
+from jaxaudit.metrics.permutation import (
+    PERMUTATIONS,
+    permutation_test,
+    permuted_differences,
+    set_effects,
+    share_as_large,
+)
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, without_fraction
 from jaxaudit.randomness import stream
 
@@ -42,13 +37,7 @@ NO_MEMORY_LEFT = (
 
 
 class Sides(NamedTuple):
-    """The scores of query set, holdout and known members, as the members test compares them.
-
-    Attributes:
-        query, holdout, members: the mean score of each set.
-        query_variance, holdout_variance, members_variance: the sampling variance of each mean.
-        freedom: the degrees of freedom of the variances.
-    """
+    """The mean score of each set, and its sampling variance with degrees of `freedom`."""
 
     query: float
     holdout: float
@@ -66,12 +55,9 @@ class Sides(NamedTuple):
 
 
 class MembersAnswer(NamedTuple):
-    """The result of `members_test`.
+    """The result of `members_test`; `memory` is the difference of members and holdout in standard errors.
 
-    Attributes:
-        usage: the verdict and its numbers; `fraction` is a / b, the used fraction relative to known members.
-        memory: the difference of mean scores between members and holdout, divided by its standard error.
-        p_memory: p-value of "the target shows no memory of the members".
+    `p_memory` is the p-value of "the target shows no memory of the members".
     """
 
     usage: Usage
@@ -95,35 +81,29 @@ def members_test(
     """Was the query set used by the target, and how much of it, compared with known members?
 
     - `p_never`: a permutation test of the mean score of query against holdout records, exact as in `holdout_test`.
-    - `p_fully`: a permutation test of members against query records; exact if all of the query set was used like the
-      members.
-    - `fraction` and its limits: see the module. They assume that query records, if used, were used like the members.
+    - `p_fully`: a permutation test of members against query records; exact if both were used alike.
+    - `fraction` and its limits (Fieller 1954) assume that query records, if used, were used like the members.
     - The verdict is never `forgotten` if the target shows no memory of the members. It is `inconclusive` if the holdout
       looks more used than the members, as if files were swapped or the members not used.
 
     Args:
-        key: random key of the permutations.
-        scores: larger means more likely used, and no set entered them; of log-odds, `residual_scores` makes the best.
-            They are of the query set, the holdout, and then the members.
-        sizes: the numbers of records of these three sets.
+        scores: of the query set, the holdout, and then the members; larger means more likely used. No set entered them;
+            of log-odds, `residual_scores` makes the best.
         groups: the group of each record, if whole groups were chosen at random.
         strata: the group of each record, if the records of each group were dealt at random over the three sets: they
             are permuted within it, and the fraction is that of differences within it (`set_effects`).
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
-        permutations: the number of random permutations.
-        stated, question: as for `conclude`.
-        level: confidence level of the interval.
 
     Raises:
-        InputError: there are fewer than 50 members, shapes disagree, a score is NaN, or as `permutation_test`.
+        InputError: there are fewer than 50 members, a score is NaN, or as `permutation_test`.
     """
     query, holdout, members = np.split(np.asarray(scores), np.cumsum(sizes)[:2])
-    if len(members) < LEAST_MEMBERS or len(scores) != sum(sizes):
-        raise InputError(
-            f"there are outputs on {len(scores)} records for sets of {sizes[0]}, {sizes[1]} and {sizes[2]}, the last "
-            f"the known members: at least {LEAST_MEMBERS} members are needed to tell what the target remembers. Give "
-            "more, or none: whether the query set was used is tested without them."
-        )
+    check_ranges(
+        f"[{LEAST_MEMBERS}, inf)",
+        "give more, to tell what the target remembers, or none: use is tested without them",
+        known_members=len(members),
+    )
+    check_shapes((sum(sizes),), scores_of_sets=scores)
     units = groups if strata is None else strata
     parts = (None,) * 3 if units is None else tuple(np.split(np.asarray(units), np.cumsum(sizes)[:2]))
     of_query, of_holdout, of_members = parts
@@ -159,7 +139,7 @@ def members_test(
     usage = conclude("members", p_never, p_fully, limits, doubts, invalid, stated=stated, question=question)
     if p_memory > ALPHA:
         usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,))
-    return MembersAnswer(replace(usage, design="none"), means.memory, p_memory)
+    return MembersAnswer(usage, means.memory, p_memory)
 
 
 def set_means(
@@ -168,11 +148,7 @@ def set_means(
     members: Float[np.ndarray, " k"],
     groups: tuple[Int[np.ndarray, " _"] | None, ...],
 ) -> Sides:
-    """The mean score of each set, and the sampling variance of that mean.
-
-    With groups the variance is that of a mean over groups (`mean_variance`, Liang & Zeger 1986). `freedom` is the
-    number of records, or groups, of the smallest set, minus 1.
-    """
+    """The mean score of each set, and its variance (`mean_variance`)."""
     sets = tuple(zip((query, holdout, members), groups, strict=True))
     of_query, of_holdout, of_members = (
         mean_variance(scores_of_set, owner, np.ones(len(scores_of_set), bool)) / len(scores_of_set)
@@ -186,8 +162,7 @@ def set_means(
 def means_within(scores: Float[np.ndarray, " n"], sizes: tuple[int, int, int], strata: Int[np.ndarray, " n"]) -> Sides:
     """The means of query set, holdout and members within strata, as differences from the holdout (`set_effects`).
 
-    Their variances are those whose sums are the variances and the covariance of both differences, so that one alone
-    may be below 0.
+    Only sums of the variances have a meaning: one alone may be below 0.
     """
     differences = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
     of_holdout = float(differences.covariance[0, 1])
@@ -204,18 +179,11 @@ def means_within(scores: Float[np.ndarray, " n"], sizes: tuple[int, int, int], s
 
 
 def limits_by_members(means: Sides, level: float = LEVEL) -> Limits:
-    """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954).
-
-    If the share f was used, the query set's mean is f times the members' mean plus 1 - f times the holdout's:
+    """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954):
 
         |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
 
-    The upper limit is the upper end of the interval at 90%. The limits are 0 and 1 if the members' mean is not
-    significantly above the holdout's, at the level of the limit; if it is not above at all, the fraction is NaN, too.
-
-    >>> known = Sides(0.1, 0.0, 1.0, 0.001, 0.001, 0.001, 999)
-    >>> [round(each, 2) for each in limits_by_members(known)[:4]]
-    [0.1, 0.01, 0.18, 0.17]
+    The limits are 0 and 1 if the members' mean is not significantly above the holdout's.
     """
     a, b = means.query - means.holdout, means.members - means.holdout
     if not b > 0:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy import special
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import Extended, NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.effect import ALPHA
@@ -70,41 +70,23 @@ def checked_sides(
     replicates: int,
     level: float,
 ) -> tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others asked"]]:
-    """Checks the log-odds of unlearned and retrained models; returns them in float64, cut at 103.6 nats.
-
-    Raises:
-        InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or a number of
-            bootstrap replicates or a level that gives no interval.
-    """
+    """The log-odds of unlearned and retrained models in float64, cut at 103.6 nats; refuses what has no interval."""
     sides = [np.asarray(side, np.float64) for side in (unlearned, retrained)]
-    fewest, (records, other_records) = min(map(len, sides)), (side.shape[1] for side in sides)
-    if fewest < FEWEST:
-        raise InputError(
-            f"{fewest} models are too few to compare: give at least {FEWEST} unlearned and retrained ones."
-        )
-    if records != other_records or not records:
-        raise InputError(
-            f"unlearned models were asked about {records} records, retrained ones about {other_records}: both must be "
-            "asked about the same records to forget, at least one."
-        )
-    if any(np.isnan(side).any() for side in sides):
-        raise InputError("log-odds of a model are NaN; did its training diverge?")
-    if replicates < 2 or not 0 < level < 1:
-        raise InputError(
-            f"an interval needs at least 2 bootstrap replicates and a level between 0 and 1, got {replicates} and "
-            f"{level:g}."
-        )
+    check_ranges(f"[{FEWEST}, inf)", "train more of each", models=[len(side) for side in sides])
+    check_ranges("[1, inf)", records=sides[0].shape[1])
+    check_shapes((len(sides[1]), sides[0].shape[1]), retrained=sides[1])
+    check_ranges("[-inf, inf]", unlearned=sides[0], retrained=sides[1])
+    check_ranges("[2, inf)", replicates=replicates)
+    check_ranges("(0, 1)", level=level)
     one, other = (np.clip(side, -LARGEST, LARGEST) for side in sides)
     return one, other
 
 
 def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], models: int, level: float) -> Estimate:
-    """value -+ t s sqrt(m / (m - 1)), not below 0; s is the standard deviation of bootstrap replicates over models.
+    """value -+ t s sqrt(m / (m - 1)), not below 0, with s the standard deviation of bootstrap replicates and m models.
 
-    t is Student's quantile at m - 1 degrees of freedom, m the number of models of the smaller side. Percentile
-    intervals would be biased here: the numbers depend on how many *different* models there are, and a bootstrap
-    replicate has fewer. On normal log-odds of 8 to 32 models, with and without a difference between the sides, 86% to
-    100% of intervals at 95% contained the mean over other models.
+    Percentile intervals would be biased: a replicate has fewer *different* models. On normal log-odds of 8 to 32
+    models, 86% to 100% of intervals at 95% contained the mean over other models.
 
     >>> interval_over_models(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
     Estimate(value=0.5, low=0.2798..., high=0.7201...)
@@ -113,20 +95,29 @@ def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], 
     return Estimate(value, float(np.maximum(value - reach, 0.0)), value + reach)
 
 
+def upper_end(estimate: Estimate, models: int, level: float, new_level: float) -> float:
+    """The upper end at the level `new_level` of an `interval_over_models` that was made at `level` and cut to 0 and 1.
+
+    >>> upper_end(Estimate(0.5, 0.3, 0.7), 16, 0.95, 0.99)
+    0.776...
+    """
+    of_level, of_new_level = special.stdtrit(models - 1, (1 + np.array([level, new_level])) / 2)
+    reach = max(estimate.value - estimate.low, estimate.high - estimate.value)
+    return float(estimate.value + reach * of_new_level / of_level)
+
+
 Position = Literal["above", "below", "not distinguishable", "too few seeds"]
 """Where a score lies relative to those of retrained models."""
 
 
 class Place(StrictStruct, frozen=True):
-    """The position of the models of one method among the retrained models, on one score.
+    """The position of the models of one method among the retrained models, on one score; see `place`.
 
     Attributes:
         verdict: `above` or `below` if the p-value is at most the threshold; `too few seeds` if none could be.
         p_value: of "the method's model and the retrained one of a seed are exchangeable", two-sided, exact.
         retrained_low, retrained_high: the smallest and the largest score of a retrained model.
-        share_below, share_above: the share of seeds for which the method's model scores less, or more, than all
-            retrained models of other seeds. A model that is exchangeable with the retrained ones falls outside with
-            probability at most 2 / seeds.
+        share_below, share_above: the share of seeds for which the method's model is below, or above, its band.
     """
 
     verdict: Position
@@ -153,8 +144,8 @@ def place(
     """Compares a method's scores with those of retrained models, seed by seed; scores may be infinite.
 
     *The band* of a seed is the range of the retrained models of the other seeds, because a seed's own retrained model
-    shares its initial weights. Of n exchangeable numbers each is the smallest or the largest with probability 2 / n,
-    so a model that is as good as a retrained one falls outside with at most that probability (a tie is inside).
+    shares its initial weights. A model that is as good as a retrained one falls outside with probability at most 2 / n:
+    of n exchangeable numbers each is the smallest or the largest so often. A tie is inside.
 
     *The test* ranks all 2 n scores and adds up the differences of ranks within seeds. If method and retraining are
     exchangeable, each difference has either sign with equal probability: the p-value is the share of the 2^n sums that

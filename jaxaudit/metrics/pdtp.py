@@ -1,7 +1,6 @@
 """Differential training privacy (DTP): how far one training record moves outputs; PDTP, at its own input.
 
-Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. Computed from log-probabilities
-on the host, in float64.
+Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. On the host, in float64.
 """
 
 from math import prod
@@ -10,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxaudit.errors import InputError
-from jaxaudit.kernels.binning import as_log_probs, binned
+from jaxaudit.errors import check_ranges, check_shapes
+from jaxaudit.kernels.dtp import as_log_probs, binned
 
 SOURCE = "Long, Bindschaedler & Gunter 2017"
 BINS = 100
@@ -39,8 +38,8 @@ class DTP(NamedTuple):
 
     Attributes:
         value: in nats, at least 0, never NaN.
-        input, class_index: the input with the largest change, and the class there; the first if tied.
-        direction: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
+        input, class_index: where the change is largest; the first if tied.
+        direction: as in `PDTP`.
     """
 
     value: float
@@ -78,23 +77,18 @@ def pdtp(
     | 0 | above 0 | infinity, direction -1 |
     | above 0 | 0 | infinity, direction +1 |
 
-    No records give empty arrays. Rows need not sum to 1. With one column, the log-probability of the record's own text,
-    the value is the absolute change of that number: a lower bound of the maximum over all texts.
+    Rows need not sum to 1. With one column, the log-probability of the record's own text, the value is a lower bound of
+    the maximum over all texts.
 
     Raises:
-        InputError: shapes differ, there is no class, an output is NaN or above 0, or `bins` is negative.
+        InputError: an output is NaN or above 0.
 
     >>> answer = pdtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.6, 0.4], [0.5, 0.5]]), bins=0)
     >>> answer.values.round(4), answer.classes, answer.directions
     (array([1.3863, 0.    ]), array([1, 0]), array([-1,  0]))
     """
-    if with_record.shape != without_record.shape:
-        raise InputError(
-            f"outputs with the record have shape {tuple(with_record.shape)} and without it "
-            f"{tuple(without_record.shape)}: both need one row per record and one column per class, in the same order."
-        )
-    if with_record.shape[1] == 0:
-        raise InputError("outputs have no columns, and PDTP is a maximum over classes: give one column per class.")
+    check_shapes(with_record.shape, without_record=without_record)
+    check_ranges("[1, inf)", classes=with_record.shape[1])
     first = binned(as_log_probs(with_record, "the model with the record"), bins)
     second = binned(as_log_probs(without_record, "the model without the record"), bins)
     with np.errstate(invalid="ignore"):  # -inf minus -inf, which the next line replaces
@@ -105,38 +99,19 @@ def pdtp(
     return PDTP(np.abs(largest), classes, np.sign(largest).astype(np.intp))
 
 
-def publishable(max_value: float) -> bool:
-    """The DTP-1 rule (section 5): a classifier whose largest PDTP is above 1 nat should not be published.
-
-    A rule of thumb of the paper's authors, not a guarantee: PDTP is only a lower bound of DTP. False for NaN.
-
-    >>> publishable(1.0), publishable(1.01)
-    (True, False)
-    """
-    return bool(max_value <= DTP_1)
-
-
 def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *, bins: int = BINS) -> SeedFloor:
     """The value of `pdtp` for each record if no record is removed and only the training seed differs.
 
-    Row s holds the outputs of a model trained on all of T with seed s; row 0 is the audited model. Each other seed is
-    one draw of the `pdtp` of a record without any influence, for an A(T without t) that is trained with another seed.
-    The mean over draws is an unbiased estimate of its expectation; the maximum grows with their number. A record whose
-    PDTP is below its floor changes the outputs less than another seed does.
-
-    Raises:
-        InputError: fewer than 2 seeds, and what `pdtp` raises.
+    Row s holds the outputs of a model trained on all of T with seed s, of at least two; row 0 is the audited model. The
+    mean over the other seeds is an unbiased estimate of the expectation of `pdtp` without any influence; the maximum
+    grows with their number. A record whose PDTP is below its floor changes the outputs less than another seed does.
 
     >>> outputs = np.log([[[0.5, 0.5]], [[0.5, 0.5]], [[0.25, 0.75]]])
     >>> floor = seed_floor(outputs, bins=0)
     >>> floor.mean.round(4), floor.largest.round(4)
     (array([0.3466]), array([0.6931]))
     """
-    if len(log_probs) < 2:
-        raise InputError(
-            f"a seed floor compares models of different seeds, and there is {len(log_probs)}: train at least 2 on the "
-            "same records."
-        )
+    check_ranges("[2, inf)", seeds=len(log_probs))
     values = np.stack([pdtp(log_probs[0], other, bins=bins).values for other in log_probs[1:]])
     return SeedFloor(values.mean(axis=0), values.max(axis=0))
 
@@ -150,17 +125,12 @@ def dtp(
     """DTP(t) of one record t: the maximum of `pdtp` over all inputs (definitions 4.1 and 4.2); larger is more exposed.
 
     Row i of each array holds the log-probabilities on input i: of A(T) in one, of A(T without t) in the other. With
-    every possible input (`every_input`) the value is exact; with some of them it is a lower bound. If t's own input is
-    among them, PDTP(t) is at most DTP(t) for equal `bins`.
-
-    Raises:
-        InputError: there is no input, and what `pdtp` raises.
+    every possible input (`every_input`) the value is exact; with some of them it is a lower bound.
 
     >>> dtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.8, 0.2], [0.1, 0.9]]), bins=0)
     DTP(value=1.609..., input=1, class_index=0, direction=1)
     """
-    if len(with_record) == 0:
-        raise InputError("DTP is a maximum over inputs, and there are none: give at least one row.")
+    check_ranges("[1, inf)", inputs=len(with_record))
     measured = pdtp(with_record, without_record, bins=bins)
     at = int(measured.values.argmax())
     return DTP(float(measured.values[at]), at, int(measured.classes[at]), int(measured.directions[at]))
@@ -169,23 +139,15 @@ def dtp(
 def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> Float[np.ndarray, "inputs columns"]:
     """Every possible input of categorical columns, for an exact `dtp`: category indices, last column fastest.
 
-    At most `limit` inputs are made, at 4 bytes per column each.
+    Inputs take 4 bytes per column each.
 
     Raises:
-        InputError: there is no column, a column is numeric (a count of 0), or there are more inputs than `limit`.
+        InputError: a column is numeric (a count of 0), or there are more inputs than `limit`.
 
     >>> every_input((2, 3)).astype(int).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     """
-    if not category_counts or min(category_counts) < 1:
-        raise InputError(
-            f"inputs with category counts {category_counts} cannot be enumerated: there must be a column, and every "
-            "column needs a finite number of categories (0 means numeric); leave numeric columns out, or use PDTP."
-        )
+    check_ranges("[1, inf)", columns=len(category_counts), category_counts=category_counts)
     inputs = prod(category_counts)
-    if inputs > limit:
-        raise InputError(
-            f"there are {inputs:,} possible inputs, more than {limit:,}: use fewer columns, raise the limit, or use "
-            "PDTP, which is a lower bound."
-        )
+    check_ranges(f"[1, {limit}]", possible_inputs=inputs)
     return np.stack(np.unravel_index(np.arange(inputs), category_counts), axis=1).astype(np.float32)

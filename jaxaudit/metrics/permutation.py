@@ -1,7 +1,10 @@
 """Permutation tests of query set against holdout, and of the answers of attacks on models of random halves.
 
-All deals of the records are equally likely if the query set was never used. So the observed statistic and those of
-random other deals are exchangeable, and its rank among them is an exact p-value, whatever the statistic is.
+All deals of the records are equally likely if the query set was never used. So the rank of the observed statistic among
+those of random other deals is an exact p-value, whatever the statistic is. Records may be dealt within strata, such as
+those of each author. Tests of free deals then find little where the records of an author are alike (sets 0.6 standard
+deviations apart: none of 1,000 tables of 20 authors, within authors 69% of 250), and they err more often than stated
+where all authors have the same records (1.9% of 3,000 at the level of 1%).
 """
 
 from collections.abc import Iterator
@@ -10,11 +13,51 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.strata import without_strata
 from jaxaudit.randomness import generator_of
+
+
+class SetEffects(NamedTuple):
+    """How much higher the scores of sets are than those of the first set, within strata, with their covariance."""
+
+    effects: Float[np.ndarray, " sets"]
+    covariance: Float[np.ndarray, "sets sets"]
+    freedom: int
+
+
+def set_effects(
+    scores: Float[np.ndarray, " n"], sets: Int[np.ndarray, " n"], strata: Int[np.ndarray, " n"]
+) -> SetEffects:
+    """How much higher the scores of each set are than those of set 0, within strata, by least squares.
+
+    The covariance is the sandwich estimate, with each residual as that from a mean over its stratum.
+    """
+    indicators = (sets[:, None] == np.arange(1, sets.max() + 1)).astype(np.float64)
+    design, values = without_strata(indicators, strata), without_strata(scores[:, None], strata)[:, 0]
+    inverse = np.linalg.pinv(design.T @ design)
+    effects = inverse @ (design.T @ values)
+    stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)[1:]
+    left = (values - design @ effects) ** 2 * sizes[stratum] / np.maximum(sizes[stratum] - 1, 1)
+    counted = (design != 0).any(axis=1)
+    records, levels = int(counted.sum()), len(np.unique(stratum[counted]))
+    free = max(1, records - levels - len(effects))
+    covariance = inverse @ (design.T @ (design * left[:, None])) @ inverse * records / (free + levels)
+    smallest = int(np.bincount(sets[counted], minlength=len(effects) + 1).min())
+    return SetEffects(effects, covariance, max(1, smallest * free // max(records, 1)))
+
+
+def without_strata(columns: Float[np.ndarray, "n columns"], strata: Int[np.ndarray, " n"]) -> np.ndarray:
+    """Numbers minus the mean of their stratum.
+
+    >>> without_strata(np.array([[1.0], [3.0], [10.0]]), np.array([5, 5, 6])).T
+    array([[-1.,  1.,  0.]])
+    """
+    stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)[1:]
+    means = np.stack([np.bincount(stratum, column) for column in columns.T], axis=1) / sizes[:, None]
+    return columns - means[stratum]
+
 
 PERMUTATIONS = 1999
 CHUNK = 1 << 22
@@ -58,18 +101,12 @@ def permutation_test(
     """A permutation test of the difference of two means; p = (1 + #{as extreme}) / (1 + permutations).
 
     If the numbers are exchangeable, each p-value is at most u with probability u at most, for every u and any sizes,
-    ties included.
-
-    Args:
-        key: random key of the permutations.
-        first, second: the samples.
-        groups: the group of each number, of the first sample and then of the second. Whole groups are permuted, and the
-            number of groups in the first sample is kept: exact if groups are exchangeable, for any dependence within.
-        permutations: the number of random permutations.
+    ties included. `groups` has the group of each number, of the first sample and then of the second. Whole groups are
+    permuted; that is exact if groups are exchangeable, for any dependence within.
 
     Raises:
-        InputError: a sample is empty, a number is not finite, or there are too few permutations to ever reach 5%;
-            with groups: as `check_groups`.
+        InputError: a sample is empty, a number is not finite, or there are too few permutations or groups to ever reach
+            5%.
 
     >>> import jax, numpy as np
     >>> test = permutation_test(jax.random.key(1), np.array([3.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0]))
@@ -78,11 +115,8 @@ def permutation_test(
     """
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     values, size = np.concatenate([first, second]), len(first)
-    if not size or not len(second) or not np.isfinite(values).all():
-        raise InputError(
-            f"a permutation test needs finite numbers in both samples; got {size} and {len(second)} numbers, "
-            f"{int((~np.isfinite(values)).sum())} of them not finite."
-        )
+    check_ranges("[1, inf)", size_of_first=len(first), size_of_second=len(second))
+    check_ranges("(-inf, inf)", first=first, second=second)
     allowed = int(np.floor(ALPHA * (1 + permutations) + 1e-9))
     if allowed < 1:
         raise InputError(
@@ -145,15 +179,8 @@ def permuted_differences(
 ) -> Float[np.ndarray, "deals kinds"]:
     """The mean of the first `size` records minus that of the others: first as dealt, then for random other deals.
 
-    What was dealt is what is permuted: records; whole `groups`; the records of each of `strata`, which keep their
-    number in either set, as differences from the stratum's mean; or, within each of `pairs` (numbered from 0, one
-    number a record), which of its two records is in the query set. Any statistic of one row, compared with that of all
-    rows, gives an exact p-value (`share_as_large`). Of more than `MOST_PERMUTED` records or groups, the sets are
-    rotated in a random order of all: rotations are a group of permutations, so random ones are exact (Hemerik & Goeman
-    2018).
-
-    Raises:
-        InputError: as `check_groups`.
+    What was dealt is what is permuted: records, `groups`, records within `strata`, or the two of each of `pairs`. More
+    than `MOST_PERMUTED` are rotated in a random order, which is exact, too (Hemerik & Goeman 2018).
     """
     generator, n = generator_of(key), len(values)
     centred = values - values.mean(axis=0)
@@ -183,10 +210,7 @@ def permuted_differences(
 
 
 def share_as_large(statistics: Float[np.ndarray, " deals"]) -> float:
-    """The exact p-value of the first statistic: the share of all, itself included, that are at least as large.
-
-    Statistics that are equal up to rounding count as equal, which makes the p-value larger.
-    """
+    """The exact p-value of the first statistic: the share of all, itself included, that are at least as large."""
     slack = 1e-9 * (1e-12 + float(np.abs(statistics).max()))
     return float(np.mean(statistics >= statistics[0] - slack))
 
@@ -249,16 +273,9 @@ def better_than_guessing(
     *,
     permutations: int = PERMUTATIONS,
 ) -> float:
-    """The p-value of "no attack is right more often than by guessing", corrected for the number of attacks.
+    """The p-value of "no attack is right more often than by guessing", exact for any dependence between attacks.
 
-    `called` says whether each attack calls each target a member of each model's training set, `truth` whether it is.
-    Models 2 i and 2 i + 1 were trained on the two halves of random split i. If outputs do not depend on the half, the
-    split can be drawn again: the two halves are swapped, and the targets of a split permuted, at random. The statistic
-    is the largest, over attacks, of the number of right answers minus its expectation by guessing, in standard
-    deviations. The p-value is exact for any dependence between attacks.
-
-    Raises:
-        InputError: shapes disagree, or two models do not share a split.
+    Models 2 i and 2 i + 1 have the halves of random split i: halves are swapped, targets of a split permuted.
 
     >>> import jax
     >>> truth = np.random.default_rng(1).permuted(np.tile([[True, False]], (5, 10)), axis=1)
@@ -288,18 +305,10 @@ def better_than_guessing(
 
 
 def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, records: int) -> int:
-    """Refuses groups that cannot be permuted; returns the number of groups among the first `size` records.
-
-    Raises:
-        InputError: there is not one group per record, a group is on both sides, or there are so few groups that no
-            p-value could reach 5%.
-    """
+    """The number of groups among the first `size` records; refuses groups on both sides, and too few to reach 5%."""
     groups = np.asarray(groups)
-    if groups.shape != (records,) or not 0 < size < records:
-        raise InputError(
-            f"there are groups of shape {groups.shape} for {size} and {records - size} records: give each record of "
-            "both sets its group."
-        )
+    check_shapes((records,), groups=groups)
+    check_ranges(f"[1, {records - 1}]", size=size)
     first, second = np.unique(groups[:size]), np.unique(groups[size:])
     common_groups = np.intersect1d(first, second)
     if len(common_groups):

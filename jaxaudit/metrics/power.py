@@ -1,21 +1,23 @@
-"""The power of the holdout test, by a normal approximation which needs no target.
+"""The power of the holdout test, by a normal approximation without a target, and of `forgotten` by the members test.
 
-Its numbers are measured on models of known membership. Each takes the role of the target, and is treated as if it had
-other training data of its own. Records are assumed to be equally exposed in sets of other sizes.
+Numbers are measured on models of known membership. Each takes the role of the target, its training records that of
+known members, and other records that of the holdout. Records are assumed to be equally exposed in sets of other sizes.
 """
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from msgspec.structs import replace
 from scipy import special
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import StrictStruct
-from jaxaudit.metrics.difficulty import residual_scores_of_models
+from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
-from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
-from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence
+from jaxaudit.metrics.scores import cut, evenly_spaced, evidence_among, membership_evidence
 from jaxaudit.metrics.shadow import SHARE
+from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
+from jaxaudit.metrics.usage import STATED_FRACTION
 
 MOST_RECORDS = 10_000_000
 
@@ -28,7 +30,6 @@ class Separation(StrictStruct, frozen=True):
         inside, outside: variance of the scores within a model, of records in training and of other records; with whole
             groups, the variance of the mean score times the number of records.
         between: variance of the difference between models, beyond the sampling variance.
-        models: the number of models that were measured.
         stretch: the factor of `own_data_stretch` by which deviations from the shadow models were multiplied.
     """
 
@@ -44,29 +45,18 @@ def separation(
     log_odds: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
     draws: Int[np.ndarray, " models"] | None = None,
-    designs: Int[np.ndarray, " models"] | None = None,
     groups: Int[np.ndarray, " n"] | None = None,
     predictors: Float[np.ndarray, "n kinds"] | None = None,
 ) -> Separation:
-    """Measures how far the score of the holdout test separates the training records of models from others.
+    """Measures how far the score of the holdout test separates records in training from others, on models that were
+    each trained on a random choice of the records (`membership`).
 
-    Each model was trained on a random choice of the records.
-
-    Each model is scored with the other models as shadow models. Before that, its deviation from the mean of the other
-    models of its design is multiplied by `own_data_stretch`: models share a calibration set, but a real target has
-    other data.
-
-    Args:
-        log_odds, membership: each model's log-odds of each record's own class (`log_odds`), and membership mask.
-        draws: the number of the random part of the calibration set that each model was trained on; None, or if no two
-            models share one: nothing is stretched.
-        designs: each model's design (architecture and training recipe), as a number; None if all have the same.
-        groups: the group of each record, if whole groups were chosen at random.
-        predictors: those of each record's difficulty, as for `holdout_test`.
+    Each model is scored with the other models as shadow models. Before that, its deviation from their mean is
+    multiplied by `own_data_stretch`: models share a calibration set, but a real target has other data. `draws` numbers
+    each model's part of the calibration set; if no two models share one, nothing is stretched.
 
     Raises:
-        InputError: shapes disagree, an output is NaN, there are fewer than 4 models, or a model has fewer than two
-            records in or out of its training set.
+        InputError: an output is NaN, there are fewer than 4 models, or fewer than two records in or out of one.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
@@ -76,15 +66,13 @@ def separation(
     """
     log_odds, membership = cut(log_odds), np.asarray(membership)
     fewest = int(min(membership.sum(axis=1).min(), (~membership).sum(axis=1).min()))
-    if fewest < 2:
-        raise InputError(f"a model has {fewest} records in or out of its training set; a variance requires at least 2.")
-    designs = np.zeros(len(log_odds), int) if designs is None else designs
-    stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws, designs)
+    check_ranges("[2, inf)", records_in_or_out=fewest)
+    stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws)
     evidence, weights = evidence_among(log_odds, membership)
     shadow_scores = special.expit(evidence @ weights)
     moved, profiles = log_odds, list(profiles_of_others(log_odds, membership))
     if stretch > 1:
-        moved, profiles = as_of_own_data(log_odds, membership, designs, stretch)
+        moved, profiles = as_of_own_data(log_odds, membership, stretch)
         evidence = np.stack([membership_evidence(*pair) for pair in zip(moved, profiles, strict=True)])
     learned = without_difficulty(special.expit(evidence @ weights), shadow_scores, membership)
     scores = residual_scores_of_models(moved, profiles, predictors)
@@ -119,25 +107,20 @@ def own_data_stretch(
     log_odds: Float[np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
     draws: Int[np.ndarray, " models"],
-    designs: Int[np.ndarray, " models"],
     share: float = SHARE,
 ) -> float:
-    """The factor by which a target with its own data deviates more from the shadow models' mean than they do (>= 1).
+    """The factor (>= 1) by which a target with its own data deviates more from the shadow models' mean than they do.
 
-    Shadow models are trained on random shares (`draws`) of one calibration set. The part of their variance that is due
-    to the draw is (1 - share) / (1 + share) of its value for a target with as many records of its own from the same
-    source. The part that is due to seeds is the same. Both are estimated by an analysis of variance of the outputs
-    within designs: how much more similar two models of the same draw, which have one design, are than two models of
-    different draws. The factor is 1 if no two models of one design have the same draw, or no two have different draws.
+    An analysis of variance tells what the shares (`draws`) of one calibration set contribute, and what seeds do.
     """
-    alike = designs[:, None] == designs
-    # Per record, least squares fit a mean for each design and a gap between models with and without the record.
-    odds, used = (table - (alike / alike.sum(axis=1, keepdims=True)) @ table for table in (log_odds, 1.0 * membership))
+    mean = np.full((len(draws), len(draws)), 1 / len(draws))
+    # Per record, least squares fit a mean and a gap between models with and without the record.
+    odds, used = (table - mean @ table for table in (log_odds, 1.0 * membership))
     gap = (odds * used).sum(axis=0) / np.maximum((used**2).sum(axis=0), 1e-9)
     residuals = odds - gap * used
     common = (residuals / profile(log_odds, membership).variance) @ residuals.T
     same = (draws[:, None] == draws) & ~np.eye(len(draws), dtype=bool)
-    apart = alike & (draws[:, None] != draws)
+    apart = draws[:, None] != draws
     if not same.any() or not apart.any():
         return 1.0
     whole, base = float(np.trace(common)) / len(common), float(common[apart].mean())
@@ -148,20 +131,18 @@ def own_data_stretch(
 def as_of_own_data(
     log_odds: Float[np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
-    designs: Int[np.ndarray, " models"],
     stretch: float,
 ) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
-    """Each model's log-odds (cut) with its deviation from its design stretched, and the profile of all other models."""
+    """Each model's log-odds (cut) with its own deviation stretched, and the profile of all other models."""
     profiles = list(profiles_of_others(log_odds, membership))
     usual = [
         np.where(row, other_profile.inside, other_profile.outside)
         for row, other_profile in zip(membership, profiles, strict=True)
     ]
     away = log_odds - np.stack(usual)
-    alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
-    # The common deviation of a design's models does not depend on their data, so it is not stretched.
-    design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]
-    return cut(log_odds + (stretch - 1) * (away - design)), profiles
+    # What the models have in common does not depend on their data, so it is not stretched.
+    common = (~np.eye(len(away), dtype=bool) @ away) / (len(away) - 1)
+    return cut(log_odds + (stretch - 1) * (away - common)), profiles
 
 
 def detection_probability(measured: Separation, query: int, holdout: int, fraction: float) -> float:
@@ -193,10 +174,7 @@ def detection_probability(measured: Separation, query: int, holdout: int, fracti
 
 
 def pooled_variance(measured: Separation, records: int, holdout: int, variance: float, apart: float) -> float:
-    """The variance of the difference of two means under permutation, which pools all scores.
-
-    `variance` is that of the scores in the first set, whose mean score lies `apart` from that of the holdout;
-    `measured` gives the variance in the holdout.
+    """The variance of the difference of two means under permutation; the first is `apart` and has `variance`.
 
     >>> round(pooled_variance(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100, 0.04, 0.2), 6)
     0.001
@@ -232,17 +210,11 @@ def records_needed(
     *,
     models: int | None = None,
 ) -> int | None:
-    """The least number of query records, with equally many in the holdout, to detect a used fraction with 95%
-    probability.
+    """The least number of query records, with equally many in the holdout, that detect a used fraction with 95%
+    probability; None if `most` records do not suffice, for example because between-model variance is too large.
 
-    None if `most` records do not suffice, for example because between-model variance is too large.
-
-    Args:
-        measured: how far the holdout test's score separates records in training from others.
-        fraction: the used fraction.
-        most: the largest number of records that is tried.
-        models: use `min_detectable_fraction` with this many shadow models; None: use `detection_probability`. The two
-            approximations differ by some percent.
+    `models` is the number of shadow models, for `min_detectable_fraction`; None: use `detection_probability`. The two
+    approximations differ by some percent.
 
     >>> known = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> records_needed(known, 0.1), records_needed(known, 0.05), records_needed(known, 0.05, models=31)
@@ -265,3 +237,90 @@ def records_needed(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+STEPS, FARTHEST = 4_000, 8.0
+"""Steps and lower limit (standard errors below 0) of the integral over the difference of query set and holdout."""
+
+
+class Memory(StrictStruct, frozen=True):
+    """The separation by the members test: `alone`, and `helped` by shadow models' outputs that predict difficulty.
+
+    `units` is the number of groups a record.
+    """
+
+    alone: Separation
+    helped: Separation
+    units: float = 1.0
+
+
+def memory_of_models(
+    log_odds: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+    predictors: Float[np.ndarray, "n kinds"],
+    groups: Int[np.ndarray, " n"] | None = None,
+    *,
+    stretch: float = 1.0,
+    helped: bool = True,
+) -> Memory:
+    """The memory of models that were each trained on a random choice of the records; arguments as for `separation`.
+
+    `helped`: the members test will have shadow models with outputs on the known members.
+    """
+    odds, rows = cut(log_odds), np.asarray(membership)
+    measured, moved = evenly_spaced(odds), odds
+    if helped and stretch > 1:
+        moved, _ = as_of_own_data(odds, rows, stretch)
+
+    scores = scores_beside = np.stack([residual_scores(odds[model], predictors) for model in measured])
+    if helped:
+        profiles = profiles_of_others(odds, rows, measured)
+        scores_beside = residual_scores_of_models(moved[measured], profiles, predictors)
+    units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
+    alone, beside = (separation_of(column, rows[measured], groups) for column in (scores, scores_beside))
+    return Memory(alone, beside, units)
+
+
+def remembering(measured: Separation, factor: float) -> Separation:
+    """The separation for a target that remembers `factor` times as much; its members' variance is interpolated."""
+    return replace(
+        measured,
+        difference=factor * measured.difference,
+        inside=measured.outside + factor * (measured.inside - measured.outside),
+        between=factor**2 * measured.between,
+    )
+
+
+def memory_in_errors(measured: Separation, holdout: int, members: int) -> float:
+    """The mean score difference between known members and a holdout, in standard errors; infinite without variance."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.divide(measured.difference, np.sqrt(measured.inside / members + measured.outside / holdout)))
+
+
+def forgotten_probability(
+    measured: Separation,
+    query: int,
+    holdout: int,
+    members: int,
+    stated: float = STATED_FRACTION,
+    units: float = 1.0,
+) -> float:
+    """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
+
+    Differences of mean scores are taken as normal, as in `limits_by_members`, and all other checks as passed.
+    """
+    of_query, of_holdout = (max(measured.outside / size, 1e-18) for size in (query, holdout))
+    of_members = max(measured.inside / members, 1e-18)
+    freedom = max(1, round(units * min(query, holdout, members)) - 1)
+    quantile, normal = float(special.stdtrit(freedom, 1 - ALPHA)), float(-special.ndtri(ALPHA))
+    required = quantile * np.sqrt(of_query + stated**2 * of_members + (1 - stated) ** 2 * of_holdout)
+    pooled = pooled_variance(measured, members, holdout, measured.inside, measured.difference)
+    least = max(quantile * np.sqrt(of_members + of_holdout), normal * np.sqrt(pooled))
+    # Integrate over a, up to its critical value, the probability that b is as large as required for this a.
+    edges = np.linspace(-FARTHEST, normal, STEPS + 1)
+    middle, error = (edges[1:] + edges[:-1]) / 2, np.sqrt(of_query + of_holdout)
+    part = of_holdout / (of_query + of_holdout)
+    rest = np.sqrt(of_members + of_holdout * (1 - part) + measured.between)
+    threshold = np.maximum(least, (middle * error + required) / stated)
+    chance = special.ndtr((measured.difference + part * middle * error - threshold) / rest)
+    return float((np.diff(special.ndtr(edges)) * chance).sum())

@@ -1,9 +1,8 @@
 """Which membership mask do a model's outputs fit? This finds outputs that were saved for the wrong shadow model.
 
 A model is more confident on records that it was trained on (Carlini et al. 2022). Membership masks ("rows") were drawn
-at random, independently of one another, so given the outputs of a model that was trained on another row, all choices of
-a row's members are equally likely. The sum of the outputs over the members then has a known mean and variance (sampling
-without replacement, Hoeffding 1963), for any model.
+at random and independently, so given the outputs of a model of another row, all choices of a row's members are equally
+likely. The sum of the outputs over the members then has a known mean and variance (Hoeffding 1963), for any model.
 """
 
 from collections.abc import Sequence
@@ -22,9 +21,7 @@ RATE = 1e-2
 class Dealt(NamedTuple):
     """A set of records from which the members of every row were drawn at random, all choices equally likely.
 
-    Attributes:
-        places: the indices of these records among all records.
-        units: the unit of randomisation of each record, numbered from 0: its group, or the record itself.
+    `places` are their indices, and `units` the units of randomisation, numbered from 0: groups, or single records.
     """
 
     places: Int[np.ndarray, " some"]
@@ -45,17 +42,8 @@ def row_fits(
 ) -> Float[np.ndarray, " models"]:
     """How well a model's outputs fit each membership mask, in standard deviations; 0 on average for unrelated masks.
 
-    The statistic of a row is the sum of the outputs (log-odds of each record's own class) over its members, minus its
-    expectation for a random choice of equally many members from each of `sets`, divided by the standard deviation of
-    that sum. Before that, outputs are replaced by their residuals after a least-squares fit on the mean outputs of the
-    `other_outputs`, because records differ far more than models do; these are the models of the rows `other_rows`. The
-    outputs of a row's own model are left out of that row's fit, so the row stays independent. Masks are read some rows
-    at a time.
-
-    >>> outputs = np.array([2.0, 1.0, 0.0, -1.0])
-    >>> rows = np.array([[True, True, False, False], [True, False, True, False]])
-    >>> row_fits(outputs, rows, [dealt_records(np.arange(4))]).round(2)
-    array([1.55, 0.77])
+    Outputs are log-odds of each record's own class, less what the mean of `other_outputs`, of the models of
+    `other_rows`, explains: records differ far more than models do. A row's fit leaves its own model's outputs out.
     """
     outputs = cut(outputs)
     other_outputs = np.zeros((0, len(outputs))) if other_outputs is None else cut(other_outputs)
@@ -71,23 +59,14 @@ def row_fits(
 def other_row(fits: Float[np.ndarray, " models"], own_row: int, rate: float = RATE) -> int | None:
     """The row that the outputs fit best, if the fit is significant and the row is not the model's `own_row`; else None.
 
-    Guarantee: if the outputs are those of the model, a row is returned with probability at most `rate`. For this, the
-    tail probability of each fit z is taken to be exp(-z^2 / 2), as for random signs (Hoeffding 1963), and multiplied
-    by the number of rows.
-
-    >>> other_row(np.array([0.3, 1.2, 9.0]), 2), other_row(np.array([0.3, 1.2, 9.0]), 0)
-    (None, 2)
+    The model's own outputs give a row with probability at most `rate`, by Hoeffding's (1963) tail exp(-z^2 / 2).
     """
     best = int(np.argmax(fits))
     return best if best != own_row and fits[best] > max(limit(len(fits), rate), fits[own_row]) else None
 
 
 def limit(rows: int, rate: float = RATE) -> float:
-    """The threshold that the largest fit of `rows` unrelated rows exceeds with probability at most `rate`.
-
-    >>> round(limit(40), 2)
-    4.07
-    """
+    """The threshold that the largest fit of `rows` unrelated rows exceeds with probability at most `rate`."""
     return float(np.sqrt(2 * np.log(rows / rate)))
 
 

@@ -1,22 +1,10 @@
 """Tests of use from any number a record: a loss, a likelihood, a squared error, from any kind of model.
 
-If query set and holdout were dealt at random and the target never used the query set, which record is in which set is
-exchangeable given all scores. So any statistic of the scores and the sets has an exact permutation p-value
-(`score_test`). Its power comes from two steps: what covariates and other models show of a record's difficulty is taken
-out of each score by ridge regression, which does not look at the sets; and several scores are combined by a statistic
-that weighs them by what they show of use (`combined`), and that is computed anew for every random deal.
-
-Models of known truth show how much of an effect is left (`share_left`). With T the target's mean score of the query
-set, U that of models trained without it and V that of models trained with it,
-
-    share = (T - U) / (V - U)
-
-Where there is a holdout, its mean score is subtracted from each of the three: a target that is better or worse on all
-records than the other models then has no effect. If the target used the share f of the query set as V's models did, the
-mean of any score is the mixture (1 - f) U + f V. The limits are those of a ratio (Fieller 1954), with three sources of
-variance: the records (or groups) that were dealt, and the seeds of models of either kind, as far as there are two of
-one. The degrees of freedom are between those of the three (`_freedom`): two models of a kind say little of how far
-seeds move a score, and the interval is wide.
+If query set and holdout were dealt at random and the target never used the query set, any statistic of the scores and
+the sets has an exact permutation p-value (`score_test`). Its power comes from three steps. Ridge regression, which does
+not look at the sets, takes out what covariates and other models show of difficulty (`residuals`). One statistic weighs
+several scores by what they show of use (`combined`). The larger of two scales counts: ranks find a small change of all
+records (`normal_scores`), numbers a large one of few (`cut_scores`).
 """
 
 from typing import NamedTuple
@@ -28,25 +16,23 @@ from scipy import special
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance
-from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, share_as_large
-from jaxaudit.metrics.strata import set_effects
+from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2
 """The least share of the records' degrees of freedom that a fit leaves, if some penalty leaves as many."""
 SHRINKAGE = 0.05
 """Added to the correlations of scores on their diagonal, so that two nearly equal scores cannot cancel each other."""
+CUT = 0.01
+"""The share of the lowest and of the highest numbers that `cut_scores` brings to the next one."""
 SWEEPS, CONVERGED = 1_000, 1e-9
 """Coordinate descent ends when no weight changes more, or after so many sweeps: the same number for all deals."""
 
 
 class ScoreTest(NamedTuple):
-    """The result of the exact test of use.
+    """The result of the exact test of use; `p_smaller` is of a query set that looks *less* used.
 
-    Attributes:
-        p_never: p-value of "the target never used the query set"; at most u with probability at most u.
-        p_smaller: p-value of a query set that looks *less* used than the holdout; 1 if no score has a known direction.
-        directed: whether a score has a known direction. If none has, `p_never` is that of any difference.
+    If no score has a known direction (`directed`), any difference counts.
     """
 
     p_never: float
@@ -56,7 +42,7 @@ class ScoreTest(NamedTuple):
 
 def score_test(
     key: Key[Array, ""],
-    scores: Float[np.ndarray, "n kinds"],
+    scores: Float[np.ndarray, "scales n kinds"],
     directions: Int[np.ndarray, " kinds"],
     size: int,
     *,
@@ -65,20 +51,21 @@ def score_test(
     strata: Int[np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
 ) -> ScoreTest:
-    """Was the query set used? A permutation test of the scores' differences between query set and holdout.
+    """Was the query set used? A permutation test of the scores' differences between query set and holdout (`combined`).
 
-    Scores, as from `residuals`, are of `size` query records, and then of the holdout records. By kind of scores, the
-    direction is 1 if scores are higher for records that were used, -1 if they are lower, and 0 if it is not known; see
-    `combined`. `groups`, `pairs`, `strata` and `permutations` are as for `permuted_differences`.
+    A direction is 1 if scores are higher for records that were used, -1 if lower, 0 if unknown. Other arguments are as
+    for `permuted_differences`.
     """
+    columns = np.concatenate(scores, axis=1)
     differences = permuted_differences(
-        key, scores, size, groups=groups, pairs=pairs, strata=strata, permutations=permutations
+        key, columns, size, groups=groups, pairs=pairs, strata=strata, permutations=permutations
     )
-    return ScoreTest(
-        share_as_large(combined(differences, directions)),
-        share_as_large(combined(-differences, directions)) if directions.any() else 1.0,
-        bool(directions.any()),
-    )
+
+    def share(differences: Float[np.ndarray, "deals columns"]) -> float:
+        scales = np.split(differences, len(scores), axis=1)
+        return share_as_large(np.max([combined(scale, directions) for scale in scales], axis=0))
+
+    return ScoreTest(share(differences), share(-differences) if directions.any() else 1.0, bool(directions.any()))
 
 
 def combined(
@@ -86,20 +73,8 @@ def combined(
 ) -> Float[np.ndarray, " deals"]:
     """One statistic for each deal, from the differences of several kinds of scores; larger means more likely used.
 
-    With z the differences in the known directions, in standard deviations over deals, and R their (shrunken)
-    correlations, the statistic is the largest of all weighted means, for weights w that are not negative:
-
-        max over w >= 0 of w' z / sqrt(w' R w)
-
-    (Roy 1953). A difference against its direction never raises it, and it is negative if all differences are. The
-    projection of z on the cone of differences in the known directions has neither property: where scores are strongly
-    correlated, that one looks used which is less over-forgotten than the others. A single score is its own statistic.
-
-    Scores of unknown direction count only if no direction is known. The statistic is then z' R^-1 z, which finds any
-    difference, that of over-forgotten records, too, so that it is no evidence of use.
-
-    Standard deviations and correlations are those of all deals, the observed one among them, so the statistic treats
-    all deals alike and its p-value stays exact.
+    It is the largest weighted mean of those in their known directions (Roy 1953), which a difference against its
+    direction never raises; without any known direction, a norm that finds any difference.
     """
     has_direction = directions != 0
     toward = differences[:, has_direction] * directions[has_direction] if has_direction.any() else differences
@@ -122,11 +97,7 @@ def combined(
 def nonnegative_weights(
     z: Float[np.ndarray, "deals kinds"], correlations: Float[np.ndarray, "kinds kinds"]
 ) -> Float[np.ndarray, "deals kinds"]:
-    """The weights w >= 0 with the largest w' z - w' R w / 2 for each deal, by coordinate descent on all deals at once.
-
-    They have the direction of the largest w' z / sqrt(w' R w), and are 0 if no difference is positive. The correlations
-    R have ones on their diagonal.
-    """
+    """The weights w >= 0 with the largest w' z - w' R w / 2 for each deal, by coordinate descent on all at once."""
     weights = np.zeros_like(z)
     for _ in range(SWEEPS):
         change = 0.0
@@ -140,12 +111,24 @@ def nonnegative_weights(
 
 
 def normal_scores(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Numbers replaced by the normal quantiles of their ranks among all of them (van der Waerden), ties by mean ranks.
-
-    A monotone function of a score then changes nothing, and no outlier decides a mean.
-    """
+    """The normal quantiles of the ranks of numbers (van der Waerden), ties by mean ranks: no outlier decides a mean."""
     ranks = mid_ranks(values.reshape(-1)).reshape(values.shape)
     return special.ndtri(ranks / (values.size + 1))
+
+
+def cut_scores(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Numbers in standard deviations, the lowest and the highest 1% (one at least) cut to the next one.
+
+    >>> cut_scores(np.array([1.0, 2.0, 3.0, 2.0, 1e9])).round(2)
+    array([-0.82, -0.82,  1.22, -0.82,  1.22])
+    """
+    count = min(int(np.ceil(CUT * len(values))), (len(values) - 1) // 2)
+    low, high = np.partition(values, (count, len(values) - 1 - count))[[count, -1 - count]]
+    if not high > low:
+        return np.zeros(len(values))
+    # From 0 to 1 first, so that no square is too large or too small.
+    cut_values = (np.clip(values, low, high) - low) / (high - low)
+    return (cut_values - cut_values.mean()) / cut_values.std()
 
 
 def residuals(
@@ -153,8 +136,7 @@ def residuals(
 ) -> Float[np.ndarray, "n kinds"]:
     """What ridge regression on the predictors and a constant leaves of each kind of scores, in standard deviations.
 
-    The penalty of each kind is the one of `PENALTIES` with the least generalised cross-validation error (Golub, Heath &
-    Wahba 1979). Nothing here knows which set a record is in.
+    The penalty is chosen by generalised cross-validation (Golub, Heath & Wahba 1979).
     """
     centred = scores - scores.mean(axis=0)
     design = predictors - predictors.mean(axis=0)
@@ -179,14 +161,8 @@ def residuals(
 class ShareLeft(NamedTuple):
     """The position of a target between models of known truth.
 
-    Attributes:
-        limits: the share and its limits; unknown if the models of both kinds hardly differ.
-        p_unused: p-value of "the target is a model like those that never used the query set", by a t-test over their
-            seeds, with their degrees of freedom or those of the records, the fewer; None with fewer than two of them.
-        p_used: p-value of "the target is a model like those that used all of it"; None if the limits are unknown.
-        effect: the difference between both kinds of models, in its standard errors; below 0, models that used the query
-            set look less used than models that did not.
-        chance: an effect of this size or less may be chance, by a t-test at the level alpha to either side.
+    `effect` is the difference between both kinds of models, in its standard errors; up to `chance` it may be chance,
+    and the limits are unknown. `p_unused` and `p_used` are of "the target is a model like those of that kind".
     """
 
     limits: Limits
@@ -207,12 +183,11 @@ def share_left(
     alpha: float = ALPHA,
     level: float = LEVEL,
 ) -> ShareLeft:
-    """The share of the effect of use that is left in a target, and its limits.
+    """The share (T - U) / (V - U) of the effect of use that is left in a target, and its limits (Fieller 1954).
 
-    Scores are of `size` query records, and then of the holdout records, if there are any: of the target; of models
-    trained without the query set, or none if the holdout alone shows what that looks like; and of models trained with
-    all of it. `groups` has the group of each record, if whole groups were dealt; `strata`, if the records of each group
-    were dealt over query set and holdout: means are then differences within it (`set_effects`).
+    T, U and V are mean scores of the query set, minus that of the holdout, of target, `unused` and `used` models. In
+    300 made-up tables of each of 18 settings, with 2, 3 and 8 models of each kind, the 95% limit was below the share in
+    at most 2.3%, 2.0% and 3.0%.
     """
     is_query = np.arange(len(target)) < size
     sides = [is_query] if is_query.all() else [is_query, ~is_query]
@@ -290,9 +265,8 @@ def _at(parabola: tuple[float, float, float], share: float) -> float:
 def _freedom(variances: tuple[float, ...], free: tuple[int, ...]) -> float:
     """Degrees of freedom of a sum of estimated variances: their harmonic mean, weighed by the variances.
 
-    Those of Satterthwaite (1946) weigh by squares of the variances, and are more: with two models of each kind, 13% to
-    20% of intervals at 95% missed the share in the worst worlds, and 9% to 15% with the degrees of freedom of each
-    kind. The limits miss 7% by these, and at most 5% unless seeds of one kind vary six times as much.
+    Satterthwaite's (1946) are more: with two models of each kind, 13% to 20% of intervals at 95% missed the share in
+    the worst worlds, 7% by these.
     """
     parts = [(max(value, 0.0), count) for value, count in zip(variances, free, strict=True) if count > 0]
     below = sum(value / count for value, count in parts)

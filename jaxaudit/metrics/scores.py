@@ -2,18 +2,65 @@
 
 Carlini et al. (2022), "Membership inference attacks from first principles", compare the log-odds that a model gives a
 record's own class with those of shadow models with and without the record in training. Here a logistic regression over
-all shadow models and records turns the comparison into a probability.
+all shadow models and records turns the comparison into a probability. A score without a unit is first brought to one
+scale (`RankScale`), which depends on no membership and no set. Log-likelihoods keep their nats, which RMIA compares.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Float32, Int
 from scipy import special
 
-from jaxaudit.errors import InputError
-from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
+from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
+
+MOST_STEP = 0.25
+"""The largest step between scores of a target, as a share of the deviation of a record's scores over shadow models."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankScale:
+    """The scale of a bank of scores: the log-odds of a score's rank among all `known_scores` (ascending).
+
+    `spread` is the standard deviation of a record's score over models (median); `step` is that of neighbouring scores.
+
+    >>> scale = RankScale(np.float32([-3.0, -2.0, -1.0]), 1.0, 0.0)
+    >>> scale(np.array([-3.0, -2.0, -1.0, -0.5])).round(2)
+    array([-1.1 ,  0.  ,  1.1 ,  1.95])
+    """
+
+    known_scores: Float32[np.ndarray, " n"]
+    spread: float
+    step: float
+
+    def __call__(self, scores: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        """The log-odds of the share of known scores that are smaller; equal ones count half."""
+        # In ascending order each search begins where the last one ended: far faster for many scores.
+        order = np.argsort(scores, axis=None)
+        ascending = scores.ravel()[order].astype(np.float32)
+        twice = np.searchsorted(self.known_scores, ascending, "left") + np.searchsorted(
+            self.known_scores, ascending, "right"
+        )
+        log_odds_of_ranks = np.empty(scores.size)
+        log_odds_of_ranks[order] = special.logit((twice + 1) / (2 * len(self.known_scores) + 2))
+        return log_odds_of_ranks.reshape(scores.shape)
+
+    def refuse_coarse(self, step: float, name: str) -> None:
+        """Refuses (`InputError`) scores in the file `name` whose `step` of rounding decides how they compare."""
+        if step > self.step and step > MOST_STEP * self.spread:
+            raise InputError(
+                f"{name}: its scores are rounded to about {step:.1g}, while the scores of a record differ by "
+                f"{self.spread:.1g} between shadow models; save them with as many digits as those of the bank."
+            )
+
+
+def rank_scale(scores: Float[np.ndarray, "models views n"], step: float = 0.0) -> RankScale:
+    """The scale of the scores; no model loses its place on a record, as ranks record by record would have it."""
+    return RankScale(np.sort(scores, axis=None).astype(np.float32), float(np.median(scores.std(axis=0))), step)
+
 
 LIMIT = 20.0
 """Log-odds are cut here, in nats: float32 probabilities cannot resolve more."""
@@ -84,19 +131,15 @@ def membership_scores(
 
     For every shadow model and record, the evidence of membership is computed from the `Profile` of the *other* shadow
     models. A logistic regression on known membership gives the weights of the kinds of evidence. The target's evidence,
-    computed from the profile of all shadow models, gets the same weights. Log-odds beyond 20 nats count as 20.
+    from the profile of all shadow models, gets the same weights. `target` and `shadows` are `log_odds` of each record's
+    own class; beyond 20 nats they count as 20.
 
     Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
     the shadow models changes nothing, unless models times records exceed `PAIRS`: then weights are fitted to some of
     the models, evenly spaced. Memory: 16 bytes per model and record, plus 100 MB.
 
-    Args:
-        target, shadows: log-odds of each record's own class, as `log_odds` gives them, of the target and shadow models.
-        membership: the shadow models' membership masks.
-
     Raises:
-        InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or all of them were
-            trained on all of the records, or on none.
+        InputError: an output is NaN, there are fewer than 4 shadow models, or all have all of the records, or none.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 50)) < 0.5
@@ -117,11 +160,7 @@ def scores_among(
     models: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
 ) -> Float[np.ndarray, "models n"]:
-    """The scores of models of known or assumed membership, each computed with the other models.
-
-    All models are treated alike: if a model of assumed membership is exchangeable with the others, so are its scores.
-    (If models times records exceed `PAIRS`, only some models contribute to the weights.) Raises as `membership_scores`.
-    """
+    """The scores of models of known or assumed membership, each computed with the other models."""
     models, membership = cut(models), np.asarray(membership)
     check_models(models[0], models, membership)
     return _scores_and_weights(models, membership)[0]
@@ -144,10 +183,7 @@ def fit_weights(
     evidence: Float[np.ndarray, "*records kinds"],
     membership: Bool[np.ndarray, "*records"],
 ) -> Float[np.ndarray, " kinds"]:
-    """The weights of the kinds of evidence, by a ridge-penalised logistic regression on known membership.
-
-    By Newton's method. The constant, the first kind, is not penalised.
-    """
+    """The weights of the kinds of evidence, by a logistic regression; the constant is not penalised."""
     evidence, truth = evidence.reshape(-1, evidence.shape[-1]), membership.ravel()
     penalty = np.full(evidence.shape[1], RIDGE)
     penalty[0] = 1e-6
@@ -210,26 +246,15 @@ def _evidence_of_others(models: np.ndarray, membership: np.ndarray, indices: np.
 
 def check_outputs(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
     """Refuses (`InputError`) outputs whose shapes disagree, or that are NaN."""
-    if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
-        raise InputError(
-            f"the target has log-odds of shape {target.shape}, the shadow models {shadows.shape} and their membership "
-            f"{membership.shape}: give one row per model and one column per record, the same records in each."
-        )
-    bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
-    if bad:
-        raise InputError(
-            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
-            "far beyond 1 to a smaller scale, in all sets alike."
-        )
+    check_shapes(shadows.shape, membership=membership)
+    check_shapes(shadows.shape[1:], target=target)
+    check_ranges("[-inf, inf]", target=target, shadows=shadows)
 
 
 def check_models(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
     """Refuses too few shadow models, models of the same records, NaN, and shapes that disagree."""
     check_outputs(target, shadows, membership)
-    if len(shadows) < 4:
-        raise InputError(
-            f"{len(shadows)} shadow models are too few to tell what use changes; train at least 4, preferably 32."
-        )
+    check_ranges("[4, inf)", "train more, preferably 32", finished_models=len(shadows))
     if membership.all() or not membership.any():
         raise InputError(
             "every record is in the training sets of all shadow models or of none; train each on a random half."
@@ -237,12 +262,7 @@ def check_models(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray
 
 
 def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
-    """Kinds of evidence, [n, kinds]: two log-likelihood ratios of "in training" against "not", and functions of both.
-
-    One ratio assumes normal distributions of equal variance, the other heavy tails (Student's t) and separate
-    variances. Each is followed by its probability, which is bounded, so that the regression can limit the weight of a
-    single record.
-    """
+    """Kinds of evidence, [n, kinds]: likelihood ratios by a normal and by a heavy-tailed distribution."""
     outside, inside, outside_variance, inside_variance, variance = shadows
     deviation = np.sqrt(variance)
     normal = (inside - outside) * (outputs - (inside + outside) / 2) / variance

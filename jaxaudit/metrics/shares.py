@@ -1,64 +1,120 @@
-"""An estimate of the used share of a set of records that is linear in a model's outputs.
+"""Means and variances of each record's log-odds over models trained with it, and without it (in/out statistics).
 
-With out, in and v the means and the variance of a record's log-odds over models without and with it in training
-(`Profile`), the gap in - out, and the weight w = gap / v, a model's outputs x give
-
-    share = sum w (x - out) / sum w gap.
-
-It is 0 on average for models that were not trained on the records and 1 for those that were trained on all of them. The
-outputs of a target with other data deviate more, which raises the variance of the share but does not change its mean. A
-membership score, which is not linear, would be biased upward.
+With out, in and v the means and the variance, the gap in - out, and the weight w = gap / v, a model's outputs x give an
+estimate of the used share of a set: sum w (x - out) / sum w gap. It is linear in the outputs, 0 on average for models
+that were not trained on the records and 1 for those that were trained on all of them. Other data of a target raise its
+variance and not its mean; a membership score, which is not linear, would be biased upward.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
+PRIOR_MODELS = 4.0
+"""Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
+
+
+class Profile(NamedTuple):
+    """Statistics of each record's log-odds, over models trained without the record ("outside") and with it ("inside").
+
+    Attributes:
+        outside, inside: mean log-odds. The gap between both is shrunk towards the mean gap of all records (empirical
+            Bayes), so it is defined even for a record that no model, or every model, was trained on.
+        outside_variance, inside_variance: variances, shrunk towards the mean variance of all records.
+        variance: the variance pooled over both kinds of models, shrunk in the same way.
+    """
+
+    outside: Float[np.ndarray, " n"]
+    inside: Float[np.ndarray, " n"]
+    outside_variance: Float[np.ndarray, " n"]
+    inside_variance: Float[np.ndarray, " n"]
+    variance: Float[np.ndarray, " n"]
+
+
+def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
+    """The profile of each record over these models of known membership."""
+    centre = models.mean(axis=0)
+    return _profile(_sums(models, membership, centre), centre)
+
+
+def profiles_without(
+    models: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    left_out: Iterable[Int[np.ndarray, "some n"]],
+) -> Iterator[Profile]:
+    """For each array of `left_out`, the profile without some models: one model's index per record, or -1 for none."""
+    centre = models.mean(axis=0)
+    whole = _sums(models, membership, centre)
+    for some in left_out:
+        sums = whole
+        for numbers in some:
+            index = np.maximum(numbers, 0)[None]
+            row, left_out_row = (np.take_along_axis(table, index, axis=0)[0] for table in (membership, models))
+            parts = _of_one(left_out_row - centre, row & (numbers >= 0), ~row & (numbers >= 0))
+            sums = tuple(total - part for total, part in zip(sums, parts, strict=True))
+        yield _profile(sums, centre)
+
+
+def profiles_of_others(
+    models: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    places: Int[np.ndarray, " some"] | None = None,
+) -> Iterator[Profile]:
+    """For each model, or each model whose index is in `places`, the profile of all other models."""
+    # Centred numbers keep their precision when one model's squares are subtracted from the sum.
+    centre = models.mean(axis=0)
+    sums = _sums(models, membership, centre)
+    for index in range(len(models)) if places is None else places:
+        own_sums = _of_one(models[index] - centre, membership[index], ~membership[index])
+        yield _profile(tuple(whole - part for whole, part in zip(sums, own_sums, strict=True)), centre)
+
+
+def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Count, sum and sum of squares of log-odds minus `centre`, per record, over models with and without it."""
+    totals = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
+    for model, row in zip(models, membership, strict=True):
+        for total, part in zip(totals, _of_one(model - centre, row, ~row), strict=True):
+            total += part
+    return totals
+
+
+def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The terms that one model adds to the sums."""
+    return inside, inside * apart, inside * apart**2, outside, outside * apart, outside * apart**2
+
+
+def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
+    """The profile from `_sums` of log-odds minus `centre`."""
+    inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
+    inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
+    inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
+    outer_squares = np.maximum(outer_squares - outer * outside**2, 0)
+    freedom_in, freedom_out = np.maximum(inner - 1, 0), np.maximum(outer - 1, 0)
+    squares, freedom = inner_squares + outer_squares, freedom_in + freedom_out
+    mean_variance = squares.sum() / max(freedom.sum(), 1) + 1e-9
+
+    def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+        prior = squares.sum() / freedom.sum() + 1e-9 if freedom.any() else mean_variance
+        return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
+
+    variance = shrunk(squares, freedom)
+    is_profiled = (inner > 0) & (outer > 0)
+    error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
+    gap = inside - outside
+    typical = float(gap[is_profiled].mean()) if is_profiled.any() else 0.0
+    spread = max(float(gap[is_profiled].var() - error[is_profiled].mean()), 0.0) if is_profiled.any() else 0.0
+    gap = typical + np.where(is_profiled, (gap - typical) * spread / (spread + error), 0.0)
+    base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
+    return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
+
 
 Records = Bool[np.ndarray, " n"]
 
 
-class Spread(NamedTuple):
-    """How much an estimate varies between models that used the same fraction of the query set.
-
-    Attributes:
-        within, between: variance between models of one design, and the additional variance between designs.
-        models, designs: the numbers of models and designs.
-    """
-
-    within: float
-    between: float
-    models: int
-    designs: int
-
-    @property
-    def total(self) -> float:
-        """The variance between models of any design."""
-        return self.within + self.between
-
-    def error(self, stretch: float = 1.0) -> float:
-        """The variance of one more model's distance from the mean, if its deviation is `stretch` times as large.
-
-        The factor applies only to the variance within designs: the effect of a design does not depend on the data.
-        """
-        return sum(self._parts(stretch))
-
-    def freedom(self, stretch: float = 1.0) -> float:
-        """Satterthwaite's (1946) degrees of freedom of `error`, at least 1."""
-        counts = max(self.models - self.designs, 1), max(self.designs - 1, 1)
-        shared = sum(part**2 / count for part, count in zip(self._parts(stretch), counts, strict=True))
-        return max(1.0, self.error(stretch) ** 2 / shared) if shared > 0 else float(self.models - 1)
-
-    def _parts(self, stretch: float) -> tuple[float, float]:
-        return self.within * (stretch**2 + 1 / self.models), self.between * (1 + 1 / self.designs)
-
-
 def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
     """The used share of the records selected by `records`, not cut to [0, 1]; 0 if shadow models remember none of them.
-
-    `outputs` are a model's log-odds of all records, and `shadows` is their profile.
 
     >>> flat = np.ones(4)
     >>> shadows = Profile(0 * flat, 2 * flat, flat, flat, flat)
@@ -82,20 +138,16 @@ def own_scatter(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Rec
 
 
 class Shares(NamedTuple):
-    """Used shares and scatter of each shadow model (computed with the other models) and of the target (with all).
+    """Used shares and scatter (`own_scatter`) of each shadow model, computed with the other models, and of the target.
 
-    Attributes:
-        query, target_query: the used share of the query set.
-        reference, target_reference: the used share of reference records that the model was not trained on; 0 without
-            a reference.
-        scatter, target_scatter: `own_scatter` on the same reference records; 1 without a reference.
+    Those of the calibration set are over records that a model was not trained on; 0, and 1 for the scatter, without it.
     """
 
     query: Float[np.ndarray, " models"]
-    reference: Float[np.ndarray, " models"]
+    calibration: Float[np.ndarray, " models"]
     scatter: Float[np.ndarray, " models"]
     target_query: float
-    target_reference: float
+    target_calibration: float
     target_scatter: float
 
 
@@ -106,14 +158,12 @@ def used_shares(
     queried: int,
     unseen: Records | None = None,
 ) -> Shares:
-    """The used shares and the scatter of a target and of its shadow models.
-
-    `target` holds the target's log-odds of `queried` query records, then of the reference, if any. `unseen` says which
-    records the target is known not to have used; None: all of the reference.
+    """Used shares and scatter of a target and of its shadow models; after `queried` follows the calibration set.
+    `unseen` says which records the target is known not to have used; None: all of the calibration set.
     """
     index = np.arange(len(target))
-    query, reference = index < queried, index >= queried
-    unseen = reference if unseen is None else reference & unseen
+    query, calibration = index < queried, index >= queried
+    unseen = calibration if unseen is None else calibration & unseen
 
     def of(outputs: np.ndarray, other_profile: Profile, kept: np.ndarray) -> tuple[float, float, float]:
         share = linear_share(outputs, other_profile, query)
@@ -123,29 +173,8 @@ def used_shares(
 
     profiles = profiles_of_others(shadows, membership)
     rows = [
-        of(model, other_profile, reference & ~member)
+        of(model, other_profile, calibration & ~member)
         for model, other_profile, member in zip(shadows, profiles, membership, strict=True)
     ]
-    query_shares, reference_shares, scatters = np.array(rows).T
-    return Shares(query_shares, reference_shares, scatters, *of(target, profile(shadows, membership), unseen))
-
-
-def spread(values: Float[np.ndarray, " models"], designs: np.ndarray) -> Spread:
-    """The variances of an estimate within and between designs: a one-way analysis of variance.
-
-    The estimates are of at least two models that used the same fraction of the query set. With one design, or one model
-    per design, all variance is within.
-
-    >>> found = spread(np.array([0.0, 2.0, 10.0, 12.0]), np.array([0, 0, 1, 1]))
-    >>> found.within, found.between
-    (2.0, 49.0)
-    """
-    names, design, counts = np.unique(designs, return_inverse=True, return_counts=True)
-    models, groups = len(values), len(names)
-    if groups == 1 or groups == models:
-        return Spread(float(np.var(values, ddof=1)), 0.0, models, 1)
-    means = np.bincount(design, values) / counts
-    within = float(((values - means[design]) ** 2).sum() / (models - groups))
-    mean_square = float((counts * (means - values.mean()) ** 2).sum() / (groups - 1))
-    size = (models - (counts**2).sum() / models) / (groups - 1)
-    return Spread(within, max(0.0, (mean_square - within) / float(size)), models, groups)
+    query_shares, calibration_shares, scatters = np.array(rows).T
+    return Shares(query_shares, calibration_shares, scatters, *of(target, profile(shadows, membership), unseen))

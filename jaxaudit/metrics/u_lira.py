@@ -3,8 +3,7 @@
 Hayes, Shumailov, Triantafillou, Khalifa & Papernot (2024), "Inexact unlearning needs more careful evaluations to avoid
 a false sense of privacy", section 4, after LiRA (Carlini et al. 2022). For each record of the forget set, two normal
 distributions of the log-odds of its class are fitted: over models that were trained with the record and *then
-unlearned*, and over models retrained without it. A model is called unlearned if its log-odds are more likely under the
-first. (Attacks that compare a population of records with another overstate how well a method forgets.)
+unlearned*, and over models retrained without it.
 """
 
 from typing import NamedTuple
@@ -12,13 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges
 from jaxaudit.metrics.attack_rates import LEAST_EXPECTED
 from jaxaudit.metrics.over_models import NONE, Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
 SOURCE = "Hayes et al. 2024; Carlini et al. 2022"
 REPLICATES = 200
+LOW = 0.65
+"""Models are not distinguishable only if the upper end of U-LiRA's 95% interval is below this: a wide interval, as one
+model unlike all others makes it, rules nothing out."""
 LEAST_VARIANCE = 1e-12
 """In nats squared; keeps variances positive if all models have the same outputs."""
 Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others records"]]
@@ -27,9 +29,7 @@ Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others rec
 class ULira(NamedTuple):
     """How well unlearned models can be distinguished from retrained ones: the share of right answers, 0.5 by guessing.
 
-    Attributes:
-        accuracy: averaged over records, models and then both sides, with its interval.
-        per_record: the same for each record.
+    `accuracy` is averaged over records, models and then both sides; `per_record` over models and sides.
     """
 
     accuracy: Estimate
@@ -46,23 +46,16 @@ def u_lira(
 ) -> ULira:
     """The leave-one-out accuracy of U-LiRA; larger means less forgotten, 0.5 means indistinguishable.
 
-    For a model left out with log-odds phi of a record, and means m and variances v (ddof 1) over the other models of
-    each side, the answer is "unlearned" if N(phi; m_u, v_u) > N(phi; m_r, v_r); half of a right answer at a tie. The
-    models of both sides must be independent: no retrained model may share the seed of an unlearned one.
+    For a model left out with log-odds phi (nats) of a record, and means m and variances v (ddof 1) over the other
+    models of each side, the answer is "unlearned" if N(phi; m_u, v_u) > N(phi; m_r, v_r); half of a right answer at a
+    tie. With few models the accuracy of indistinguishable sides is somewhat below 0.5: a model that is left out is
+    missing from its own side. The interval is that of `over_models.interval_over_models`, within 0 and 1; in a
+    bootstrap replicate all copies of a model are left out together.
 
-    With few models the accuracy of indistinguishable sides is somewhat below 0.5: a model that is left out is missing
-    from its own side. The interval is that of `over_models.interval`, within 0 and 1; in a bootstrap replicate all
-    copies of a model are left out together.
-
-    Args:
-        key: random key of the bootstrap, of at least 2 `replicates`.
-        unlearned, retrained: log-odds of each record's own class, in nats, of unlearned models, and of models retrained
-            without the records.
-        level: confidence level of the interval.
+    All models must be independent: no retrained model may share the seed of an unlearned one.
 
     Raises:
-        InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or `replicates` or
-            `level` out of range.
+        InputError: fewer than 4 models on a side, or NaN.
 
     >>> import jax
     >>> random = np.random.default_rng(2)
@@ -98,16 +91,9 @@ def u_lira_rate(
     """The true positive rate of U-LiRA: the share of unlearned pairs it finds, at a rate of false alarms.
 
     A pair is a model and a record. Its evidence is the difference of the two log-densities that `u_lira` compares. One
-    threshold holds for all pairs: the smallest evidence that at most this share of the retrained models' pairs exceeds.
-    Guessing finds as large a share of unlearned pairs. The interval is made as that of `u_lira`, with a threshold of
-    its own in each replicate. All numbers are NaN if fewer than 10 false alarms are allowed: they would be chance.
-
-    Args:
-        key, unlearned, retrained, level, replicates: as for `u_lira`.
-        false_positive_rate: the share of retrained models' pairs that may be called unlearned.
-
-    Raises:
-        InputError: as `u_lira`, or the rate is not between 0 and 1.
+    threshold holds for all pairs: the smallest evidence that at most the share `false_positive_rate` of the retrained
+    models' pairs exceeds. Guessing finds as large a share of unlearned pairs. The interval is made as that of `u_lira`,
+    with a threshold of its own in each replicate. NaN if fewer than 10 false alarms are allowed.
 
     >>> import jax
     >>> random = np.random.default_rng(2)
@@ -116,8 +102,7 @@ def u_lira_rate(
     >>> round(again.value, 2), round(gone.value, 2)
     (0.0, 0.95)
     """
-    if not 0 < false_positive_rate < 1:
-        raise InputError(f"a rate of false alarms is between 0 and 1, got {false_positive_rate:g}.")
+    check_ranges("(0, 1)", false_positive_rate=false_positive_rate)
     sides = checked_sides(unlearned, retrained, replicates, level)
     sizes, generator = [len(side) for side in sides], generator_of(key)
     if false_positive_rate * sides[1].size < LEAST_EXPECTED - 1e-9:

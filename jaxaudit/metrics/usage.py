@@ -1,23 +1,8 @@
 """The result of all tests of use: was a query set used, how much of it, and the verdict.
 
-- `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most 5%. If the test's
-  assumption holds, a target that never used the query set gets this verdict with probability at most 5%.
-- `forgotten`: the p-value of "never used" is above 5%, there are no doubts, and the one-sided 95% upper limit of the
-  used fraction is at most a stated one. If the interval's assumption holds, a target that used more than that gets this
-  verdict with probability at most 5%. Smaller use is not ruled out, so the verdict is only given with its limit.
-  A limit must not outrun what the test can see: if not even use of the whole query set would have been detected with
-  95% probability, a small limit means that the holdout happens to look used, and the verdict is `inconclusive`. Of 560
-  targets that used nothing, that takes 3 of 55 in a hundred away. Limits that are constrained by power (Cowan et al.
-  2011) or divided by it (CLs, Read 2002) take 5 and 9 away to the same end, and cover no less well where it matters.
-  The limit that is given with the verdict is power-constrained, though, up to the stated share (`given_limits`).
-- `inconclusive`, with reasons: in all other cases, and whatever the numbers are where the p-value itself may be wrong
-  (`Usage.invalid`).
-
-`conclude` turns the numbers of one target into a verdict; `decided` does so again once p-values are adjusted.
-
 Outputs on a query set and a holdout alone cannot distinguish "not used" from "used and not remembered". So a fraction,
 a limit and `forgotten` require knowledge of how much the target remembers: from known members, or from shadow models
-of its own recipe. Without that, no fraction is given (`without_fraction`).
+of its own recipe.
 """
 
 import math
@@ -29,7 +14,7 @@ import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import Number, NumberOrNaN, StrictStruct
 from jaxaudit.metrics.effect import ALPHA, POWER, UNKNOWN, Limits
 from jaxaudit.metrics.ks import Verdict
@@ -39,9 +24,7 @@ STATED_FRACTION = 0.25
 wide margin. Smaller limits need more records: `jaxaudit power` computes how many."""
 
 Question = Literal["used", "left"]
-Designs = Literal["guessed", "mixed", "none"]
 Difficulty = Literal["taught", "neighbours", "classes"]
-ScoreOf = Literal["record", "record and views", "views"]
 
 
 class Wording(NamedTuple):
@@ -79,6 +62,18 @@ WORDING: dict[Question, Wording] = {
 
 
 OVER_FORGOTTEN = "over-forgotten, the usual trace of an unlearning method that pushes too far"
+BY_CHANCE = "by chance, as 1 in 40 models that used none (an unlucky deal sways all of its models), or over-forgotten"
+FAR_BEYOND_CHANCE = 1e-3
+"""At most so many models that used none are called over-forgotten; a larger p-value is said to be chance, too."""
+
+
+def less_used(p_smaller: float) -> str:
+    """Why a query set looks less used than what nobody used, by the p-value of that.
+
+    >>> less_used(0.001).partition(",")[0], less_used(0.02).partition(",")[0]
+    ('over-forgotten', 'by chance')
+    """
+    return OVER_FORGOTTEN if p_smaller <= FAR_BEYOND_CHANCE else BY_CHANCE
 
 
 def fraction_name(questions: Iterable[Question]) -> str:
@@ -94,23 +89,24 @@ def fraction_name(questions: Iterable[Question]) -> str:
 class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag="use"):
     """The numbers of a test of use for one target, and what these numbers alone support.
 
+    - `not forgotten`: `p_never`, adjusted for all targets of the audit, is at most 5%. If the test's assumption holds,
+      a target that never used the query set gets this verdict with probability at most 5%.
+    - `forgotten`: that p-value is above 5%, there are no doubts, and `upper` is at most a stated fraction. If the
+      interval's assumption holds, a target that used more gets this verdict with probability at most 5%. Smaller use is
+      not ruled out, so the verdict is only given with its limit.
+    - `inconclusive`, with reasons: in all other cases, and whenever the p-value itself may be wrong (`invalid`).
+
     Attributes:
-        method: the name of the test.
-        verdict: `not forgotten`, `forgotten` or `inconclusive`. `forgotten` holds only up to the limit `upper`.
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
         p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
             model shows what full use looks like.
         fraction: estimate of the used fraction; below 0 if the query set looks less used than the holdout, above 1 if
-            more than records that were used. NaN if not available, and in a result also if no number should be shown
-            (`used_share`).
+            more than records that were used. NaN if not available, or not to be shown (`used_share`).
         fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
-        detectable: the minimum detectable fraction: the smallest used fraction for which this audit would have given
-            `not forgotten` with 95% probability. None if not even use of all would have been detected.
-        reasons: the reasons for the verdict.
+        detectable: the smallest used fraction for which this audit would have given `not forgotten` with 95%
+            probability. None if not even use of all would have been detected.
         upper: the one-sided 95% upper limit of the used fraction; 1 if the data do not determine it.
-        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`), which decides the verdict; None for
-            a single target.
-        design: the shadow models' design: one `guessed` design, several `mixed` ones, or `none` without shadow models.
+        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`); None for a single target.
         question: what `fraction` means. `used`: the share that was used. `left`: how much memory of the query set is
             left, as a share of the memory of known members.
         doubts: reasons why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
@@ -118,8 +114,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         invalid: reasons why `p_never` itself may be wrong.
         difficulty: what else than models told how difficult each record is: what the records `taught`, `neighbours`, or
             `classes` alone. None if the test takes no difficulty off, or only what its models tell.
-        score_of: of outputs on several views of each record, the ones that the score is of (`metrics.views`); None
-            without views.
         numbers: further numbers of a test of your own, by name.
     """
 
@@ -134,13 +128,11 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
     reasons: tuple[str, ...]
     upper: float
     p_never_adjusted: Number
-    design: Designs
     question: Question
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
     difficulty: Difficulty | None = None
-    score_of: ScoreOf | None = None
     numbers: dict[str, Number] = field(default_factory=dict)
 
     @property
@@ -200,16 +192,9 @@ def conclude(
     recipe: str = "",
     question: Question = "used",
 ) -> Usage:
-    """The numbers of one target with their verdict, by the rule in this module's docstring; no p-value is adjusted.
+    """The numbers of one target with their verdict, by the rule of `Usage`; no p-value is adjusted.
 
-    Args:
-        method, p_never, p_fully, doubts, invalid, question: see `Usage`; the question changes only the wording.
-        limits: the fraction and its limits.
-        stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
-        recipe: advice if the shadow models fit badly, given in place of "more records are needed".
-
-    Raises:
-        InputError: `stated` is out of range.
+    `recipe` is advice if the shadow models fit badly, in place of "more records are needed".
     """
     refuse_stated(stated)
     words = WORDING[question]
@@ -225,19 +210,14 @@ def conclude(
         unsettled.append(recipe or "more records are needed")
     fraction, low, high, upper, detectable = given_limits(limits, stated)
     numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
-    usage = Usage(method, "inconclusive", *numbers, "guessed", question, doubts, tuple(unsettled), invalid)
+    usage = Usage(method, "inconclusive", *numbers, question, doubts, tuple(unsettled), invalid)
     return decided(usage)
 
 
 def given_limits(limits: Limits, stated: float) -> Limits:
-    """The limits that are given with a verdict: no smaller than those of records that were not used usually are.
+    """The limits that are given with a verdict: no smaller than those of an estimate one standard error below none.
 
-    A query set that by chance looks much less used than the holdout has a limit near 0, which says more of this chance
-    than of the model. So the limit is at least that of an estimate one standard error below none (Cowan et al. 2011).
-    This raises no limit above the stated share, and so moves no verdict.
-
-    >>> given_limits(Limits(-0.5, 0.0, 0.1, 0.01, 0.9), stated=0.19)
-    Limits(fraction=-0.5, low=0.0, high=0.19, upper=0.19, detectable=0.9)
+    So no limit near 0 comes from a chance difference (Cowan et al. 2011). None is raised above the stated share.
     """
     spread = (limits.upper - limits.fraction) / NormalDist().inv_cdf(1 - ALPHA)
     # Of an unknown fraction, which is NaN, the limits stay as they are.
@@ -248,10 +228,10 @@ def given_limits(limits: Limits, stated: float) -> Limits:
 
 
 def decided(usage: Usage) -> Usage:
-    """Sets the verdict and its reasons.
+    """The usage with its verdict and reasons, by its p-values and by what is `invalid`, doubted and `unsettled`.
 
-    They follow from the p-values and from what is `invalid`, doubted and `unsettled`. An upper limit above the stated
-    share is `unsettled` already (`conclude`, `without_fraction`); the limit is not compared again.
+    `inconclusive` if not even full use would have been detected with 95% probability. Of 560 targets that used nothing,
+    that takes 3 of 55 in a hundred away; power-constrained limits (Cowan et al. 2011) take 5, CLs (Read 2002) 9.
     """
     p_value = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
     against = (*usage.doubts, *usage.unsettled)
@@ -270,11 +250,7 @@ def decided(usage: Usage) -> Usage:
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...]) -> Usage:
-    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts.
-
-    Raises:
-        ValueError: there is neither a `why` nor a doubt.
-    """
+    """Removes the fraction and its limits, so that the verdict is never `forgotten`; `why` precedes the doubts."""
     if not (why or usage.doubts):
         raise ValueError("a fraction is taken away for a reason, and none is given")
     fraction, low, high, upper, detectable = UNKNOWN
@@ -286,8 +262,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """p-values adjusted for multiple testing, in the same order (Holm 1979).
 
     The probability that any true null hypothesis has an adjusted p-value of u or less is at most u, for any dependence.
-    The k-th smallest of m p-values is multiplied by m - k + 1, and is at least the adjusted one before it and at most
-    1.
+    The k-th smallest of m is multiplied by m - k + 1, and is at least the one before it and at most 1.
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)
@@ -302,9 +277,8 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
     """p-values adjusted for a list of suspects, in the same order (Benjamini & Hochberg 1995).
 
-    Of those with an adjusted p-value of u or less, the share of true null hypotheses is at most u on average, if
-    p-values are independent or positively dependent. The k-th smallest of m p-values is multiplied by m / k, and is at
-    most the adjusted one after it.
+    Of those adjusted to u or less, the share of true null hypotheses is at most u on average, if p-values are
+    independent or positively dependent.
 
     >>> benjamini_hochberg([0.01, 0.04, 0.03])
     (0.03, 0.04, 0.04)
@@ -318,8 +292,4 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
 
 def refuse_stated(stated: float) -> None:
     """Refuses (`InputError`) a stated fraction that is not above 0 and below 1."""
-    if not 0 < stated < 1:
-        raise InputError(
-            f"the stated fraction must be above 0 and below 1; got {stated:g}: `forgotten` requires an upper limit of "
-            "the used fraction of at most this, and a limit of 1 rules nothing out."
-        )
+    check_ranges("(0, 1)", stated=stated)

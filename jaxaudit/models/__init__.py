@@ -3,14 +3,11 @@
 A module, a folder or a file that cannot be used is an `InputError`; `Raises` says only what is particular.
 """
 
-from jaxaudit.models.adapters import Adapters, write_adapter
+from jaxaudit.models.attention import GPT, ViT
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
-from jaxaudit.models.gpt import GPT
-from jaxaudit.models.liu import LiuCNN, MedicalCNN, RandomCrop
-from jaxaudit.models.mlp import MLP
+from jaxaudit.models.causal import Adapters, write_adapter
 from jaxaudit.models.module import HiddenStates, hidden_states
-from jaxaudit.models.residual import ResNet, WideResNet
-from jaxaudit.models.vit import ViT
+from jaxaudit.models.networks import MLP, LiuCNN, MedicalCNN, RandomCrop, ResNet, WideResNet
 from jaxaudit.randomness import RUN_ONCE
 
 __all__ = [

@@ -1,22 +1,26 @@
-"""Converts a Flax, PyTorch or Keras module to two pure functions; all arrays but the parameters are explicit state."""
+"""Converts a Flax, PyTorch or Keras module to two pure functions; all arrays but the parameters are explicit state.
 
+A factory is called by the names of its parameters. Collections of a Linen module other than `params` are state.
+"""
+
+import inspect
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen, nnx
+from flax.errors import InvalidRngError
 from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
-from jaxaudit.models.adapters import Adapters
-from jaxaudit.models.factory import FORMS, FactoryCall, plan_call
-from jaxaudit.models.gpt import GPT
+from jaxaudit.models.attention import GPT
+from jaxaudit.models.causal import Adapters
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
-from jaxaudit.models.linen import evaluation_draws, linen_functions
 from jaxaudit.models.module import Head, ModuleFactory, Origin, PureModule
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
@@ -38,20 +42,19 @@ def pure_module(
 
     An NNX module is split once (`nnx.split`); after that, `init` and `apply` use only pytrees, so they can be jitted,
     vmapped and differentiated like any function of arrays. A Linen module may be built by the factory, or given in its
-    place; see `linen_functions`. A PyTorch module is built by its class or the factory; see `torch_functions`.
+    place. A PyTorch module is built by its class or the factory.
 
     Args:
         factory: see `ModuleFactory`.
-        input_shape: the shape of one record.
         classes: the number of the network's outputs.
         fields: the arrays of a record, if it consists of several (`Records.inputs`): the module gets them by name, as
             `module(input_ids=..., attention_mask=...)`. For NNX and PyTorch only.
-        of_tokens: whether a record is a sequence of tokens, `int32[length]`, and the logits are
-            `[n, length, classes]`, of the next token at each position. For NNX only.
+        of_tokens: whether a record is a sequence of tokens, `int32[length]`, and the logits are `[n, length, classes]`,
+            of the next token at each position. For NNX only.
 
     Raises:
-        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its
-            outputs are not `[n, classes]` logits, or a PyTorch module cannot be a JAX function.
+        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its outputs
+            are not `[n, classes]` logits, or a PyTorch module cannot be a JAX function.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.models import MLP
@@ -64,7 +67,7 @@ def pure_module(
     if isinstance(factory, Adapters):
         net, name = factory(), str(factory)
         _check_outputs(net, name, input_shape, classes, True)
-        return net._replace(arguments=(factory, input_shape, classes, None, True))
+        return net._replace(made_by=pure_module, arguments=(factory, input_shape, classes, None, True))
     whole = isinstance(factory, linen.Module)
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
     if isinstance(factory, nnx.Module) or is_torch_module(factory) or is_keras_model(factory):
@@ -87,15 +90,19 @@ def pure_module(
             f"{call.text if call else name}; does it fit records of shape {input_shape}? ({FORMS})"
         ) from error
     try:
-        if of_tokens and not isinstance(built, nnx.Module):
-            raise InputError(f"the model {name} is no flax.nnx.Module, as models of tokens are here; write it as one.")
+        by_name = fields is not None and not is_torch_module(built)
+        if (of_tokens or by_name) and not isinstance(built, nnx.Module):
+            names = ", ".join(field.name for field in fields or ())
+            raise InputError(
+                f"the model {name} is a {type(built).__name__}, but models of tokens are flax.nnx.Modules here, and "
+                f"those of records of several arrays ({names or 'none'}), which they get by name, these or PyTorch "
+                "modules: write it as one, or give one array named x."
+            )
         if isinstance(built, linen.Module):
-            _refuse_fields(fields, name)
             net = linen_functions(built, input_shape)
         elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build, fields)._replace(seeded=call is None or call.seeded)
         elif is_keras_model(built):
-            _refuse_fields(fields, name)
             net = keras_functions(built, name, input_shape)
         else:
             net = torch_functions(partial(call.build, factory, None), name, input_shape, fields)
@@ -107,15 +114,7 @@ def pure_module(
             f"the model {name} does not accept records of shape {input_shape}: {first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
-    return net._replace(arguments=(factory, input_shape, classes, fields, of_tokens))
-
-
-def _refuse_fields(fields: tuple[Field, ...] | None, name: str) -> None:
-    if fields is not None:
-        raise InputError(
-            f"the records consist of {len(fields)} arrays ({', '.join(field.name for field in fields)}), which Flax "
-            f"NNX and PyTorch modules get by name, and the model {name} is neither; give one array named x."
-        )
+    return net._replace(made_by=pure_module, arguments=(factory, input_shape, classes, fields, of_tokens))
 
 
 def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:
@@ -129,7 +128,7 @@ def _abstract_key() -> Any:
     return jax.eval_shape(jax.random.key, 1)
 
 
-def _called(factory: Any, name: str, call: FactoryCall, key: Key[Array, ""]) -> Any:
+def _called(factory: Any, name: str, call: "FactoryCall", key: Key[Array, ""]) -> Any:
     with built_by_keras():
         module = call.build(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
@@ -200,3 +199,217 @@ def _needed(jaxpr: Any) -> list[bool]:
         if any(id(variable) in needed for variable in equation.outvars):
             needed |= {id(variable) for variable in equation.invars}
     return [id(variable) in needed for variable in jaxpr.invars]
+
+
+RNGS = "rngs"
+SHAPE = ("input_shape", "shape")
+CLASSES = ("classes", "num_classes", "n_classes")
+OUTPUTS = ("out_features",)
+SIZE = ("in_features", "input_dim", "features_in", "num_features")
+CHANNELS = ("in_channels",)
+GIVEN = (RNGS, *SHAPE, *CLASSES)
+"""Parameter names with a single meaning. Other parameters keep their default, if they have one."""
+
+FORMS = (
+    "understood are factory(input_shape, classes, rngs=...), factory(rngs) and factory(), and a function or class with "
+    f"parameters named {', '.join((*CLASSES[1:], *OUTPUTS))} (number of outputs), {', '.join(SIZE)} (numbers per "
+    f"record) or {', '.join(CHANNELS)}"
+)
+
+
+RANDOM_NUMBERS = object()
+"""Stands in a `FactoryCall` for random numbers, which are not known yet."""
+
+
+class FactoryCall(NamedTuple):
+    """A call of a factory, with `RANDOM_NUMBERS` in place of random numbers: arguments without names, with names, and
+    as text.
+    """
+
+    positional: tuple[Any, ...]
+    keywords: dict[str, Any]
+    text: str
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the factory takes random numbers, so that models may start from different weights."""
+        return any(value is RANDOM_NUMBERS for value in (*self.positional, *self.keywords.values()))
+
+    def build(self, factory: Any, rngs: Any) -> Any:
+        def settled(value: Any) -> Any:
+            return rngs if value is RANDOM_NUMBERS else value
+
+        return factory(
+            *map(settled, self.positional), **{name: settled(argument) for name, argument in self.keywords.items()}
+        )
+
+
+def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: int) -> FactoryCall:
+    """The call of `factory` (a function, a class of modules, or a `functools.partial`) for records of this shape, by
+    the names of its parameters; an unknown one without a default is refused. With arbitrary parameters: as
+    `pure_module`.
+
+    >>> def net(num_classes, width=64, *, rngs): ...
+    >>> plan_call(net, "net", (28, 28, 1), 10).text
+    'net(num_classes=10, rngs=...)'
+    """
+    values_by_name = {
+        RNGS: RANDOM_NUMBERS,
+        **dict.fromkeys(SHAPE, input_shape),
+        **dict.fromkeys((*CLASSES, *OUTPUTS), classes),
+        **dict.fromkeys(SIZE, math.prod(input_shape)),
+        **{channels: input_shape[-1] for channels in CHANNELS if input_shape},
+    }
+    if _is_linen(factory):
+        values_by_name.pop("num_features")  # a Linen module sees how many its inputs have; there it is a width
+    parameters = _parameters(factory)
+    kinds = [parameter.kind for parameter in parameters]
+    open_ended = inspect.Parameter.VAR_KEYWORD in kinds
+    named_parameters = [
+        parameter for parameter in parameters if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if inspect.Parameter.VAR_POSITIONAL in kinds and not named_parameters:
+        return _call(name, (input_shape, classes), {RNGS: RANDOM_NUMBERS})
+    unknown = [
+        parameter.name
+        for parameter in named_parameters
+        if parameter.default is parameter.empty and parameter.name not in values_by_name
+    ]
+    if unknown:
+        raise InputError(
+            f"the model factory {name} has the parameters "
+            f"({', '.join(parameter.name for parameter in named_parameters)}), of which "
+            f"{', '.join(unknown)} are unknown: {FORMS}. Give the others defaults, or write a function that does."
+        )
+    filled_parameters = [
+        parameter for parameter in named_parameters if parameter.default is parameter.empty or parameter.name in GIVEN
+    ]
+    positional = tuple(
+        values_by_name[parameter.name] for parameter in filled_parameters if parameter.kind is parameter.POSITIONAL_ONLY
+    )
+    keywords = {
+        parameter.name: values_by_name[parameter.name]
+        for parameter in filled_parameters
+        if parameter.kind is not parameter.POSITIONAL_ONLY
+    }
+    # What takes any further name most likely hands them on to a module, which needs random numbers.
+    return _call(name, positional, {**keywords, RNGS: RANDOM_NUMBERS} if open_ended else keywords)
+
+
+def _call(name: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> FactoryCall:
+    words = ["..." if value is RANDOM_NUMBERS else str(value) for value in positional]
+    words += [f"{key}={'...' if value is RANDOM_NUMBERS else value}" for key, value in keywords.items()]
+    return FactoryCall(positional, keywords, f"{name}({', '.join(words)})")
+
+
+def _parameters(factory: Any) -> list[inspect.Parameter]:
+    try:
+        return list(_signature(factory).parameters.values())
+    except ValueError:  # of code that is not Python
+        return [inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)]
+
+
+def _signature(factory: Any) -> inspect.Signature:
+    if isinstance(factory, partial):
+
+        def stand_in() -> None: ...
+
+        stand_in.__signature__ = _signature(factory.func)  # pyright: ignore[reportFunctionMemberAccess]
+        return inspect.signature(partial(stand_in, *factory.args, **factory.keywords))
+    if not isinstance(factory, type):
+        return inspect.signature(factory)
+    # Not of the class itself: NNX makes instances by a function of the metaclass, which takes anything.
+    if factory.__init__ is object.__init__:
+        return inspect.Signature()
+    init_parameters = list(inspect.signature(factory.__init__).parameters.values())[1:]
+    hidden = ("parent", "name") if _is_linen(factory) else ()
+    return inspect.Signature([parameter for parameter in init_parameters if parameter.name not in hidden])
+
+
+def _is_linen(factory: Any) -> bool:
+    return isinstance(factory, type) and issubclass(factory, linen.Module)
+
+
+PARAMS = "params"
+TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "use_running_average")
+
+
+class LinenState(NamedTuple):
+    """A Linen module's variables but the parameters, and the random key of its random layers in training, if it has
+    any.
+    """
+
+    collections: dict[str, Any]
+    key: Any
+
+
+def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
+    """The pure functions of a Linen module; its random streams in training are derived from the state's key. An
+    argument of `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average` is set
+    accordingly; any other must have a default.
+    """
+    name = type(module).__name__
+    modes = _modes(module, name)
+    blank = jnp.zeros((1, *input_shape), jnp.float32)
+
+    def start(key: Key[Array, ""]) -> tuple[Any, dict[str, Any]]:
+        collections = dict(linen.meta.unbox(module.init({PARAMS: key}, blank, **modes(False))))
+        return collections.pop(PARAMS, {}), collections
+
+    def evaluate(params: Any, collections: dict[str, Any], inputs: Array) -> Any:
+        return module.apply({PARAMS: params, **collections}, inputs, **modes(False))
+
+    abstract_key = jax.eval_shape(jax.random.key, 1)
+    params, collections = jax.eval_shape(start, abstract_key)
+    inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+    try:
+        jax.eval_shape(evaluate, params, collections, inputs)
+    except InvalidRngError as error:
+        raise InputError(evaluation_draws(name)) from error
+    kept = list(collections)
+
+    def train(params: Any, collections: dict[str, Any], key: Any, inputs: Array) -> tuple[Any, dict[str, Any]]:
+        rngs = None if key is None else {PARAMS: key}
+        return module.apply({PARAMS: params, **collections}, inputs, rngs=rngs, mutable=kept, **modes(True))
+
+    try:
+        jax.eval_shape(lambda params, kept, inputs: train(params, kept, None, inputs), params, collections, inputs)
+        draws = False
+    except InvalidRngError:
+        draws = True
+
+    def init(key: Key[Array, ""]) -> tuple[Any, LinenState]:
+        params, collections = start(key)
+        return params, LinenState(collections, jax.random.fold_in(key, 1) if draws else None)
+
+    def apply(params: Any, state: LinenState, inputs: Array, training: bool) -> tuple[Any, LinenState]:
+        if not training:
+            return evaluate(params, state.collections, inputs), state
+        key, now = (None, None) if state.key is None else jax.random.split(state.key)
+        logits, changed = train(params, state.collections, now, inputs)
+        return logits, LinenState({**state.collections, **changed}, key)
+
+    return PureModule(init, apply, bool(jax.tree.leaves(collections)), draws, origin=Origin("flax.linen"))
+
+
+def evaluation_draws(name: str) -> str:
+    """The error message for a model that draws random numbers in evaluation mode."""
+    return (
+        f"the model {name} draws random numbers in evaluation, so its outputs are not determined; switch them off "
+        "there, such as by deterministic=True for flax.nnx.Dropout and flax.linen.Dropout."
+    )
+
+
+def _modes(module: Any, name: str) -> Callable[[bool], dict[str, Any]]:
+    parameters = list(inspect.signature(type(module).__call__).parameters.values())[2:]
+    names = [parameter.name for parameter in parameters]
+    for parameter in parameters:
+        is_keyword = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if is_keyword and parameter.default is parameter.empty and parameter.name not in TRAINING + EVALUATION:
+            raise InputError(
+                f"the model {name} needs an unknown argument {parameter.name!r}; known ones are "
+                f"{', '.join(TRAINING + EVALUATION)}. Give it a default."
+            )
+    return lambda training: {
+        mode_name: training == (mode_name in TRAINING) for mode_name in TRAINING + EVALUATION if mode_name in names
+    }

@@ -11,24 +11,27 @@ import ml_dtypes
 import numpy as np
 
 from jaxaudit.data.chat_templates import LONGEST_TEMPLATE, render_chats
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, open_data, read_small
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.tokenizer_files import (
     LARGEST_TOKENIZER,
+    MOST_OF_ITS_OWN,
     Normalizers,
+    another_tokenizer,
     answer_start,
     calling,
     pieces,
     settle,
     strings_of,
 )
-from jaxaudit.data.weights.weights import read_weights, weight_files
-from jaxaudit.errors import InputError
+from jaxaudit.data.weights import read_weights, weight_files
+from jaxaudit.errors import InputError, check_among
 from jaxaudit.models import pretrained
 from jaxaudit.models.lora import read_lora
-from jaxaudit.models.model_folder import TOKENIZER, TOKENIZER_CONFIG, cutter_of, model_entries
+from jaxaudit.models.pretrained import TOKENIZER, TOKENIZER_CONFIG, cutter_of, model_entries
 
 WITH_ADDED = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = (TOKENIZER, *WITH_ADDED, "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja")
@@ -38,6 +41,8 @@ VERSION = "transformers_version"
 PRECISIONS = ("float32", "bfloat16", "float16")
 STARTS = ("characters", "prompt-tokens")
 """Where an answer begins, see `LanguageModel.encode`."""
+TRIED, ROUNDING = 6, 1e-5
+"""The tokens that a network is tried on, and how far logits in float32 may differ that are equal but for rounding."""
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx")
 
 
@@ -53,11 +58,8 @@ def folder_hash(folder: Path) -> str:
 
 
 class Encoded(NamedTuple):
-    """A record as tokens.
-
-    Attributes:
-        tokens: the numbers of the tokens.
-        start: the index of the first token that is scored, at least 1. It is the number of tokens if none is scored.
+    """A record as tokens; `start` is the index of the first token that is scored, at least 1, or the number of
+    tokens.
     """
 
     tokens: tuple[int, ...]
@@ -68,27 +70,17 @@ class LanguageModel:
     """A causal language model and its tokenizer, read from a folder that `save_pretrained` wrote.
 
     Attributes:
-        name: the name of the folder.
         positions: the largest number of tokens that a record may have; None if the configuration states no limit.
         precision: the number format of weights and activations, one of `PRECISIONS`.
         vocabulary: the number of different tokens that the model knows.
-        chat_template: of the tokenizer, in Jinja's language; None if it has none.
+        chat_template: of the tokenizer, in Jinja's language.
         notes: sentences on settings of the tokenizer that were turned off here, such as random cuts used in training.
     """
 
     def __init__(self, folder: Path, precision: str | None = None, adapter: Path | None = None) -> None:
-        """Reads configuration and tokenizer, and builds the network once without allocating its tensors.
-
-        Args:
-            folder: as `save_pretrained` of the model and of its tokenizer write it.
-            precision: of `PRECISIONS`; by default the one that the configuration states, else float32.
-            adapter: the folder of a low-rank adapter of the model, as `peft` writes it, which is merged with the
-                weights when these are loaded. If it has a tokenizer, that is the model's.
-
-        Raises:
-            InputError: `transformers` is missing; the folder is no causal language model that `transformers` knows, has
-                code of its own, pickled or quantised weights, an adapter, or no tokenizer; or the network is too large
-                for this machine.
+        """Reads configuration and tokenizer, and builds the network once without allocating its tensors. `precision`:
+        by default the one that the configuration states, else float32. `adapter`: the folder of a low-rank adapter,
+        merged with the weights when these are loaded; its tokenizer, if any, is the model's.
         """
         self._folder, file = folder, folder / pretrained.CONFIG
         self.name = (adapter or folder).resolve().name
@@ -96,9 +88,7 @@ class LanguageModel:
         self._library = pretrained.import_transformers(file)
         self._lora = None if adapter is None else read_lora(adapter)
         self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
-        if self.precision not in PRECISIONS:
-            stated = str(self.precision)[:40]
-            raise InputError(f"{file}: states the type {stated!r}; give `precision`: {', '.join(PRECISIONS)}.")
+        check_among(PRECISIONS, precision=str(self.precision)[:40])
         network = pretrained.architecture_of(entries, file, CAUSAL, OTHER)
         network_parts = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
         self._config, self._class, self._size = network_parts
@@ -134,19 +124,9 @@ class LanguageModel:
         return network_entries, self._tokenizer.backend_tokenizer.to_str()
 
     def encode_texts(self, texts: Texts, template: str | None = None, start: str = STARTS[0]) -> list[Encoded]:
-        """`encode` of the records of a file; chats by the tokenizer's own chat template.
-
-        A chat is cut into tokens as `apply_chat_template` cuts it: the template writes the special tokens. It ends
-        where the template ends the answer's turn, blanks left out, or in the token for the end of text if nothing ends
-        it.
-
-        Args:
-            template: the text before an answer, with `{}` for the prompt; with one, chats are texts without roles. See
-                `sequences`, also for what is usual.
-            start: as for `encode`.
-
-        Raises:
-            InputError: as `encode`; or the chat template cannot be used.
+        """`encode` of the records of a file; chats by `template` (see `sequences`), or as `apply_chat_template` cuts
+        them. A chat ends where the template ends the answer's turn, blanks left out, or in the token for the end of
+        text.
         """
         if self.chat_template is None or template is not None or not texts.are_chats:
             return self.encode(prompts_of(texts, template), texts.answers, start)
@@ -160,32 +140,27 @@ class LanguageModel:
     def encode(
         self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0], *, special: bool = True
     ) -> list[Encoded]:
-        """Cuts records into tokens: one `Encoded` for each record, in the order given.
+        """Cuts records into tokens: one `Encoded` for each pair of prompt and answer, joined without a blank and read
+        as one text.
 
-        The tokenizer reads prompt and answer as one text. Only the tokens of the answer are scored, and never the first
-        token of a record. A text without a prompt has the empty string as its prompt. Special tokens that the tokenizer
-        puts behind the answer count as tokens of the answer. A record with a prompt ends in the token for the end of
-        text, if the tokenizer has one, as models are tuned on answers. A text without a prompt gets no such token. No
-        record is shortened to `positions`.
+        Only the tokens of the answer are scored, and never the first token of a record. A text without a prompt has the
+        empty string as its prompt. Special tokens that the tokenizer puts behind the answer count as tokens of the
+        answer. A record with a prompt ends in the token for the end of text, if the tokenizer has one, as models are
+        tuned on answers. No record is shortened to `positions`.
 
         Args:
-            prompts: one for each record.
-            answers: one for each record, in the same order. Prompt and answer are joined without a blank.
             start: which token is the first of the answer, one of `STARTS`. `characters`: the first token that contains
                 a character of the answer, even if the token also contains the end of the prompt. `prompt-tokens`: the
                 token with index k, where k is the number of tokens of the prompt alone. open-unlearning counts in this
                 way, which leaves out a token that prompt and answer share.
             special: whether special tokens are added, at the start or the end; not where the texts have them.
-
-        Raises:
-            InputError: the tokenizer fails, would make a text much longer, or has a token that the model does not know.
         """
         wholes = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
         encoded = self._cut(wholes, special)
         counted = start == "prompt-tokens"
         alone = [len(tokens) for tokens, _ in self._cut(prompts, special)] if counted else []
-        most = max((max(tokens, default=0) for tokens, _ in encoded), default=0)
-        if max(most, self._end or 0) >= self.vocabulary:
+        most = max(self._end or 0, *(max(tokens, default=0) for tokens, _ in encoded), 0)
+        if most >= self.vocabulary:
             raise InputError(
                 f"{self._cutter}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
                 "the model's own?"
@@ -201,10 +176,7 @@ class LanguageModel:
         return encoded_texts
 
     def _cut(self, texts: Sequence[str], special: bool) -> list[tuple[list[int], list[int]]]:
-        """The tokens of each text, and for each token the number of characters of the text up to its end.
-
-        The number is 0 for a token that the tokenizer added.
-        """
+        """The tokens of each text, and of each the number of characters up to its end; 0 if the tokenizer added it."""
         cut_tokens = []
         for piece in pieces(texts):
             self._normalizers.refuse_growth(piece)
@@ -234,11 +206,33 @@ class LanguageModel:
             return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def load(self) -> Any:
-        """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU."""
+        """As `load_on_cpu`, on the accelerator that PyTorch has or the CPU, and tried there (`try_out`)."""
         torch, module = pretrained.pytorch(), self.load_on_cpu()
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         # Once imported, torchax states an accelerator of its own, which holds no tensors of PyTorch.
-        return module if accelerator is None or accelerator.type == "jax" else module.to(accelerator)
+        module = module if accelerator is None or accelerator.type == "jax" else module.to(accelerator)
+        self.try_out(module)
+        return module
+
+    def try_out(self, module: Any) -> tuple[Any, Any]:
+        """A few tokens of two records that begin alike, and the module's logits of the next ones. Refuses logits that
+        are not finite, or that show that the network sees tokens behind (in half precision, only if it was trained to).
+        """
+        torch, half = pretrained.pytorch(), min(TRIED, self.positions or TRIED) // 2
+        token_pair = np.random.default_rng(1).integers(0, self.vocabulary, (2, 2 * half))
+        token_pair[1, :half], wrong = token_pair[0, :half], f"{self._folder}: {self._class.__name__} cannot compute"
+        with parsing(wrong, "is a number in config.json wrong?"), torch.no_grad():
+            tokens = torch.from_numpy(token_pair).to(module.device)
+            logits = module(input_ids=tokens, use_cache=False).logits
+            first, second = logits[:, :half].float()
+            most = max(ROUNDING, torch.finfo(getattr(torch, self.precision)).eps) * first.norm()
+            is_causal = bool((first - second).norm() <= most)
+        if not is_causal:
+            raise InputError(
+                f"{self._folder}: {self._class.__name__} predicts a token by those behind it, too, or its numbers are "
+                "not finite. Scores need a model that sees what precedes a token alone (is_decoder in config.json)."
+            )
+        return tokens, logits
 
     def load_on_cpu(self, **how: Any) -> Any:
         """The PyTorch module with its weights, in evaluation mode; `how` are further arguments of `from_pretrained`."""
@@ -284,12 +278,17 @@ class LanguageModel:
                 (Path(copies) / name).write_bytes(read_small(path, LARGEST_TOKENIZER))
             # Tokens that are added are changed by the rules for texts as they are read.
             saved = Normalizers(read_small(files[TOKENIZER], LARGEST_TOKENIZER), str(files[TOKENIZER]))
-            further_entries = [pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]
-            saved.refuse_growth([*saved.added, *strings_of(further_entries)])
+            further = set(strings_of([pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]))
+            if sum(not text.isdigit() for text in further) > MOST_OF_ITS_OWN:
+                raise another_tokenizer(str(self._cutter), f"has more than {MOST_OF_ITS_OWN:,} added tokens")
+            saved.refuse_growth([*saved.added, *further])
             with (
                 calling(f"{self._cutter}: its tokenizer cannot be read", "is it of another version?"),
                 pretrained.offline(),
             ):
-                return self._library.AutoTokenizer.from_pretrained(
+                tokenizer = self._library.AutoTokenizer.from_pretrained(
                     copies, config=self._config, local_files_only=True, trust_remote_code=False
                 )
+        if not tokenizer.is_fast:
+            raise another_tokenizer(str(self._cutter), f"its tokenizer_class does not read {TOKENIZER}")
+        return tokenizer

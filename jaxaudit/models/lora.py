@@ -1,12 +1,9 @@
 """Low-rank adapters on disk, as `peft` writes them, and how they change a model.
 
-Hu et al. (2022), "LoRA: Low-rank adaptation of large language models", ICLR: a linear layer of weights W computes
-W x + s B A x. So W + s B A are the weights of the whole model; the scale s is alpha / r, and alpha / sqrt(r) in
-rank-stabilised LoRA (Kalajdzievski 2023, arXiv 2312.03732).
-
-What is more than that, such as the magnitudes of DoRA, layers that were trained whole, or a start that changed W, is
-refused: without it the model would be another one. `target_modules` is not read, since the file has a pair of matrices
-for each layer.
+W + s B A are the weights of the adapted layer; the scale s is alpha / r (see `causal.py`), and alpha / sqrt(r) in
+rank-stabilised LoRA (Kalajdzievski 2023, arXiv 2312.03732). What is more than that, such as the magnitudes of DoRA,
+layers that were trained whole, or a start that changed W, is refused: without it the model would be another one.
+`target_modules` is not read, since the file has a pair of matrices for each layer.
 """
 
 import re
@@ -18,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.data.paths import exists
-from jaxaudit.data.weights.weights import read_weights
+from jaxaudit.data.weights import read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import pretrained
 
@@ -49,40 +46,29 @@ _PATTERN = re.compile(r"\^?[\w.]+")
 
 
 class Lora(NamedTuple):
-    """An adapter.
-
-    Attributes:
-        folder: of the adapter.
-        base: what its configuration calls the base model, as it is there.
-        changes: by the name of each changed layer, s B A `float32[outputs, inputs]`.
-    """
+    """An adapter: what its configuration calls the base model, and A and s B by the name of each changed layer."""
 
     folder: Path
     base: str
-    changes: dict[str, Float[np.ndarray, "outputs inputs"]]
+    matrices: dict[str, tuple[Float[np.ndarray, "rank inputs"], Float[np.ndarray, "outputs rank"]]]
 
     def merge(self, module: Any) -> None:
-        """Adds the changes to the weights of a PyTorch module, computed in float32.
-
-        A layer that shares its weights with another one, such as an output layer with the embedding, has its own
-        afterwards: the adapter is beside that layer alone.
-
-        Raises:
-            InputError: the module has no such linear layer, or one of another size.
+        """Adds the changes to the weights of a PyTorch module, computed in float32. A layer that shares its weights
+        with another one, such as an output layer with the embedding, has its own afterwards.
         """
         torch, parts = pretrained.pytorch(), dict(module.named_modules())
-        for name, change in self.changes.items():
+        for name, (a, b) in self.matrices.items():
             part = parts.get(name)
             sizes = None if part is None else layer_sizes(part)
             if part is None or sizes is None:
                 raise self._no_base(f"there is no linear layer {name[:80]!r}")
-            if sizes != change.shape[::-1]:
+            if sizes != (a.shape[1], b.shape[0]):
                 inputs, outputs = sizes
                 raise self._no_base(
                     f"{name[:80]} has {inputs:,} inputs and {outputs:,} outputs, and the adapter is of "
-                    f"{change.shape[1]:,} and {change.shape[0]:,}"
+                    f"{a.shape[1]:,} and {b.shape[0]:,}"
                 )
-            weight = part.weight.detach()
+            weight, change = part.weight.detach(), b @ a
             # GPT-2's own linear layer has its weights transposed.
             added = torch.from_numpy(change if isinstance(part, torch.nn.Linear) else change.T.copy())
             merged = (weight.float() + added.to(weight.device)).to(weight.dtype)
@@ -93,23 +79,16 @@ class Lora(NamedTuple):
 
 
 def read_lora(folder: Path) -> Lora:
-    """The adapter in a folder that `peft`'s `save_pretrained` wrote.
-
-    Raises:
-        InputError: the folder is no adapter, or one that is more than low-rank matrices beside linear layers; or a
-            matrix is missing, or of another rank than the configuration states.
-    """
+    """The adapter in a folder that `peft`'s `save_pretrained` wrote."""
     file = folder / pretrained.ADAPTER
-    if not exists(file):
-        raise InputError(f"{folder}: has no {pretrained.ADAPTER}; name the folder of an adapter that peft wrote.")
+    if not exists(file) or not exists(folder / WEIGHTS):
+        raise InputError(
+            f"{folder}: has no {file.name} or no {WEIGHTS}; name the folder of an adapter that peft wrote, by "
+            "save_pretrained(FOLDER, safe_serialization=True): other files of weights are pickles."
+        )
     entries = pretrained.entries_of(file)
     _refuse_more(entries, file)
-    if not exists(folder / WEIGHTS):
-        raise InputError(
-            f"{folder}: has no {WEIGHTS}; save the adapter again by save_pretrained(FOLDER, safe_serialization=True): "
-            "other files of weights are pickles."
-        )
-    weights, changes = read_weights(folder / WEIGHTS), dict[str, np.ndarray]()
+    weights, matrices = read_weights(folder / WEIGHTS), dict[str, tuple[np.ndarray, np.ndarray]]()
     strange = [name for name in weights if not (name.startswith(PREFIX) and name.endswith((A, B)))]
     if strange or not weights:
         trouble = f"{strange[0][:80]!r} is no matrix" if strange else "there is no matrix"
@@ -117,17 +96,18 @@ def read_lora(folder: Path) -> Lora:
     for layer in sorted({name.removesuffix(A).removesuffix(B) for name in weights}):
         a, b = (weights.get(layer + end) for end in (A, B))
         name = layer.removeprefix(PREFIX)
-        if a is None or b is None or a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[1] or not a.size * b.size:
-            raise InputError(f"{folder / WEIGHTS}: {name[:80]} has no two matrices that fit; was the file cut?")
         rank, alpha = (_of_layer(entries, key, name, file) for key in ("r", "lora_alpha"))
-        if rank != a.shape[0]:
+        if a is None or b is None or a.ndim != 2 or b.ndim != 2 or not a.size * b.size:
+            raise InputError(f"{folder / WEIGHTS}: {name[:80]} has no two matrices; was the file cut?")
+        if (a.shape[0], b.shape[1]) != (rank, rank) or a.dtype.kind in "iub" or b.dtype.kind in "iub":
             raise InputError(
-                f"{folder}: {name[:80]} has matrices of rank {a.shape[0]:,}, and {pretrained.ADAPTER} states {rank:g}; "
-                "are both files of one adapter?"
+                f"{folder / WEIGHTS}: {name[:80]} has matrices {a.dtype} {a.shape} and {b.dtype} {b.shape}, which must "
+                f"be floats and fit each other at the rank that {pretrained.ADAPTER} states ({rank:g}): is it "
+                f"quantised, or of another adapter? {_MERGE}."
             )
         scale = alpha / (rank**0.5 if entries.get("use_rslora") else rank)
-        changes[name] = np.float32(scale) * (b.astype(np.float32) @ a.astype(np.float32))
-    return Lora(folder, str(entries.get("base_model_name_or_path") or "")[:200], changes)
+        matrices[name] = a.astype(np.float32), np.float32(scale) * b.astype(np.float32)
+    return Lora(folder, str(entries.get("base_model_name_or_path") or "")[:200], matrices)
 
 
 def layer_sizes(part: Any) -> tuple[int, int] | None:
@@ -144,16 +124,15 @@ _MERGE = (
 
 
 def _refuse_more(entries: Mapping[str, Any], file: Path) -> None:
-    kind = entries.get("peft_type")
-    if kind != "LORA":
-        raise InputError(f"{file}: is of another kind than LoRA ({str(kind)[:40]!r}); {_MERGE}.")
     more = [name for name in NO_PLAIN if entries.get(name)]
+    if entries.get("peft_type") != "LORA":
+        more.append("peft_type")
     if entries.get("bias") not in (None, "none"):
         more.append("bias")
     if entries.get("init_lora_weights") not in STARTS:
         more.append("init_lora_weights")
     if more:
-        raise InputError(f"{file}: has {', '.join(more)}, which is more than low-rank matrices; {_MERGE}.")
+        raise InputError(f"{file}: has {', '.join(more)} of another kind, or of more than low-rank matrices; {_MERGE}.")
 
 
 def _of_layer(entries: Mapping[str, Any], key: str, layer: str, file: Path) -> float:

@@ -1,16 +1,12 @@
 """The pure functions of a network, the framework that it is written in, and activations within it.
 
-What is measured is what the framework computes. A network knows where it comes from (`PureModule.origin`), and
-`efficacy` has its own framework answer the same records with the same weights: outputs that lie further apart than
-rounding are refused, and the result says how far they lie. This tells nothing about weights that Keras loaded into
-other layers, so a file must have the arrays that the model itself would save, and a layer that turns loaded weights
-into constants is refused. Keras models are judged, not trained here: their initial weights follow no key of ours.
+A network knows where it comes from (`PureModule.origin`), so `efficacy` can compare its outputs with those of its own
+framework for the same records and weights: outputs further apart than rounding are refused.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -26,34 +22,36 @@ ModuleFactory = Callable[..., Any]
 to logits `[n, classes]`. Other parameters are matched by their names: see `plan_call`."""
 
 
+WAYS_ON = (
+    "judge such a model by a file of its outputs, or by a bank of shadow models that your own script trains (jaxaudit "
+    "shadows plan)"
+)
+"""What is left for a network that has no pure functions here."""
+
+
 @dataclass(frozen=True, eq=False)
 class Origin:
     """The framework in which a network is written.
 
     Attributes:
-        framework: the framework's name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        framework: `flax.nnx`, `flax.linen`, `torch` or `keras`.
         outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
             `PureModule.apply` does that.
         unsaved: arrays of the state that the framework does not save, by name.
         second_names: for arrays that the framework saves under several names: from each further name to the name used
             in `unsaved` and in the parameters.
-        read: reads a file in a format that only this framework can read.
     """
 
     framework: str
     outputs: Callable[[Any, Any, np.ndarray], np.ndarray] | None = None
     unsaved: Mapping[str, np.ndarray] = field(default_factory=dict)
     second_names: Mapping[str, str] = field(default_factory=dict)
-    read: Callable[[Path], dict[str, np.ndarray]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The arrays of a network that all models have in common and that no training changes, such as a base model's.
-
-    Attributes:
-        arrays: a pytree.
-        apply: `(arrays, params, state, inputs, training)`, as `PureModule.apply`.
+    """The arrays (a pytree) that all models of a network have in common and no training changes, such as a base
+    model's; `apply` takes them first, then what `PureModule.apply` takes.
     """
 
     arrays: Any
@@ -62,13 +60,8 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The two parts of a network of tokens: the vector of each position, and the logits, which are of a vector alone.
-
-    Logits may then be computed of some positions, such as those that count.
-
-    Attributes:
-        vectors: `(params, state, inputs, training) -> (vectors, new_state)`, vectors `[n, length, width]`.
-        logits: `(params, state, vectors [..., width]) -> logits [..., tokens]`.
+    """The two parts of a network of tokens: `vectors` `[n, length, width]` and the new state, as `PureModule.apply`;
+    and `logits`, `(params, state, vectors [..., width]) -> [..., tokens]`, which may be computed of some positions.
     """
 
     vectors: Callable[[Any, Any, Any, bool], tuple[Any, Any]]
@@ -79,23 +72,22 @@ class PureModule(NamedTuple):
     """A network as two pure functions.
 
     Attributes:
-        init: `key -> (params, state)`. `params` are the trained arrays; `state` is everything else in the
-            module (running statistics of batch normalisation, counters and keys of random layers). Both are pytrees.
+        init: `key -> (params, state)`. `params` are the trained arrays; `state` is everything else in the module
+            (running statistics of batch normalisation, counters and keys of random layers). Both are pytrees.
         apply: `(params, state, inputs, training) -> (logits, new_state)`. With `training=False` the module is in
             evaluation mode, and neither draws random numbers nor changes its state.
-        batch_coupled: whether in training one record's output depends on the other records of its batch, as with
-            batch normalisation; a record of weight zero must then not be in the batch.
+        batch_coupled: whether in training one record's output depends on the other records of its batch, as with batch
+            normalisation; a record of weight zero must then not be in the batch.
         draws: whether the module draws random numbers in training.
         seeded: whether the initial parameters depend on the key. They do not for an NNX module whose factory takes no
             `rngs`: every model then starts from the same weights.
-        origin: the framework in which the network is written.
-        arguments: the arguments of `pure_module`, from which another process makes it again: its functions cannot be
-            pickled.
+        arguments: the arguments of `made_by`, `pure_module`, from which another process makes it again: its functions
+            cannot be pickled.
         shared: the arrays that all models share. `apply` has them as constants, which a program that is compiled
             copies; of `having(arrays)` they are arguments.
-        causal: whether, of records of tokens, the output at a position is of the tokens up to there alone, however
-            long the record is. Then a record may be cut off behind its last token that counts.
-        head: of a network of tokens, the part that ends in vectors, and the part from these to logits; None if unknown.
+        causal: whether, of records of tokens, the output at a position is of the tokens up to there alone, however long
+            the record is. Then a record may be cut off behind its last token that counts.
+        head: of a network of tokens, if known.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -108,17 +100,14 @@ class PureModule(NamedTuple):
     shared: Shared | None = None
     causal: bool = False
     head: Head | None = None
+    made_by: Callable[..., "PureModule"] | None = None
 
     def having(self, arrays: Any) -> "PureModule":
         """The same network with these arrays, which may be traced, in place of the shared ones."""
         return self if self.shared is None else self._replace(apply=partial(self.shared.apply, arrays))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not self.arguments:
-            return PureModule, tuple(self)
-        from jaxaudit.models.bridge import pure_module
-
-        return pure_module, self.arguments
+        return (self.made_by, self.arguments) if self.made_by else (PureModule, tuple(self))
 
 
 HiddenStates = Callable[[Any, Any], Any]
@@ -129,8 +118,8 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
     """A function from parameters and records to the activations of this name, in evaluation mode.
 
     A network offers an activation by naming it, `hidden = checkpoint_name(hidden, "block 1")`, which changes nothing
-    that it computes. `GPT` names what each of its blocks gives: `block 1`, `block 2`. The function computes what the
-    activation needs and nothing behind it; it can be jitted, vmapped and differentiated.
+    that it computes. The function computes what the activation needs and nothing behind it; it can be jitted, vmapped
+    and differentiated.
 
     Args:
         net: a network of tokens, without running statistics, such as `LanguageModelLearner.net`.

@@ -1,8 +1,10 @@
 """Configurations of `transformers` on disk: read, bounded, and refused where they ask for more than a network.
 
-Nothing is downloaded. `transformers` and PyTorch are imported here, within functions.
+Nothing is downloaded, and no foreign code is run. `transformers` and PyTorch are imported within functions; the files
+of a folder are checked before, so that a wrong name is an error at once.
 """
 
+import hashlib
 import importlib
 import json
 from collections.abc import Iterator, Mapping
@@ -11,10 +13,13 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.memory import refuse_larger
+import numpy as np
+
+from jaxaudit.data.formats.parsing import parsing, quietly
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import exists, read_small
-from jaxaudit.errors import InputError
+from jaxaudit.data.weights import Weights, weight_files
+from jaxaudit.errors import InputError, imported
 
 INSTALL = "pip install 'jaxaudit[transformers]'"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
@@ -35,6 +40,7 @@ REFUSED = {
     "quantization_config": "is of quantised weights, whose numbers are coarse; save the model in float32 or bfloat16",
     "use_pretrained_backbone": "asks for weights of another network; save the whole model with backbone_config",
     "use_timm_backbone": "asks for a network of another package; name a function that builds it (`model`)",
+    "add_cross_attention": "asks for the outputs of an encoder, which nothing gives here",
     "backbone": "names another network; save the whole model with backbone_config",
 }
 """Refused entries of a configuration, with the reason: they would run code, download, or change the weights' format."""
@@ -48,14 +54,8 @@ def pytorch() -> Any:
 
 def import_transformers(file: Path) -> Any:
     """Imports `transformers`, for this file; it and PyTorch must be installed."""
-    try:
-        pytorch()
-        return importlib.import_module("transformers")
-    except ImportError as error:
-        raise InputError(
-            f"{file}: is a configuration of transformers, which could not be imported ({error.name or error}). "
-            f"{INSTALL}."
-        ) from error
+    imported("torch", f"{file} is a configuration of transformers, which", INSTALL)
+    return imported("transformers", f"{file} is a configuration that", INSTALL)
 
 
 def entries_of(file: Path, text: bytes | None = None) -> dict[str, Any]:
@@ -100,11 +100,8 @@ def refuse_entries(entries: Any, file: Path) -> None:
 
 
 def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str, str], other: str) -> tuple[str, str]:
-    """The class of a network, and the class of `transformers` that builds it.
-
-    Args:
-        makers: by the classes that build networks of a task, the name of the mapping of the networks that each knows.
-        other: what a network of another task is not, for the message.
+    """The class of a network, and the class of `transformers` that builds it: one of `makers`, which give the name of
+    the mapping of the networks that each knows. `other`: what a network of another task is not, for the message.
     """
     auto: Any = importlib.import_module("transformers.models.auto.modeling_auto")
     kind, stated = entries.get("model_type"), entries.get("architectures")
@@ -117,9 +114,8 @@ def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str,
     chosen = [name for name in stated if name in maker_of_class] if stated else list(maker_of_class)
     if not chosen:
         version = importlib.import_module("transformers").__version__
-        if not isinstance(kind, str):
-            raise InputError(f"{file}: has no model_type; is it the config.json that `save_pretrained` wrote?")
-        kind_text = str(stated[0] if maker_of_class and stated else kind)[:60]
+        known_kind = kind if isinstance(kind, str) else "no model_type"
+        kind_text = str(stated[0] if maker_of_class and stated else known_kind)[:60]
         raise InputError(f"{file}: is of {kind_text}, which transformers {version} does not know, or knows as {other}.")
     return chosen[0], maker_of_class[chosen[0]]
 
@@ -127,19 +123,8 @@ def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str,
 def built_once(
     entries: Mapping[str, Any], file: Path, network: tuple[str, str], dtype: str, allowed: int
 ) -> tuple[Any, type, int]:
-    """The configuration of a network, its class, and how many numbers its parameters have.
-
-    The network is built without allocating its tensors.
-
-    Args:
-        entries: the entries of the configuration file.
-        file: the configuration file, for messages.
-        network: what the network is, in words, and the class of `transformers` that makes it.
-        dtype: the number type of the parameters.
-        allowed: the largest size of its tensors, in bytes.
-
-    Raises:
-        InputError: `transformers` does not accept the configuration, or the network is too large.
+    """The configuration of a network, its class, and how many numbers its parameters have, without allocating its
+    tensors, of at most `allowed` bytes. `network`: what it is, in words, and the class of `transformers` that makes it.
     """
     library: Any = importlib.import_module("transformers")
     wrong = f"{file}: is no configuration of {network[0]} that transformers {library.__version__} accepts"
@@ -156,7 +141,6 @@ def built_once(
 
 
 def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    """The entries without these names, at every depth."""
     return {
         name: without(entry, names) if isinstance(entry, dict) else entry
         for name, entry in entries.items()
@@ -167,15 +151,8 @@ def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
 def with_weights(
     kind: Any, config: Any, size: int, state: Mapping[str, Any], wrong: str, advice: str, **how: Any
 ) -> Any:
-    """A module of this class of `transformers` with these tensors, whose names are translated where they are older.
-
-    Args:
-        size: how many numbers the module's parameters have. It is not allocated if the tensors have far fewer.
-        wrong, advice: of messages, as for `parsing`.
-        how: further arguments of `from_pretrained`.
-
-    Raises:
-        InputError: tensors are missing, unknown, or of another shape.
+    """A module of this class of `transformers` with these tensors, whose older names are translated. Its parameters
+    have `size` numbers, which are not allocated if the tensors have far fewer. `how`: arguments of `from_pretrained`.
     """
     library: Any = importlib.import_module("transformers")
     saved = sum(tensor.numel() for tensor in state.values())
@@ -250,3 +227,105 @@ def bounded(file: Path, allowed: int) -> Iterator[None]:
         ):
             stack.callback(register(count).remove)
         yield
+
+
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+
+
+def model_entries(folder: Path, adapter: Path | None = None) -> dict[str, Any]:
+    """The configuration of the model in a folder, if the folder has all files of one; `transformers` is not needed."""
+    file, cutter = folder / CONFIG, cutter_of(folder, adapter)
+    refuse_adapter(folder)
+    _refuse_missing(file, cutter / TOKENIZER, *(() if adapter is None else (adapter / ADAPTER,)))
+    entries = entries_of(file)
+    refuse_entries(entries, file)
+    described = cutter / TOKENIZER_CONFIG
+    if exists(described) and entries_of(described).get("auto_map"):
+        raise InputError(f"{described}: auto_map {REFUSED['auto_map']}.")
+    _refuse_missing(*weight_files(folder))
+    return entries
+
+
+def _refuse_missing(*files: Path) -> None:
+    missing = next((path for path in files if not exists(path)), None)
+    if missing is not None:
+        raise InputError(
+            f"{missing.parent}: has no {missing.name[:80]}; name a folder with all files of a model and its tokenizer, "
+            "as save_pretrained writes it, and as `adapter`, if any, that of an adapter that peft wrote."
+        )
+
+
+def cutter_of(folder: Path, adapter: Path | None) -> Path:
+    """The folder whose tokenizer cuts the texts."""
+    return adapter if adapter is not None and exists(adapter / TOKENIZER) else folder
+
+
+CLASSIFIERS = {
+    "AutoModelForImageClassification": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "AutoModelForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
+}
+OTHER = (
+    "no image or text classifier; log-likelihoods need one output for each class, as of ...ForImageClassification or "
+    "...ForSequenceClassification. For a network of your own name the function that builds it (`model` "
+    "package.module:factory)"
+)
+COPIES = 4
+"""A network is tried with several copies of its tensors, so their limit is 1 / `COPIES` of the limit of a file."""
+COUNTS = ("position_ids", "num_batches_tracked")
+"""Endings of the names of integer arrays that some versions save and others do not."""
+_FLOAT = np.zeros((), np.float32)
+
+
+class TransformersClassifier:
+    """A factory for `pure_module` that builds a classifier, with new weights at every call.
+
+    Attributes:
+        architecture: the name of the classifier's class in `transformers`.
+        version: of `transformers`.
+        content_hash: the hash `blake2b:...` of the configuration.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Reads a `config.json`, or that of a folder, and builds the network once without allocating its tensors."""
+        folder_or_file = Path(path)
+        file = folder_or_file / CONFIG if folder_or_file.is_dir() else folder_or_file
+        self._library = import_transformers(file)
+        refuse_adapter(file.parent)
+        self.version: str = self._library.__version__
+        text = read_small(file, LONGEST)
+        self.content_hash = f"blake2b:{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+        entries = entries_of(file, text)
+        refuse_entries(entries, file)
+        self.architecture, self._auto = network = architecture_of(entries, file, CLASSIFIERS, OTHER)
+        network_parts = built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
+        self._config, self._class, self._size = network_parts
+        self.classes = int(self._config.num_labels)
+
+    def __call__(self) -> Any:
+        """Builds the module, with eager attention, in float32."""
+        kinds = {"trust_remote_code": False, "attn_implementation": "eager", "dtype": pytorch().float32}
+        with offline(), quietly():
+            return getattr(self._library, self._auto).from_config(deepcopy(self._config), **kinds)
+
+    def __repr__(self) -> str:
+        return f"{self.architecture} of transformers {self.version}"
+
+    def as_named_here(self, weights: Mapping[str, np.ndarray], source: str) -> Weights:
+        """The weights of a file (`source`, for messages) as float32 arrays, under the names of this module's own
+        `state_dict`. `save_pretrained` may write names of earlier versions, which only `transformers` can translate.
+        """
+        torch = pytorch()
+        # In float32, since PyTorch does not support NumPy's bfloat16.
+        real = {
+            name: array if array.dtype.kind in "iub" else array.astype(np.float32) for name, array in weights.items()
+        }
+        state = {name: torch.from_numpy(np.array(array)) for name, array in real.items()}
+        wrong = f"{source}: does not fit {self.architecture}"
+        advice = "is it of another network, or of another number of classes (num_labels)?"
+        how = {"attn_implementation": "eager", "dtype": torch.float32}
+        module = with_weights(self._class, self._config, self._size, state, wrong, advice, **how)
+        arrays = {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
+        for name, array in weights.items():
+            if array.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":
+                raise InputError(f"{source}: {name} has whole numbers, as quantised weights have; save float32.")
+        return arrays

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxaudit.data.weights.weights import FROM_PYTORCH, PYTORCH, pytorch_names
+from jaxaudit.data.weights import FROM_PYTORCH, PYTORCH, pytorch_names
 from jaxaudit.errors import InputError
-from jaxaudit.models.bridge import PureModule
-from jaxaudit.models.linen import PARAMS, LinenState
+from jaxaudit.models.bridge import PARAMS, LinenState, PureModule
 
 SHOWN = 3
 WRAPPERS = ("value", "raw_value")
@@ -21,9 +20,8 @@ PYTORCH_WRAPPERS = ("module.", "_orig_mod.", "module/", "_orig_mod/")
 
 
 class Restored(NamedTuple):
-    """A module with weights: parameters and state as `PureModule.init` returns them, and remarks for the result.
-
-    Keys and counters of random layers are zeros, since evaluation does not use them.
+    """A module with weights, as `PureModule.init` returns them, and remarks for the result. Keys and counters of random
+    layers are zeros.
     """
 
     params: Any
@@ -32,9 +30,8 @@ class Restored(NamedTuple):
 
 
 def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
-    """All arrays of a module by name (the path joined by `/`), without the keys of random layers.
-
-    Parameters of a Linen module are below `params`, next to its other collections, as in its variables.
+    """All arrays of a module by name (the path joined by `/`), without the keys of random layers; parameters of a Linen
+    module are below `params`.
 
     >>> from jaxaudit.models import MLP, pure_module
     >>> net = pure_module(MLP, (4,), 3)
@@ -54,7 +51,7 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Arrays that PyTorch does not save are taken from the module. Arrays of another float type are converted.
 
     Args:
-        weights: arrays by name; see `jaxaudit.data.weights.weights.read_weights`.
+        weights: arrays by name; see `jaxaudit.data.weights.read_weights`.
         source, model: the names of the weights and of the module in messages.
 
     Raises:

@@ -1,17 +1,9 @@
 """Converts a PyTorch module to pure functions by torchax: parameters with a gradient are trained, others are state.
 
-torchax and PyTorch are imported only in this module, and only for a PyTorch module. Global settings of JAX that the
-import changes are restored.
-
-A PyTorch module is compared with itself. torchax makes a JAX function of an unchanged module, but knows no
-`torch.no_grad`, leaves running statistics as they are, and has no word for some operations. So the module first answers
-six random records in PyTorch: what its outputs and gradient are, which tensors it changes, whether it draws random
-numbers, whether records touch one another. The JAX function must give the same; what it cannot give is refused by name,
-whichever operation it was. Initial weights come from the module's own initialisers: a callback seeds PyTorch's
-generator with a number from the model's key, builds the module, and puts the generator back. Recurrent layers are
-handed to JAX as loops, which torchax would unroll. A classifier of `transformers` is built from its configuration
-alone: nothing is downloaded, no code that the folder names is run, and its weights are read here; `transformers` only
-translates their names.
+The form of records follows from the module's layers, and nothing else is tried. torchax knows no `torch.no_grad`,
+leaves running statistics as they are, and lacks some operations. So outputs, gradient and state on six random records
+are compared with PyTorch's, and what differs is refused, as are recurrent layers, which torchax would unroll. torchax
+and PyTorch are imported only here; the import's changes of JAX's global settings are undone.
 """
 
 import importlib
@@ -23,39 +15,51 @@ from contextlib import contextmanager
 from functools import partial
 from math import prod
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.data.records import Field, unpack_records
+from jaxaudit.data.records import LARGEST_WHOLE, Field, unpack_records
 from jaxaudit.errors import InputError, first_line
-from jaxaudit.models import torch_trial
-from jaxaudit.models.module import Origin, PureModule
+from jaxaudit.models.module import WAYS_ON, Origin, PureModule
 from jaxaudit.models.pretrained import pytorch
-from jaxaudit.models.torch_recurrent import loops_stay_loops
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
-ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
 TRACING = Lock()
 """Held while a module is traced, since its tensors are JAX arrays meanwhile."""
-VALUES_DECIDE = (
-    *(jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError),
-    *(jax.errors.TracerIntegerConversionError, jax.errors.NonConcreteBooleanIndexError),
-)
+GENERATOR = Lock()
+"""Held while PyTorch's global random generator is in use here."""
+RECORDS = 6
+SEED = 1
 AGREE = 1e-3
 """The largest difference of JAX's outputs and gradients from PyTorch's, relative to their norms."""
 
 
 class TorchState(NamedTuple):
-    """The state of a PyTorch module: its tensors but the trained parameters, by name, and the random key of its random
-    layers in training; None without such layers.
+    """A PyTorch module's tensors but the trained parameters, and the random key of its random layers in training, if
+    any.
     """
 
     tensors: dict[str, Any]
     key: Any
+
+
+class Form(NamedTuple):
+    """The form in which a module gets records. `channels`: `first` moves their last axis to the front, `one` adds an
+    axis of one channel there, for gray images. `whole`: numbers are passed as int32, such as indices of tokens.
+    """
+
+    channels: Literal["last", "first", "one"] = "last"
+    whole: bool = False
+
+    def placed(self, inputs: Any, numbers: Any) -> Any:
+        """The records in this form; `numbers` is the module `numpy` or `jax.numpy`."""
+        moved = numbers.moveaxis(inputs, -1, 1) if self.channels == "first" else inputs
+        moved = moved[:, None] if self.channels == "one" else moved
+        return moved.astype(numbers.int32) if self.whole else moved
 
 
 def is_torch_module(value: Any) -> bool:
@@ -69,88 +73,206 @@ def torch_functions(
 ) -> PureModule:
     """The pure functions of the PyTorch module that `build` returns, a new one at every call.
 
-    The module is not modified. A model starts from weights that `build` draws with PyTorch's generator, seeded with the
-    model's key. Batch normalisation updates its running statistics, and dropout draws from the state's key. The last
-    axis of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
-    that gets records as they are. A module that accepts only integers, such as an embedding, gets integers; with
-    `fields` it gets the arrays of a record by name.
-
-    As a check, outputs, gradient and state on some random records are compared with those of PyTorch itself.
-
-    Raises:
-        InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type
-            than float32, shared by all calls, not determined by PyTorch's seed or not finite; it draws random numbers
-            or couples records in evaluation; or JAX does not do what PyTorch does.
+    A model starts from weights that `build` draws with PyTorch's generator, seeded with the model's key. Batch
+    normalisation updates its running statistics, and dropout draws from the state's key. The channels of images (and of
+    series, for convolutions) are moved to the front; images without channels get one. A module whose first layer is an
+    embedding gets integers; with `fields` it gets the arrays of a record by name.
     """
     environment = torchax_of(name).default_env()
-    sample = None if fields is None else _sample(fields, *input_shape)
+    try:
+        return _translation(environment, build, name, input_shape, fields)
+    except InputError:
+        raise
+    except Exception as error:  # whatever PyTorch, torchax or the module raises
+        raise InputError(
+            f"the model {name} cannot be translated from PyTorch to JAX for records of shape {input_shape}: "
+            f"{first_line(error)}; {WAYS_ON}."
+        ) from error
+
+
+def _translation(
+    environment: Any,
+    build: Callable[[], Any],
+    name: str,
+    input_shape: tuple[int, ...],
+    fields: tuple[Field, ...] | None,
+) -> PureModule:
     build = build if fields is None else partial(_by_name, build, fields)
-    trial = torch_trial.try_module(build, name, input_shape, sample)
-    training, evaluation = trial.another().train(), trial.another().eval()
+    training, evaluation = _built(build, SEED).train(), _built(build, SEED).eval()
+    if training is evaluation:
+        raise InputError(f"the model factory {name} returns the same module at every call; build a new one in it.")
+    _refuse_layers(evaluation, name)
+    tensors, names = _tensors_of(training), _named(training)
+    again, other = _tensors_of(evaluation), _tensors_of(_built(build, SEED + 1))
+    if any(not np.array_equal(array, again[place], equal_nan=True) for place, array in tensors.items()):
+        raise InputError(
+            f"the initial weights of the model {name} are not determined by PyTorch's seed, so no run can be repeated; "
+            "draw them with torch, not with numpy or random, and leave no torch.empty unfilled."
+        )
+    seeded = any(not np.array_equal(array, other[place]) for place, array in tensors.items())
+    trained = [place for place, tensor in names.items() if tensor.requires_grad]
+    form = Form() if fields else _form(evaluation, input_shape)
     for module in (training, evaluation):
         _padded_by_hook(module)
-        loops_stay_loops(module)
-    batch_norm = pytorch().nn.modules.batchnorm._BatchNorm
     for part in training.modules():
-        if not isinstance(part, batch_norm) or part.running_mean is None:
-            continue
-        if part.momentum is None:
-            raise InputError(
-                f"the model {name} has batch normalisation with momentum=None, whose step depends on a counter and "
-                f"cannot be traced; give it a momentum such as 0.1, {ELSEWHERE}."
-            )
-        part.register_forward_pre_hook(_update_running_statistics)
+        if isinstance(part, _batch_norm()):
+            part.register_forward_pre_hook(_update_running_statistics)
+
+    def split(tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        params = {place: tensors[place] for place in trained}
+        return params, {place: tensor for place, tensor in tensors.items() if place not in params}
 
     def draw(number: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        with torch_trial.own_generator(int(number)):
-            return trial.split(torch_trial.tensors_of(build()))
+        return split(_tensors_of(_built(build, int(number))))
 
-    shapes = jax.tree.map(lambda tensor: jax.ShapeDtypeStruct(tensor.shape, tensor.dtype), trial.split(trial.tensors))
+    shapes = jax.tree.map(lambda tensor: jax.ShapeDtypeStruct(tensor.shape, tensor.dtype), split(tensors))
 
-    def init(key: Key[Array, ""]) -> tuple[Any, TorchState]:
-        number = jax.random.bits(key, (), jnp.uint32)
-        params, rest = jax.pure_callback(draw, shapes, number, vmap_method="sequential")
-        return params, TorchState(rest, jax.random.fold_in(key, 1) if trial.draws else None)
-
-    def called(module: Any, tensors: Mapping[str, Any], inputs: Array, key: Any) -> tuple[Any, dict[str, Any]]:
-        placed = trial.form.placed(inputs, jnp)
+    def called(module: Any, tensors: Mapping[str, Any], inputs: Any, key: Any) -> tuple[Any, dict[str, Any]]:
+        placed = form.placed(inputs, jnp)
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
         with translated(environment, key):
             outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
-        return environment.t2j_iso(torch_trial.logits_of(outputs)), environment.t2j_iso(held)
+        return environment.t2j_iso(_logits_of(outputs)), environment.t2j_iso(held)
 
     def apply(params: Any, state: TorchState, inputs: Array, mode: bool) -> tuple[Any, TorchState]:
         if not mode:
             return called(evaluation, {**params, **state.tensors}, inputs, None)[0], state
         key, now = (None, None) if state.key is None else jax.random.split(state.key)
         outputs, held = called(training, {**params, **state.tensors}, inputs, now)
-        return outputs, TorchState({name: held[name] for name in state.tensors}, key)
+        return outputs, TorchState({place: held[place] for place in state.tensors}, key)
 
+    inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
+    inputs = inputs if fields is None else _with_masks(inputs, fields)
+    inputs = np.floor(2 * inputs) if form.whole else inputs
+    params, rest = split(tensors)
     try:
-        _compare(apply, trial, name)
-    except VALUES_DECIDE as error:
-        raise InputError(
-            f"the model {name} decides by the values of its records what to compute (if, a loop, .item(), "
-            "an index), which cannot be traced; compute all cases and choose with torch.where, "
-            f"{ELSEWHERE}."
-        ) from error
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"the model {name} runs in PyTorch, but torchax cannot make a JAX function of it: {first_line(error)}. "
-            "Keep tensors that are made outside forward in the module (register_buffer), replace operations that "
-            f"torchax does not have, {ELSEWHERE}."
-        ) from error
+        jax.eval_shape(apply, params, TorchState(rest, None), inputs, True)
+        draws = False
+    except Exception:  # without a key, whatever torchax raises for random numbers
+        draws = True
+    start = TorchState(rest, jax.random.key(SEED) if draws else None)
+    coupled = _compare(apply, build, form, params, start, inputs, name)
+
+    def init(key: Key[Array, ""]) -> tuple[Any, TorchState]:
+        number = jax.random.bits(key, (), jnp.uint32)
+        params, rest = jax.pure_callback(draw, shapes, number, vmap_method="sequential")
+        return params, TorchState(rest, jax.random.fold_in(key, 1) if draws else None)
 
     def outputs(params: Any, state: TorchState, inputs: np.ndarray) -> np.ndarray:
-        return torch_trial.in_pytorch(trial, {**params, **state.tensors}, inputs)
+        return _in_pytorch(build, form, {**params, **state.tensors}, inputs)
 
-    saved = trial.saved_as
-    unsaved = {place: values for place, values in trial.tensors.items() if place not in saved.values()}
+    # Each tensor in `state_dict`, by its name among all of the module's.
+    places = {id(tensor): place for place, tensor in names.items()}
+    state_dict = training.state_dict(keep_vars=True)
+    saved = {place: places[id(tensor)] for place, tensor in state_dict.items() if id(tensor) in places}
+    unsaved = {place: values for place, values in tensors.items() if place not in saved.values()}
     second = {again: first for again, first in saved.items() if again != first}
-    origin = Origin("torch", outputs, unsaved, second)
-    return PureModule(init, apply, trial.batch_coupled, trial.draws, trial.seeded, origin)
+    return PureModule(init, apply, coupled, draws, seeded, Origin("torch", outputs, unsaved, second))
+
+
+@contextmanager
+def _own_generator(seed: int) -> Iterator[None]:
+    """A context in which PyTorch's CPU generator has this seed; its state is restored at the end."""
+    torch = pytorch()
+    with GENERATOR:
+        before = torch.get_rng_state()
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(before)
+
+
+def _built(build: Callable[[], Any], seed: int) -> Any:
+    with _own_generator(seed):
+        return build()
+
+
+def _batch_norm() -> Any:
+    return pytorch().nn.modules.batchnorm._BatchNorm
+
+
+def _refuse_layers(module: Any, name: str) -> None:
+    """Refuses layers that have no translation: recurrent ones, and statistics that follow no fixed momentum."""
+    nn = pytorch().nn
+    for place, part in module.named_modules():
+        normalises = isinstance(part, nn.modules.batchnorm._NormBase)
+        batch = isinstance(part, _batch_norm())
+        running = normalises and part.running_mean is not None
+        wrong = normalises and (batch != running or (batch and part.momentum is None))
+        if isinstance(part, nn.RNNBase) or wrong:
+            text = f"{type(part).__name__} ({place or 'the model itself'})"
+            why = " (batch normalisation needs running statistics and a momentum)" if batch else ""
+            raise InputError(f"the model {name} has a layer that has no translation to JAX: {text}{why}; {WAYS_ON}.")
+
+
+def _form(module: Any, input_shape: tuple[int, ...]) -> Form:
+    axes, convolutions = len(input_shape), pytorch().nn.modules.conv._ConvNd
+    kinds = [len(part.kernel_size) for part in module.modules() if isinstance(part, convolutions)]
+    layer = next((part for part in module.modules() if not list(part.children())), None)
+    # PyTorch would treat a batch of records without channels as one record with channels.
+    channels = "one" if axes in kinds else "first" if axes == 3 or axes - 1 in kinds else "last"
+    form = Form(channels)
+    return form._replace(
+        whole=isinstance(layer, pytorch().nn.Embedding) and not _takes_floats(module, form, input_shape)
+    )
+
+
+def _takes_floats(module: Any, form: Form, input_shape: tuple[int, ...]) -> bool:
+    """Whether the module takes records of floats, as one does that makes indices of some columns itself."""
+    placed = np.ascontiguousarray(form.placed(np.zeros((2, *input_shape), np.float32), np))
+    try:
+        with pytorch().no_grad():
+            module(pytorch().from_numpy(placed))
+    except Exception:  # whatever the module raises of records that it does not take
+        return False
+    return True
+
+
+def _tensors_of(module: Any) -> dict[str, np.ndarray]:
+    """The module's parameters, buffers and plain tensors by name, as arrays; a tensor with two names occurs once."""
+    return {
+        name: np.array(values := tensor.detach().numpy(), jax.dtypes.canonicalize_dtype(values.dtype))
+        for name, tensor in _named(module).items()
+    }
+
+
+def _named(module: Any) -> dict[str, Any]:
+    torch = pytorch()
+    tensors_by_id: dict[int, tuple[str, Any]] = {}
+    for prefix, part in module.named_modules():
+        held = {**vars(part), **dict(part.named_parameters(recurse=False)), **dict(part.named_buffers(recurse=False))}
+        for name, held_value in held.items():
+            if isinstance(held_value, torch.Tensor):
+                tensors_by_id.setdefault(id(held_value), (f"{prefix}.{name}" if prefix else name, held_value))
+    return dict(tensors_by_id.values())
+
+
+def _logits_of(outputs: Any) -> Any:
+    """The logits in a module's output: the output itself, or its attribute `logits`, as in `transformers`."""
+    return getattr(outputs, "logits", outputs)
+
+
+def _in_pytorch(build: Callable[[], Any], form: Form, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
+    """The outputs of the module with these tensors in evaluation mode, computed by PyTorch."""
+    torch = pytorch()
+    module = _built(build, SEED).eval()
+    with torch.no_grad():
+        for name, tensor in _named(module).items():
+            tensor.copy_(torch.from_numpy(np.array(tensors[name])))
+        if form.whole and ((inputs != np.floor(inputs)) | (np.abs(inputs) >= LARGEST_WHOLE)).any():
+            raise InputError(
+                "the network takes whole numbers, such as the indices of tokens, and the records are none: give the "
+                f"numbers that it was trained on, smaller than {LARGEST_WHOLE:,}."
+            )
+        placed = np.ascontiguousarray(form.placed(np.array(inputs, np.float32), np))
+        try:
+            return np.asarray(_logits_of(module(torch.from_numpy(placed))).numpy())
+        except (IndexError, RuntimeError) as error:
+            raise InputError(
+                f"the network does not accept these records in PyTorch: {first_line(error)}; is a token outside its "
+                "vocabulary?"
+            ) from error
 
 
 def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
@@ -165,9 +287,8 @@ def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
     return module
 
 
-def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
+def _with_masks(records: np.ndarray, fields: tuple[Field, ...]) -> np.ndarray:
     """Random records: where numbers are whole, 0 and 1, the first one 1, since a mask should let something through."""
-    records = np.random.default_rng(torch_trial.SEED).random((torch_trial.RECORDS, width), dtype=np.float32)
     start = 0
     for field in fields:
         end = start + prod(field.shape)
@@ -187,7 +308,7 @@ def torchax_of(name: str) -> Any:
     except Exception as error:
         raise InputError(
             f"the model {name} is a PyTorch module, and torchax, which makes a JAX function of it, could not be "
-            f"imported beside torch {pytorch().__version__}: {first_line(error)}. {INSTALL}, {ELSEWHERE}."
+            f"imported beside torch {pytorch().__version__}: {first_line(error)}. {INSTALL}; {WAYS_ON}."
         ) from error
     return torchax
 
@@ -236,22 +357,42 @@ def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows:
     return pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
 
 
-def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.ModuleTrial, name: str) -> None:
-    """Refuses a function whose outputs or gradient differ from PyTorch's on the records of the trial."""
-    params, rest = trial.split(trial.tensors)
-    state = TorchState(rest, jax.random.key(1) if trial.draws else None)
+def _compare(
+    apply: Callable[..., tuple[Any, TorchState]],
+    build: Callable[[], Any],
+    form: Form,
+    params: dict[str, np.ndarray],
+    start: TorchState,
+    inputs: np.ndarray,
+    name: str,
+) -> bool:
+    """Refuses a function that differs from PyTorch's in training (in evaluation if the module draws random numbers).
+    Returns whether records are coupled in training.
+    """
+    torch, mode = pytorch(), start.key is None
+    placed = np.ascontiguousarray(form.placed(inputs, np))
+    module = _built(build, SEED).train(mode)
+    with _own_generator(SEED):
+        torch_outputs = _logits_of(module(torch.from_numpy(placed)))
+    directions = np.random.default_rng(SEED).standard_normal(torch_outputs.shape).astype(np.float32)
+    (torch_outputs * torch.from_numpy(directions)).mean().backward()
+    gradients = {place: tensor.grad for place, tensor in _named(module).items()}
+    after = _tensors_of(module)
 
     def loss(params: Any, inputs: Array) -> tuple[Array, Any]:
-        outputs, after = apply(params, state, inputs, not trial.draws)
-        return jnp.mean(outputs * trial.directions), (outputs, after.tensors)
+        outputs, state = apply(params, start, inputs, mode)
+        return jnp.mean(outputs * directions), (outputs, state.tensors)
 
-    jax.eval_shape(lambda params, inputs: apply(params, state, inputs, True), params, trial.inputs)
+    jax.eval_shape(lambda params, inputs: apply(params, start, inputs, not mode), params, inputs)
     with jax.default_matmul_precision("highest"):
-        gradient, (outputs, after) = jax.jit(jax.grad(loss, has_aux=True))(params, trial.inputs)
+        gradient, (outputs, tensors) = jax.jit(jax.grad(loss, has_aux=True))(params, inputs)
     kinds = {
-        "outputs": ({"outputs": outputs}, {"outputs": trial.outputs}),
-        "gradient": (gradient, trial.gradient),
-        "state after training": (after, {place: trial.after[place] for place in after}),
+        "outputs": ({"outputs": outputs}, {"outputs": torch_outputs.detach().numpy()}),
+        "gradient": (
+            gradient,
+            {p: np.zeros_like(params[p]) if gradients[p] is None else gradients[p].numpy() for p in params},
+        ),
+        "state after training": (tensors, {place: after[place] for place in tensors}),
     }
     for kind, (ours, torch_values) in kinds.items():
         worst = _farthest(ours, torch_values)
@@ -259,14 +400,33 @@ def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: torch_trial.Mo
             raise InputError(
                 f"the model {name} does not do the same in JAX as in PyTorch: not the same {kind} ({worst}). torchax "
                 "does not know torch.no_grad and some operations that change tensors in place: use .detach() and new "
-                f"tensors there, {ELSEWHERE}."
+                f"tensors there, or {WAYS_ON}."
             )
+    if _couples(build, placed, False):
+        raise InputError(
+            f"in evaluation an output of the model {name} depends on the other records of its batch, so a record has "
+            "no output of its own; let batch normalisation keep running statistics (track_running_stats=True)."
+        )
+    changed = any(not np.array_equal(start.tensors[place], after[place]) for place in start.tensors)
+    running = any(isinstance(part, _batch_norm()) for part in module.modules())
+    return running or changed or (mode and _couples(build, placed, True))
+
+
+def _couples(build: Callable[[], Any], placed: np.ndarray, mode: bool) -> bool:
+    half = len(placed) // 2
+    with pytorch().no_grad():
+        whole, part = (
+            _logits_of(_built(build, SEED).train(mode)(pytorch().from_numpy(records))).numpy()
+            for records in (placed, placed[:half])
+        )
+    return not np.allclose(whole[:half], part, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def _farthest(ours: Mapping[str, Any], torch_values: Mapping[str, np.ndarray]) -> str | None:
     """The array that differs most, if any differs by more than rounding."""
     whole = np.sqrt(sum(float(np.sum(np.square(array, dtype=np.float64))) for array in torch_values.values()))
     allowed = {name: AGREE * (np.linalg.norm(array) + whole) + 1e-6 for name, array in torch_values.items()}
-    gaps = {name: float(np.linalg.norm(np.asarray(ours[name]) - array)) for name, array in torch_values.items()}
+    with np.errstate(invalid="ignore"):
+        gaps = {name: float(np.linalg.norm(np.asarray(ours[name]) - array)) for name, array in torch_values.items()}
     wrong = [name for name, gap in gaps.items() if not gap <= allowed[name]]
     return max(wrong, key=lambda name: gaps[name] / allowed[name]) if wrong else None

@@ -19,12 +19,7 @@ def draw_accuracies(
 ) -> None:
     """Draws a mark for each attack and target record: PDTP of the record across (nats), accuracy of the attack up.
 
-    Lines mark the accuracy of guessing, 0.5, and a PDTP of 1 nat. Marks of one attack have one colour and shape.
-
-    Args:
-        axes: an empty chart.
-        pdtp: of each target record, nats; infinite values are drawn at the right end.
-        attacks: the name of each attack, and its accuracy on each target record.
+    Lines mark the accuracy of guessing, 0.5, and a PDTP of 1 nat. Infinite PDTP is drawn at the right end.
     """
     most = _most(pdtp, 0.01)
     for place, (name, accuracies) in enumerate(attacks):
@@ -48,10 +43,7 @@ class EstimateRow(NamedTuple):
 
 
 def draw_estimates(axes: Axes, rows: Sequence[EstimateRow], across: str, chance: float) -> None:
-    """Draws estimates across, one row each from the top: a mark and its interval, and a line at the value of guessing.
-
-    `across` is the label of the axis, and `chance` the value of guessing.
-    """
+    """Draws estimates across, one row each from the top: a mark, its interval, and a line at the value of guessing."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
             style.draw_interval(axes, place, row.low, row.high)
@@ -98,9 +90,8 @@ def draw_separations(
 ) -> None:
     """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
 
-    The separation says how well models with a record and models without it are told apart by their outputs on it. A
-    line marks 0.5, at which membership of the record does not show. `edges` are those of the bins; `unit` is what the
-    labels call a record, such as a group.
+    Separation says how well outputs tell models with a record from models without it; 0.5 is by chance. `unit` is what
+    the labels call a record, such as a group.
     """
     axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
     dress(axes, f"separation of models with and without the {unit}", f"{unit}s")

@@ -1,4 +1,4 @@
-"""Charts of the `ks` audit: confidences, rho of every replicate, distances between seeds, and used fractions."""
+"""Charts of `ks` and `power`: confidences, rho of every replicate, distances, used fractions, chances of detection."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,12 +15,15 @@ from jaxaudit.plots.style import (
     GREEN,
     INK,
     LINE,
+    MARKERS,
     MUTED,
     VERMILION,
     draw_interval,
     dress,
     legend,
+    logarithmic,
     name_rows,
+    series_line,
 )
 
 VERTICES = 400
@@ -33,11 +36,7 @@ Sample = Float[np.ndarray, " n"]
 
 
 class Gap(NamedTuple):
-    """The widest gap between two empirical CDFs, and its location.
-
-    It has the Kolmogorov-Smirnov distance, the smallest confidence at which that is attained, and the lower and the
-    higher CDF there.
-    """
+    """The widest gap between two empirical CDFs: its size, the smallest confidence there, and both CDFs."""
 
     distance: float
     confidence: float
@@ -46,11 +45,7 @@ class Gap(NamedTuple):
 
 
 def widest_gap_at(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Gap:
-    """The widest gap between two empirical CDFs.
-
-    >>> widest_gap_at(np.array([0.5, 0.75]), np.array([0.75, 1.0]))
-    Gap(distance=0.5, confidence=0.5, low=0.0, high=0.5)
-    """
+    """The widest gap between two empirical CDFs."""
     places = np.unique(np.concatenate([first, second]))
     values = np.stack([share_at_most(sample, places) for sample in (first, second)])
     gaps = np.abs(values[0] - values[1])
@@ -71,11 +66,7 @@ def share_at_most(
 
 
 def plotted_log_odds(confidences: Sample) -> Sample:
-    """log(p / (1 - p)) in nats, which separates confidences near 1; cut at 14 on both sides.
-
-    >>> plotted_log_odds(np.array([0.0, 0.5, 1.0]))
-    array([-14.,   0.,  14.])
-    """
+    """log(p / (1 - p)) in nats, which separates confidences near 1; cut at 14 on both sides."""
     with np.errstate(divide="ignore"):
         odds = np.log(confidences.astype(np.float64)) - np.log1p(-confidences.astype(np.float64))
     return np.clip(odds, -LOG_ODDS, LOG_ODDS)
@@ -84,12 +75,8 @@ def plotted_log_odds(confidences: Sample) -> Sample:
 def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: float, *, stretched: bool) -> None:
     """Draws empirical CDFs: confidence in the true class across, share of query records up.
 
-    Args:
-        axes: an empty chart.
-        samples: the confidences of the query model, the target and the calibration model, in this order.
-        gap: the widest gap between the first two, which is marked.
-        distance: the distance on which the verdict is based, written beside the gap.
-        stretched: whether the axis across is one of log-odds.
+    `samples` are of the query model, the target and the calibration model; the `gap` of the first two is marked, with
+    the `distance` on which the verdict is based. If `stretched`, the axis across is one of log-odds.
     """
     scale = plotted_log_odds if stretched else np.asarray
     low, high = (-LOG_ODDS, LOG_ODDS) if stretched else (0.0, 1.0)
@@ -149,14 +136,9 @@ def draw_rho(axes: Axes, rows: Sequence[RhoRow]) -> None:
 
 
 def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..."]]]) -> None:
-    """Draws Kolmogorov-Smirnov distances from a query model across, one row for each group from the top.
+    """Draws Kolmogorov-Smirnov distances across, one row for each group from the top, and the median.
 
-    A row has a mark for each distance and a bar at their median. A band reaches from 0 to the largest of the first
-    group.
-
-    Args:
-        axes: an empty chart.
-        groups: names and distances: query models of other seeds first, then models of other data, and targets.
+    A band reaches from 0 to the largest of the first group: query models of other seeds.
     """
     for place, (_, values) in enumerate(groups):
         axes.plot(values, np.full(len(values), place), "o", color=BLUE, markersize=5, alpha=0.75, markeredgewidth=0)
@@ -174,12 +156,7 @@ def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..
 class ShareMark(NamedTuple):
     """One row of `draw_shares`: a test of one target, with fractions of the query set from 0 to 1; NaN if unknown.
 
-    Attributes:
-        name: the name of the row.
-        share: the used fraction.
-        low, high: the ends of its interval.
-        upper: its upper limit.
-        least: the smallest fraction that the test detects.
+    `upper` is the upper limit of the used fraction, and `least` the smallest fraction that the test detects.
     """
 
     name: str
@@ -191,11 +168,7 @@ class ShareMark(NamedTuple):
 
 
 def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fraction") -> None:
-    """Draws fractions of the query set across, one row for each test of a target from the top.
-
-    A row has the used fraction, its interval and its upper limit, and the minimum detectable fraction. `fraction` is
-    the name of the used fraction on the axis.
-    """
+    """Draws used fractions across, one row for each test of a target from the top; `fraction` names the axis."""
     tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
     marks = [
         ("estimate", "share", "D", {"color": BLUE, "markersize": 6}),
@@ -270,3 +243,39 @@ def _steps(
         kept = np.unique(np.concatenate([along, across]))
         places, shares = places[kept], shares[kept]
     return np.concatenate([[low], places, [high]]), np.concatenate([[0.0], shares, [1.0]])
+
+
+WANTED = 0.95
+"""The desired probability of detection."""
+
+Fractions = Float[np.ndarray, " fractions"]
+
+
+class Line(NamedTuple):
+    """The detection probability at each used fraction, for one size of query set and holdout."""
+
+    query: int
+    holdout: int
+    fractions: Fractions
+    probabilities: Fractions
+    is_given: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.query:,} + {self.holdout:,}{' (given)' if self.is_given else ''}"
+
+
+def draw_probabilities(axes: Axes, lines: Sequence[Line], wanted_fraction: float) -> None:
+    """Draws a line for each size: used fraction across, on a logarithmic axis, and the probability of detection up."""
+    for place, line in enumerate(lines):
+        sizes = {"linewidth": 2.6, "markersize": 6} if line.is_given else {"linewidth": 1.4, "markersize": 4.5}
+        how: dict[str, Any] = {**sizes, "clip_on": False, "label": line.name, **series_line(place)}
+        axes.plot(line.fractions, line.probabilities, MARKERS[place % len(MARKERS)], **how)
+    axes.axhline(WANTED, color=MUTED, linewidth=1.2, linestyle=DASHES[2])
+    axes.axvline(wanted_fraction, color=MUTED, linewidth=1.2, linestyle=DASHES[3])
+    dress(axes, "used fraction of the query set", "probability of detection")
+    ticks = np.unique(np.concatenate([line.fractions for line in lines]))
+    logarithmic(axes, "x", ticks, [f"{100 * tick:g}%" for tick in ticks], (min(ticks[0], wanted_fraction) / 1.15, 1.15))
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    legend(axes, 2)

@@ -22,13 +22,8 @@ def draw_distribution(
 ) -> None:
     """Draws a histogram: a bar for each interval of PDTP across, number of records up on a logarithmic axis.
 
-    Args:
-        axes: an empty chart.
-        names: the intervals in words, from the lowest.
-        counts: the number of records in each interval, by PDTP.
-        floors: the number of records by seed floor (PDTP when only the training seed differs), a line over each bar.
-        within: the number of first bars that keep the rule DTP-1; the others have another colour.
-        seeded: whether there is a seed floor; else `floors` are not drawn.
+    The first `within` bars keep the rule DTP-1. If `seeded`, a line over each bar has the number of records by seed
+    floor (PDTP when only the training seed differs).
     """
     places = np.arange(len(names))
     limit = within - 0.5
@@ -60,14 +55,9 @@ def draw_distribution(
 def draw_risks(
     axes: Axes, names: Sequence[str], risks: Float[np.ndarray, "records 3"], *, limit: float, seeded: bool
 ) -> None:
-    """Draws PDTP of the riskiest records across (nats), one row for each from the top, and a line at `limit`.
+    """Draws PDTP of the riskiest records across (nats), one row for each from the top, and a line at `limit` (DTP-1).
 
-    Args:
-        axes: an empty chart.
-        names: the name of each record.
-        risks: columns: PDTP, and the mean and the largest value of the seed floor (PDTP when only the seed differs).
-        limit: the largest PDTP that keeps the rule DTP-1, nats. Marks above it have another colour and shape.
-        seeded: whether the seed floor is drawn, as a bar to its largest value with a tick at its mean.
+    Columns of `risks` are PDTP, and the mean and the largest value of the seed floor.
     """
     most = max([*risks[np.isfinite(risks)].tolist(), limit]) * 1.12
     for place, (pdtp, floor, floor_max) in enumerate(risks.tolist()):
@@ -90,7 +80,7 @@ def draw_risks(
 def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"], *, limit: float) -> None:
     """Draws the number of removed records across, and up the largest PDTP (nats) of the records that remain.
 
-    The riskiest record is removed repeatedly. A line marks `limit`; a value above it breaks the rule DTP-1.
+    The riskiest record is removed repeatedly. A value above the line at `limit` breaks the rule DTP-1.
     """
     steps = np.arange(len(largest))
     finite = largest[np.isfinite(largest)]
@@ -113,8 +103,7 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"], *
 def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]], *, limit: float) -> None:
     """Draws a line for each run: PDTP across (nats), and up the share of records with a larger PDTP, both logarithmic.
 
-    A line further right is riskier. A vertical line marks `limit`; records above it break the rule DTP-1. `runs` are
-    names and the PDTP of every record.
+    A line further right is riskier; records above `limit` break the rule DTP-1.
     """
     least, fewest = 1e-3, min(1 / len(values) for _, values in runs)
     most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), limit]) * 1.3

@@ -1,8 +1,18 @@
-"""The common style of all charts: colours that colour-blind people can distinguish, one line width, little text."""
+"""The common style of all charts: colours that colour-blind people can distinguish, one line width, little text.
 
+Exported as SVG and PNG, equal figures give equal bytes.
+"""
+
+import re
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from io import BytesIO, StringIO
+from typing import Any, TypeVar
+from xml.etree import ElementTree
 
+import matplotlib
+import matplotlib.style
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -34,12 +44,7 @@ def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
 
 
 def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[], Figure]:
-    """A function without arguments that makes a figure with one chart.
-
-    Args:
-        draw: draws the chart on the axes that it is given.
-        height: of the figure, in inches.
-    """
+    """A function without arguments that makes a figure with one chart, by `draw`; `height` is in inches."""
 
     def blank_figure() -> Figure:
         figure, axes = canvas(height)
@@ -74,15 +79,7 @@ def dress(axes: Axes, across: str, up: str = "") -> None:
 def logarithmic(
     axes: Axes, name: str, ticks: ArrayLike, labels: Sequence[str], ends: Any, scale: str = "log", **how: Any
 ) -> None:
-    """Sets the scale, the ticks and the ends of one axis.
-
-    Args:
-        axes: the chart.
-        name: the axis: `x` or `y`.
-        ticks, labels: the places of the ticks, and the text at each.
-        ends: the lowest and the highest value shown.
-        scale, how: Matplotlib's name of the scale, and its settings.
-    """
+    """Sets the scale, the ticks with their labels and the ends of one axis (`x` or `y`); `how` is Matplotlib's."""
     getattr(axes, f"set_{name}scale")(scale, **how)
     getattr(axes, f"set_{name}ticks")(ticks, labels)
     getattr(axes, f"set_{name}lim")(*ends)
@@ -107,10 +104,7 @@ def legend(axes: Axes, columns: int) -> None:
 
 
 def write_text(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
-    """Writes text on the chart at `place`, (x, y) in units of the data, on an almost opaque background.
-
-    `how` has settings of Matplotlib's `Axes.text`, which take precedence.
-    """
+    """Writes text on the chart at `place`, (x, y) in units of the data, on an almost opaque background."""
     settings: dict[str, Any] = {"fontsize": SIZE, "color": INK, "zorder": 8, "parse_math": False, **how}
     text = axes.text(float(place[0]), float(place[1]), words, **settings)
     text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
@@ -125,15 +119,7 @@ def series_line(place: int) -> dict[str, Any]:
 def draw_marks(
     axes: Axes, place: int, across: ArrayLike, up: ArrayLike, name: str, *, size: float = 5.0, alpha: float = 0.75
 ) -> None:
-    """Draws the marks of one series, in the colour and shape of series number `place`, from 0.
-
-    Args:
-        axes: the chart.
-        place: the number of the series.
-        across, up: the coordinates of the marks.
-        name: the name of the series in the legend.
-        size, alpha: of a mark: its size in points, and its opacity from 0 to 1.
-    """
+    """Draws the marks of one series, in the colour and shape of series number `place`, from 0; `size` is in points."""
     marker, colour = MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]
     axes.plot(across, up, marker, color=colour, markersize=size, alpha=alpha, markeredgewidth=0, label=name)
 
@@ -144,11 +130,7 @@ def draw_interval(axes: Axes, row: int, low: float, high: float) -> None:
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Writes one name beside each row of a chart, the first name at the top.
-
-    Row i must have been drawn at y = i. The y axis is turned so that row 0 is at the top, its limits fit the rows, and
-    its grid is removed. Long names are shortened.
-    """
+    """Writes one name beside each row of a chart, the first name at the top; row i must have been drawn at y = i."""
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
@@ -169,3 +151,96 @@ def short(name: str) -> str:
     """
     name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 12]}…{name[-11:]}"
+
+
+Drawn = TypeVar("Drawn")
+
+VARIABLES = {
+    globals()[name]: f"--{name.lower()}"
+    for name in ("INK", "MUTED", "LINE", "PAPER", "BLUE", "VERMILION", "GREEN", "PURPLE", "ORANGE", "SKY")
+}
+"""The page's CSS variable for each colour, so that dark mode can have other colours."""
+FONT = "var(--sans)"
+_SETTINGS: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "jaxaudit",
+    "text.parse_math": False,
+    "axes.formatter.min_exponent": 9,
+}
+_PLAIN = {"Creator": None, "Date": None, "Format": None, "Type": None}
+
+
+def with_default_style(draw: Callable[[], Drawn]) -> Drawn:
+    """Returns `draw()`, called with Matplotlib's default style in place of the user's settings."""
+    # Numbers in a result file of another party may be so large that their ticks overflow.
+    quiet = np.errstate(over="ignore")
+    with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(), quiet:
+        # Matplotlib's font may lack letters of file names; the browser has other fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        return draw()
+
+
+def as_png(figure: Figure) -> bytes:
+    """The figure as a PNG image with 200 dots per inch."""
+    file = BytesIO()
+    with_default_style(lambda: figure.savefig(file, format="png", dpi=200, metadata={"Software": None}))
+    return file.getvalue()
+
+
+def as_svg(figure: Figure) -> bytes:
+    """The figure as an SVG file, in which text stays text."""
+    file = StringIO()
+    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN))
+    return file.getvalue().encode()
+
+
+def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
+    """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers."""
+    file = StringIO()
+    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True))
+    root = ElementTree.fromstring(file.getvalue())
+    used = set(re.findall(r"#([\w-]+)", " ".join(_references(root))))
+    for element in list(root.iter()):
+        for child in [child for child in element if _tag(child) in ("metadata", "style")]:
+            element.remove(child)
+    for element in root.iter():
+        element.tag = _tag(element)
+        attributes = {name.split("}")[-1]: value for name, value in element.attrib.items()}
+        element.attrib.clear()
+        for name, value in attributes.items():
+            if name == "id":
+                if value in used:
+                    element.set(name, f"{key}-{value}")
+            elif name in ("href", "clip-path", "style"):
+                element.set(name, _dressed(value, key))
+            else:
+                element.set(name, value)
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    root.attrib |= {"role": "img", "aria-labelledby": f"{key}-title {key}-desc", "class": "chart"}
+    for place, (tag, words) in enumerate((("title", title), ("desc", description))):
+        element = ElementTree.Element(tag, {"id": f"{key}-{tag}"})
+        element.text = words
+        root.insert(place, element)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _tag(element: ElementTree.Element) -> str:
+    return element.tag.split("}")[-1]
+
+
+def _references(root: ElementTree.Element) -> list[str]:
+    return [
+        value
+        for element in root.iter()
+        for name, value in element.attrib.items()
+        if name.endswith(("href", "clip-path", "style"))
+    ]
+
+
+def _dressed(value: str, key: str) -> str:
+    """Rewrites an SVG attribute (a reference or a style) with the page's colours, font and identifiers."""
+    value = re.sub(r"(font: [^;']*|font-family: )'[^;]*", rf"\1{FONT}", value)
+    for colour, variable in VARIABLES.items():
+        value = value.replace(colour, f"var({variable})")
+    return re.sub(r"(url\()?#([\w-]+)", rf"\1#{key}-\2", value)

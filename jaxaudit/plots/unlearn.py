@@ -32,13 +32,7 @@ SPREAD = 0.28
 
 
 class MethodMarks(NamedTuple):
-    """The scores of one method's models, one for each seed.
-
-    Attributes:
-        name: the name of the method.
-        efficacy, bound: efficacy and its upper bound, in 1 / nats squared.
-        attack: the mean membership probability that an attack gives the records to forget; None if there is no attack.
-    """
+    """One method's models by seed: efficacy, its upper bound (1 / nats squared), and an attack's mean probability."""
 
     name: str
     efficacy: Float[np.ndarray, " seeds"]
@@ -49,7 +43,7 @@ class MethodMarks(NamedTuple):
 def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[float, float] | None) -> None:
     """Draws efficacy across on a logarithmic axis, one row per method: a mark for each model, and the median.
 
-    `band` is the range of retrained models, which is shaded; None: no band. Infinite efficacies are at the right end.
+    `band` is the range of retrained models, which is shaded. Infinite efficacies are at the right end.
     """
     low, high = _limits([method.efficacy for method in methods])
     if band is not None:
@@ -72,9 +66,7 @@ def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[floa
 def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, Float[np.ndarray, " layers"]]]) -> None:
     """Draws the information of layers across on a logarithmic axis, one row per layer, one mark per set of weights.
 
-    A line joins the smallest and the largest value of a row. Marks are offset vertically, so that equal values are
-    visible. A layer without information is drawn at the left end of the axis. `models` are names and the information of
-    each layer.
+    A line joins the smallest and the largest value of a row; marks are offset vertically. 0 is drawn at the left end.
     """
     low, high = _limits([values for _, values in models])
     drawn = [(name, _inside(values, low, high)) for name, values in models]
@@ -91,10 +83,7 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
 
 
 def draw_bounds(axes: Axes, methods: Sequence[MethodMarks]) -> None:
-    """Draws a mark for each model: efficacy across and its upper bound up, both on logarithmic axes.
-
-    A line shows where both are equal; no mark is below it.
-    """
+    """Draws a mark for each model: efficacy across, its upper bound up, both logarithmic; a line shows equality."""
     low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
     for place, method in enumerate(methods):
         across, up = (_inside(numbers, low, high) for numbers in (method.efficacy, method.bound))
@@ -109,8 +98,7 @@ def draw_bounds(axes: Axes, methods: Sequence[MethodMarks]) -> None:
 def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None) -> None:
     """Draws a mark for each model: efficacy across on a logarithmic axis, and up the attack's membership probability.
 
-    The probability is the mean over the records to forget. A line marks `guess`, the value of an attack without
-    information; None: no line. Methods without an attack are left out.
+    A line marks `guess`, the value of an attack without information. Methods without an attack are left out.
     """
     attacked = [method for method in methods if method.attack is not None]
     low, high = _limits([method.efficacy for method in attacked])
@@ -130,12 +118,7 @@ def draw_told_apart(
 ) -> None:
     """Draws how well models are told apart from retrained ones, one row per method: an estimate and its interval.
 
-    Args:
-        axes: an empty chart.
-        rows: the estimate of each method.
-        across: the label of the axis.
-        best: the interval of retraining itself, which is shaded.
-        guess: the value of guessing, which a line marks.
+    `best`, the interval of retraining itself, is shaded; a line marks `guess`.
     """
     draw_estimates(axes, rows, across, guess)
     axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")

@@ -1,33 +1,27 @@
-"""Builds a page from runs: each run by itself, and all of them side by side.
+"""Builds a page from runs: each run by itself, all of them side by side, and how to repeat each.
 
-A page is a value before it is HTML. `report/build.py` makes a `Page` of plain text, tables and charts from runs, and
-`report/html/render.py` makes HTML of it: autoescaped, no script, a content policy that forbids fetching. Charts are
-made when a page asks for them; a terminal does not. A chart is drawn once; on the page its colours become variables, so
-that dark mode and print have their own, and its text stays text. Runs read from disk are decoded strictly, and arrays
-held against the result, before anything is drawn.
+A page is plain text, tables and charts before `html/render.py` makes HTML of it. Runs read from disk are decoded
+strictly, and arrays held against the result, before anything is drawn.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from jaxaudit.errors import InputError, visible
-from jaxaudit.report.glossary import papers, sorted_terms
 from jaxaudit.report.kinds import NAMES, charts, run_kind
-from jaxaudit.report.page import Page, PageTable, RunContent
-from jaxaudit.report.record import Run
-from jaxaudit.report.repeat import repeat
+from jaxaudit.report.numbers import text
+from jaxaudit.report.page import Page, PageTable, Repeat, RunContent
+from jaxaudit.report.record import Provenance, Run
+from jaxaudit.report.sources import papers, sorted_terms
 
 MOST_RUNS = 24
 
 
 def build(runs: Sequence[Run[Any]]) -> Page:
-    """The page of these runs, in this order.
-
-    Raises:
-        InputError: there is no run, or there are more than fit a page.
-    """
+    """The page of these runs, in this order; no run, or more than fit a page, are an `InputError`."""
     if len(runs) < 1 or len(runs) > MOST_RUNS:
         raise InputError(f"a report shows 1 to {MOST_RUNS} runs; {len(runs)} were given.")
     runs = _apart(runs)
@@ -64,7 +58,6 @@ def part_of(run: Run[Any], top: int = 10) -> RunContent:
 
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:
-    """The runs with distinct names."""
     counts, seen, named_runs = Counter(run.name for run in runs), Counter[str](), []
     for run in runs:
         seen[run.name] += 1
@@ -92,3 +85,69 @@ def _together(parts: Sequence[RunContent]) -> PageTable:
         ),
         ("number",),
     )
+
+
+def repeat(provenance: Provenance) -> Repeat:
+    """The command, seed, versions, and hashes of the data."""
+    devices = f", {text(provenance.devices)} devices" if provenance.devices != 1 else ""
+    facts = [
+        ("Seed", str(provenance.seed)),
+        ("Started", f"{visible(provenance.started)} and took {provenance.seconds:,.0f} seconds"),
+        ("Device", f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"),
+        ("Program", f"jaxaudit {visible(provenance.jaxaudit)}, Python {text(provenance.python)}"),
+    ]
+    hashes = (
+        ("Weights", provenance.weights_hash),
+        ("Reference weights", provenance.reference_hashes),
+        ("Source of the model", provenance.model_hash),
+        ("Sources of your own code", provenance.code_hashes),
+        ("Commitment of the challenge", provenance.challenge),
+        ("Environment", provenance.environment),
+    )
+    facts += [(name, text(value)) for name, value in hashes if value]
+    versions = tuple((visible(name), visible(value)) for name, value in sorted(provenance.versions.items()))
+    options = tuple((visible(name), text(value)) for name, value in sorted(provenance.options.items()))
+    return Repeat(
+        tuple(_pieces(provenance.command)),
+        tuple(facts),
+        PageTable("Data", ("part", "what", "value"), tuple(_data(provenance))),
+        PageTable("Library versions", ("library", "version"), versions, folded=True),
+        PageTable("All options of the run", ("option", "value"), options, folded=True),
+    )
+
+
+def _pieces(words: Sequence[str]) -> list[str]:
+    """The command as text, in pieces of an option with its value.
+
+    >>> _pieces(["jaxaudit", "ks", "--query", "my data.npz", "--gray"])
+    ['jaxaudit ks', "--query 'my data.npz'", '--gray']
+    """
+    pieces: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not pieces:
+            pieces.append([])
+        pieces[-1].append(word)
+    return [visible(shlex.join(piece)) for piece in pieces]
+
+
+def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
+    """One row per fact of each data set; the command's facts may concern one set, or several by role."""
+    rows = []
+    sets = {role: one_set for role, one_set in provenance.data.items() if one_set is not None}
+    if all(isinstance(one_set, dict | list) for one_set in sets.values()):
+        for role, one_set in sets.items():
+            for part in one_set if isinstance(one_set, list) else [one_set]:
+                rows += _facts(role, part)
+    else:
+        rows += _facts("table", sets)
+    for role in (name for name in provenance.__struct_fields__ if name.endswith(("targets", "before"))):
+        for file in getattr(provenance, role) or ():
+            rows += _facts(role, file)
+    return rows
+
+
+def _facts(role: str, facts: Any) -> list[tuple[str, str, str]]:
+    role = visible(str(role)).replace("_", " ")
+    if not isinstance(facts, dict):
+        return [(role, "value", text(facts))]
+    return [(role, visible(str(name)).replace("_", " "), text(value)) for name, value in facts.items()]

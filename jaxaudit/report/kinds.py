@@ -13,21 +13,20 @@ import numpy as np
 from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.json_types import demand as demand
 from jaxaudit.report.page import RunContent
-from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Provenance, Run
+from jaxaudit.report.sources import cited
 
 Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn", "unlearn_outputs")
-"""Names of kinds in the order of a page; `report/NAME/view.py` defines each, under its name in capitals."""
+"""Names of kinds in the order of a page; `report/NAME` defines each, under its name in capitals."""
 
 
 Arrays = Mapping[str, np.ndarray]
 
 
 class StoredArrays(NamedTuple):
-    """The arrays that a run directory holds beside the result: their file and their names.
-
-    An .npz, or a .parquet with one row per record, whose number is `rows` (0 for an .npz).
+    """The arrays beside the result in a run directory: an .npz, or a .parquet with one row per record (`rows`; 0 for an
+    .npz).
     """
 
     file: str
@@ -39,12 +38,10 @@ class RunKind(NamedTuple):
     """The runs of one command.
 
     Attributes:
-        name: the command.
         record: the type of its results, with encoder, strict decoder and schema.
         view: makes the content of one run; the second argument is the number of records that a terminal lists.
         check: raises ValueError, with the reason, if a result and its arrays do not agree.
-        stored: the arrays beside a result, if any.
-        charted: whether `report/NAME/pictures.py` has its charts, of a run and of several.
+        charted: whether `report/NAME` has its charts, of a run and of several.
     """
 
     name: str
@@ -56,19 +53,15 @@ class RunKind(NamedTuple):
 
 
 def run_kind(name: str) -> RunKind:
-    """The kind of this name.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """The kind of this name; a KeyError if there is none."""
     if name not in NAMES:
         raise KeyError(name)
-    return getattr(import_module(f"jaxaudit.report.{name}.view"), name.upper())
+    return getattr(import_module(f"jaxaudit.report.{name}"), name.upper())
 
 
 def charts(name: str) -> Any:
-    """The module `report/NAME/pictures.py`: charts of a run (`pictures`), and of several (`compared`)."""
-    return import_module(f"jaxaudit.report.{name}.pictures")
+    """The module `report/NAME`: charts of a run (`pictures`), and of several (`compared`)."""
+    return import_module(f"jaxaudit.report.{name}")
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:

@@ -1,7 +1,6 @@
 """The content of a run as Markdown, for a ticket or a wiki, or for a model card.
 
-A card is metadata that the Hugging Face Hub reads (`model-index`), and prose. All comes from the view of a run: no
-number is computed here, and no verdict decided.
+A card is metadata that the Hugging Face Hub reads (`model-index`), and prose.
 """
 
 import json
@@ -21,11 +20,8 @@ _BEGINS = re.compile(r"^(\d*)(?=[.)]\s|[-+](?:\s|$)|[-=]{2})")
 
 
 def as_markdown(part: RunContent) -> str:
-    """Question, answers, the page's first table, what stands beside, checks and limitations, in this order.
-
-    Names from data are escaped.
-
-    The same finding as on the terminal and the page, sentence for sentence.
+    """Question, answers, the page's first table, what stands beside, checks and limitations; names from data are
+    escaped.
     """
     lines = [f"## {escaped_markdown(part.question)}", ""]
     for answer in part.answers:
@@ -52,7 +48,6 @@ def first_table(part: RunContent) -> list[str]:
 
 
 def table_lines(cells: PageTable) -> list[str]:
-    """A table as lines of Markdown, with its title."""
     rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
     head = [f"**{escaped_markdown(cells.title)}**", ""] if cells.title else []
     shown = [row if index == 1 else tuple(map(escaped_markdown, row)) for index, row in enumerate(rows)]
@@ -76,12 +71,10 @@ def limits(part: RunContent) -> list[str]:
 
 
 def repeat_line(part: RunContent) -> str:
-    """The command that repeats the run, for a code span."""
     return visible(" ".join(part.repeat.command)).replace("`", "'")
 
 
 def answer_line(answer: Answer) -> str:
-    """The subject of the answer, the verdict, and its sentence."""
     subject = answer.subject
     about = f"{escaped_markdown(subject[:1].upper() + subject[1:] if answer.kind else subject)}: " if subject else ""
     finding = answer.finding
@@ -106,10 +99,8 @@ def escaped_markdown(text: str) -> str:
 
 
 def as_card(parts: Sequence[RunContent]) -> str:
-    """The metadata of all runs as one block, and a section for each.
-
-    The metadata are YAML. Every text in them is a quoted JSON scalar, so a name from data cannot change their
-    structure.
+    """The metadata of all runs as one block of YAML, and a section for each. Every text in the metadata is a quoted
+    JSON scalar, so a name from data cannot change their structure.
     """
     return "\n".join([FENCE, *_metadata(parts), FENCE, "", *(line for part in parts for line in _section(part))])
 

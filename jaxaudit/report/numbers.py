@@ -1,10 +1,25 @@
-"""Numbers and texts of a result, formatted for reading."""
+"""What audits share on a page: numbers and texts, the sets and models of a run's provenance, charts of estimates.
+
+A run that was read may have anything in its provenance.
+"""
 
 import math
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
 
 from jaxaudit.errors import visible
+from jaxaudit.json_types import Count
+from jaxaudit.metrics.over_models import Estimate
+from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots.attack import EstimateRow
+from jaxaudit.plots.style import chart, row_height
+from jaxaudit.report.kinds import demand
+from jaxaudit.report.page import PageTable, Picture
 
 NONE = "none"
 DIGITS_GIVEN = 8
@@ -62,8 +77,8 @@ def span(estimate: _Interval, digits: int = 2) -> str:
 def level_text(value: float) -> str:
     """A share or a level in percent: as given, or, if computed, with two digits of it or of its difference to 100%.
 
-    >>> [level_text(level) for level in (0.95, 0.999, 0.9999999, 18 / 77, 13 / 19, 1 / 3000)]
-    ['95%', '99.9%', '99.99999%', '23%', '68%', '0.033%']
+    >>> [level_text(level) for level in (0.95, 0.9999999, 18 / 77, 1 / 3000)]
+    ['95%', '99.99999%', '23%', '0.033%']
     """
     shown = Decimal(str(value))
     if len(shown.as_tuple().digits) > DIGITS_GIVEN:
@@ -87,3 +102,161 @@ def text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{visible(str(name))}: {text(single)}" for name, single in value.items())
     return visible(f"{value:,}" if isinstance(value, int) else str(value))
+
+
+Facts = TypeVar("Facts", bound=msgspec.Struct)
+
+
+class NamedSet(msgspec.Struct, frozen=True):
+    name: str
+    records: Count
+
+
+class UsedBank(msgspec.Struct, frozen=True):
+    """A bank, and how many shadow models of it were used."""
+
+    name: str
+    models: Count
+
+
+class UsedScores(msgspec.Struct, frozen=True):
+    """A table of scores, and how many models of each role it has."""
+
+    name: str
+    models: dict[str, Count]
+
+
+class ComparedSets(msgspec.Struct, frozen=True):
+    """What a run of `ks` or `power` compared: sets (the reference are known non-members), the bank of its shadow
+    models, or the table of scores in place of models; None for what the run did not have.
+    """
+
+    query: NamedSet
+    calibration: NamedSet | None
+    holdout: NamedSet | None
+    members: NamedSet | None
+    reference: NamedSet | None
+    shadows: UsedBank | None
+    scores: UsedScores | None
+
+
+def sets_of(data: Mapping[str, Any]) -> ComparedSets:
+    """The sets and models that these facts of a run name; a ValueError if one is missing, or said in another form."""
+
+    def read(role: str, kind: type[Facts], called: str = "set") -> Facts | None:
+        if data.get(role) is None:
+            return None
+        try:
+            return msgspec.convert(data[role], kind)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"it has no {role} {called} ({error})") from error
+
+    query, scores, shadows = (
+        read("query", NamedSet),
+        read("scores", UsedScores, "table"),
+        read("shadows", UsedBank, "bank"),
+    )
+    sets_by_role = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
+    # What takes the place of shadow models is compared with a holdout.
+    needed = ["calibration"] if sets_by_role["holdout"] is None else ["holdout"]
+    for role in () if scores or shadows or sets_by_role["calibration"] else needed:
+        demand(sets_by_role[role] is not None, f"it has no {role} set")
+    if query is None:
+        raise ValueError("it has no query set")
+    return ComparedSets(query=query, scores=scores, shadows=shadows, **sets_by_role)
+
+
+Estimates = Sequence[tuple[str, Estimate]]
+"""Of each method and reference, by name."""
+
+
+def estimates_pictures(quality: Estimates, lira: Estimates, retraining: str, level: float) -> tuple[Picture, ...]:
+    """Charts of forgetting quality and U-LiRA, with the retrained models by the name `retraining`; none without
+    estimates.
+    """
+    if not quality or not lira:
+        return ()
+    most, least = "Further right is better forgetting.", "Further left is better forgetting."
+    return (
+        _picture("quality", "Forgetting quality F", ", of the challenge of 2023", quality, most, retraining, level),
+        _picture("u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, least, retraining, level, 0.5),
+    )
+
+
+def _picture(
+    name: str,
+    measured: str,
+    which: str,
+    estimates: Estimates,
+    meaning: str,
+    retraining: str,
+    level: float,
+    guess: float | None = None,
+) -> Picture:
+    across = measured[0].lower() + measured[1:]
+    best = next(estimate for method, estimate in estimates if method == retraining)
+    rows = [EstimateRow(visible(method), *msgspec.structs.astuple(estimate)) for method, estimate in estimates]
+    chance = best.value if guess is None else guess
+    return Picture(
+        name,
+        measured + which,
+        "; ".join(f"{row.name}: {number_text(row.value, 2)}" for row in rows) + ".",
+        "The diamond compares models of a method with retrained models of other seeds, the bar is its "
+        f"{level_text(level)} interval over models. The shaded band is what retraining once more gets, "
+        f"the best there is; original are the models before unlearning. {meaning} The dotted line is "
+        + ("retraining." if guess is None else "guessing."),
+        chart(
+            lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),
+            row_height(len(rows)) + 0.2,
+        ),
+        PageTable(
+            measured,
+            ("models", across, "low", "high"),
+            tuple((row.name, *(number_text(value, 4) for value in row[1:])) for row in rows),
+            (across, "low", "high"),
+        ),
+    )
+
+
+def bounds_picture(drawn: Sequence[plot.MethodMarks], numbers: PageTable) -> Picture:
+    return Picture(
+        "bound",
+        "Efficacy against its bound",
+        "Every mark lies on or above the line where the two are equal.",
+        "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
+        chart(lambda axes: plot.draw_bounds(axes, drawn)),
+        numbers,
+    )
+
+
+def layers_picture(
+    title: str,
+    seen: str,
+    caption: str,
+    names: Sequence[str],
+    models: Sequence[tuple[str, Float[np.ndarray, " layers"]]],
+    thickness: float,
+) -> Picture:
+    """A picture and a table of the information of each layer, in the order of the network; of many, those with the
+    most. `seen` ends the description for screen readers; `thickness`: inches that each set of weights adds.
+    """
+    most = np.stack([values for _, values in models]).max(axis=0)
+    chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
+    shown = [visible(names[index]) for index in map(int, chosen)]
+    drawn = [(visible(name), values[chosen]) for name, values in models]
+    left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
+    columns = tuple(name for name, _ in drawn)
+    return Picture(
+        "layers",
+        title,
+        f"{len(shown)} layers{seen}",
+        caption + left,
+        chart(lambda axes: plot.draw_layers(axes, shown, drawn), row_height(len(shown)) + thickness * len(drawn)),
+        PageTable(
+            "Information of the layers shown",
+            ("layer", *columns),
+            tuple((name, *(precise(float(row[index])) for _, row in drawn)) for index, name in enumerate(shown)),
+            columns,
+            folded=True,
+        ),
+    )

@@ -1,7 +1,4 @@
-"""The content of a report, before it becomes terminal text or HTML: plain text, tables and charts.
-
-Terminal text and HTML are made from the same `RunContent`, and only lay it out.
-"""
+"""The content of a report: plain text, tables and charts. Terminal text and HTML only lay out the same `RunContent`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 import msgspec
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, Tone, in_order
-from jaxaudit.report.glossary import Term
+from jaxaudit.report.sources import Term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,11 +22,9 @@ class PageTable:
     """A table.
 
     Attributes:
-        title: its title.
         columns: names of the columns; those also in `numbers` are numeric and aligned to the right.
         rows: texts, one per column. Names may have several lines, which a page wraps as needed; on a terminal, cells
             may have several lines, too.
-        numbers: see `columns`.
         folded: whether the page shows it collapsed.
         tones: which cell texts are good, bad or open.
         on: where it is shown; `details` is a terminal with `--details`.
@@ -45,9 +40,8 @@ class PageTable:
 
 
 class Picture(NamedTuple):
-    """A chart: its name (letters, digits and hyphens; also of its file), what it shows, and every number in it.
-
-    `seen` is a text alternative for readers who cannot see it, `caption` how to read it.
+    """A chart; `name` (letters, digits and hyphens) is also that of its file, `seen` a text alternative for readers who
+    cannot see it, `caption` how to read it, and `numbers` has every number in it.
     """
 
     name: str
@@ -59,14 +53,9 @@ class Picture(NamedTuple):
 
 
 class DrawnShare(NamedTuple):
-    """A share on a line from 0 to 100%, as a card draws it.
-
-    Attributes:
-        estimate: the share, which may lie outside [0, 1]; None if it is unknown.
-        low, high: its interval, in [0, 1].
-        limit: its upper limit, in [0, 1]. `stated`: the limit that `forgotten` requires.
-        seen: the same in words, for those who do not see it.
-        limit_words, stated_words: the labels.
+    """A share on a line from 0 to 100%, as a card draws it: `estimate` may lie outside [0, 1], its interval and its
+    upper limit may not. `stated`: the limit that `forgotten` requires. `seen`: the same in words, for those who do not
+    see it.
     """
 
     estimate: float | None
@@ -84,8 +73,7 @@ class Answer(NamedTuple):
 
     The main number has a name (`measure`), is formatted, and has its interval with the level, if available. `facts` are
     names and values shown with it, `further` those that do not decide, which a page folds. `alone` is a shorter verdict
-    to show by itself, `trust` the confidence in the main number, `bar` a drawing of it; each is empty or None if there
-    is nothing to add.
+    to show by itself, `trust` the confidence in the main number, `bar` a drawing of it.
     """
 
     about: str
@@ -114,9 +102,8 @@ class Answer(NamedTuple):
 
     @property
     def around_number(self) -> tuple[str, str, str, str] | None:
-        """The finding's text, if it ends in a sentence of the main number with its interval, which is then shown once.
-
-        What stands before that sentence, what stands in it before the number, what after it; and the interval's level.
+        """The finding's text in four pieces: before its last sentence, that sentence before and after the main number,
+        and the interval's level. None if the finding does not end in a sentence with the number.
         """
         first, _, last = self.finding.sentence.rpartition(". ")
         between, _, level = self.interval.removesuffix(")").partition(" (")
@@ -125,13 +112,7 @@ class Answer(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """How to repeat a run.
-
-    Attributes:
-        command: the command, in pieces that must not be broken across lines.
-        facts: further facts on the run, as name and value.
-        data, versions, options: the data, the versions of libraries, and all options, each as a table.
-    """
+    """How to repeat a run: the command in pieces that must not be broken across lines, facts, and tables."""
 
     command: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
@@ -141,14 +122,8 @@ class Repeat(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """A finding beside the answers, such as that on the groups of a target.
-
-    Attributes:
-        about: what it is about.
-        finding: the finding.
-        conditions: what `--fail-on` may name of it.
-        table: what it rests on, for Markdown; a page and a terminal have their own.
-        notes: how to read the table.
+    """A finding beside the answers, such as that on the groups of a target. `conditions`: what `--fail-on` may name of
+    it. `table`: what it rests on, for Markdown; a page and a terminal have their own.
     """
 
     about: str
@@ -165,12 +140,9 @@ class RunContent(NamedTuple):
     """The content of one run; its name, the command, how to repeat it and mostly its charts are added by `part_of`.
 
     Attributes:
-        question: the question that the run answers.
         intro: what was done, for readers who have not read the papers.
         answers: one per target, classifier or method.
-        tables: its tables; each says where it is shown.
         legend: how to read the terminal's tables.
-        terms: terms of the glossary.
         errors: how often the answers are wrong, in sentences.
         details: what a terminal shows with `--details`.
         tabled: whether a table of the terminal has the verdict of every answer.
@@ -203,9 +175,8 @@ class RunContent(NamedTuple):
 
     @property
     def checks(self) -> tuple[Checked, ...]:
-        """Every check of the answers once, with the names of the answers that it concerns, unless it concerns all.
-
-        If a failed check decides no verdict, it is shown as in the first answer.
+        """Every check of the answers once, with the names of the answers that it concerns, unless it concerns all. If a
+        failed check decides no verdict, it is shown as in the first answer.
         """
         aside: dict[tuple[str, str], Checked] = {}
         checks_of_answers = [
@@ -237,16 +208,7 @@ class RunContent(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The whole page.
-
-    Attributes:
-        title: its title.
-        parts: the content of each run.
-        together: a table that compares the runs; None for a single run.
-        pictures: charts that compare the runs.
-        terms: the terms of the glossary that the page uses.
-        papers: the papers that the page cites, in full.
-    """
+    """The whole page; `together` is a table that compares the runs, as `pictures` do."""
 
     title: str
     parts: tuple[RunContent, ...]

@@ -18,19 +18,16 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         jaxaudit: version of this package. `versions`: of the libraries it used.
-        device, devices, cores: the hardware it ran on.
         environment: environment variables that affect a number.
-        command: the command that repeats the run.
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
         code_hashes: of files with other code of your own, by option, such as `tests 1`.
-        targets, holdout_targets: files of outputs. `calibration_targets`, `reference_targets`: files of outputs on the
-            reference (the calibration set or a separate set). `before`, `holdout_before`: of outputs before a deletion.
+        targets, holdout_targets, members_targets, calibration_targets: files of outputs on each set. `before`,
+            `holdout_before`: of outputs before a deletion.
         challenge: the commitment of the blind challenge that the targets' outputs answer.
         plan: the plan for the effort; None: everything as the options ask.
         form: how convolutions were computed in training (`kernels.convolutions`); None: as JAX has them, or none were.
-        mixed_devices: machines that round differently and trained some of the models, in words.
         started: date and time, UTC. `seconds`: how long it took.
     """
 
@@ -56,21 +53,14 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
     holdout_targets: list[dict[str, str]] | None = None
     members_targets: list[dict[str, str]] | None = None
     calibration_targets: list[dict[str, str]] | None = None
-    reference_targets: list[dict[str, str]] | None = None
     before: list[dict[str, str]] | None = None
     holdout_before: list[dict[str, str]] | None = None
     challenge: str | None = None
     plan: dict[str, Any] | None = None
-    mixed_devices: list[str] | None = None
 
 
 class Paper(StrictStruct, frozen=True):
-    """A paper that numbers rest on.
-
-    Attributes:
-        source: the citation, such as `Carlini et al. 2022`.
-        key, bibtex: its entry; null for a citation of your own test or attack without an entry.
-    """
+    """A paper that numbers rest on, by its citation; `key` and `bibtex` are null without an entry."""
 
     source: str
     key: str | None = None
@@ -86,7 +76,6 @@ def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
 
 
 def to_json(record: msgspec.Struct) -> dict[str, Any]:
-    """The record in types that JSON supports."""
     fields = to_builtins(record)
     last = {name: fields.pop(name) for name in ("papers", "provenance")}
     return {"schema": fields.pop("schema"), **fields, **last}
@@ -97,9 +86,8 @@ Result = TypeVar("Result", covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[Result]):
-    """One finished run: its name on a page, the command that made it (`kind`), and that command's result.
-
-    `arrays` are those stored beside it, by name; empty if only the result was given.
+    """One finished run: its name on a page, the command that made it (`kind`), that command's result, and the arrays
+    stored beside it.
     """
 
     name: str
@@ -109,7 +97,6 @@ class Run(Generic[Result]):
 
     @property
     def provenance(self) -> Provenance:
-        """The facts needed to repeat it."""
         return cast(Any, self.result).provenance
 
     @property

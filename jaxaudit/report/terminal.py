@@ -15,12 +15,8 @@ STATE = {"failed": "FAILED", "warning": "warning"}
 
 
 def as_terminal(part: RunContent, hint: str = "") -> RenderableType:
-    """Question, verdicts, tables, checks and limitations, in this order.
-
-    Args:
-        part: the content.
-        hint: how to see the rest, where only what is needed to read the verdict is to be shown: without further tables,
-            the names of the checks that passed, and how far to trust a verdict that is trusted well.
+    """Question, verdicts, tables, checks and limitations, in this order; with a `hint` how to see the rest, only what
+    is needed to read the verdict.
     """
     details = not hint
     where = ("both", "terminal", "details") if details else ("both", "terminal")
@@ -73,9 +69,8 @@ def _table(cells: PageTable) -> tuple[RenderableType, ...]:
 
 
 def _checks(part: RunContent, hint: str) -> list[RenderableType]:
-    """The checks that failed in full; how many passed, or their names.
-
-    With a hint how to see the rest, a failed check that no verdict rests on is counted only.
+    """The checks that failed in full (with a hint, those that no verdict rests on are counted); how many passed, or
+    their names.
     """
     lines: list[RenderableType] = []
     failed = [check for check in part.checks if check.state != "passed"]

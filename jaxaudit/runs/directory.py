@@ -1,18 +1,20 @@
 """A run on disk: written completely or not at all, and never over another run.
 
-result.json and others    the finished run; result.json is written last
-table.txt                 the output of the command, for `report --text`
-unfinished/               the work of a run that is not finished
+    result.json and others    the finished run; result.json is written last
+    table.txt                 the output of the command, for `report --text`
+    unfinished/               the work of a run that is not finished
 
-A run shows which records are at risk, so only its owner may read its files, whatever the umask and the rights of a
-directory that was there are. A report of one file is made to be shared, so the umask decides who may read it.
+A run shows which records are at risk, so only its owner may read it. The umask decides who may read a report of one
+file, which is made to be shared.
 """
 
 import json
 import os
+import secrets
 import shutil
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +23,18 @@ import numpy as np
 
 from jaxaudit.data.bank.bank import ARRAYS as BANK_ARRAYS
 from jaxaudit.data.bank.description import DESCRIPTION
-from jaxaudit.data.paths import open_regular, refuse_irregular, whole_file
-from jaxaudit.errors import InputError
+from jaxaudit.data.paths import DRAFT, open_regular, refuse_irregular, whole_file
+from jaxaudit.errors import InputError, writing
 from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.record import Run
-from jaxaudit.runs.lock import refuse_in_use, writing
-from jaxaudit.runs.unfinished import NAME, is_unfinished, keep_private, make_directories, remove_empty
+from jaxaudit.runs.unfinished import (
+    NAME,
+    is_unfinished,
+    keep_private,
+    make_directories,
+    refuse_in_use,
+    remove_empty,
+)
 
 RESULT, TABLE = "result.json", "table.txt"
 OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
@@ -41,10 +49,7 @@ Writer = Callable[[IO[bytes]], None]
 
 
 def claim(directory: Path) -> None:
-    """Rejects a directory that could not be written, before any work is done.
-
-    A directory with an unfinished run is accepted; `open_unfinished` checks whether it is the same run.
-    """
+    """Rejects a directory that could not be written, before any work is done; an unfinished run is accepted."""
     refuse_taken(directory)
     refuse_in_use(directory / NAME)
 
@@ -53,8 +58,10 @@ def refuse_taken(directory: Path) -> None:
     """As `claim`, but does not check whether another process uses the directory."""
     try:
         taken = directory.exists()
-        if taken and not directory.is_dir():
-            raise InputError(f"`directory` {directory} is a file; name a directory that does not exist yet.")
+        folder = Path(os.path.realpath(directory))
+        folder = next(path for path in (folder, *folder.parents) if path.exists())
+        if not folder.is_dir():
+            raise InputError(f"`directory` {directory} cannot be written: {folder} is a file; name another directory.")
         if taken and not _is_free(directory):
             content_words = "another run" if (directory / RESULT).exists() else "other files"
             raise InputError(
@@ -65,14 +72,7 @@ def refuse_taken(directory: Path) -> None:
             raise InputError(
                 f"`directory` {directory} belongs to another user; name a directory that does not exist yet."
             )
-        folder = Path(os.path.realpath(directory))
-        folder = next(path for path in (folder, *folder.parents) if path.exists())
-        if not folder.is_dir():
-            raise InputError(f"`directory` {directory} cannot be written: {folder} is a file; name another directory.")
-        if not os.access(folder, os.W_OK | os.X_OK) or not os.stat(folder).st_mode & 0o222:
-            raise InputError(
-                f"`directory` {directory} cannot be written: {folder} is not writable; name another directory."
-            )
+        _refuse_unwritable(f"`directory` {directory}", folder, os.W_OK | os.X_OK)
     except OSError as error:
         raise InputError(f"`directory` {directory} cannot be a directory: {error.strerror}; name another.") from error
 
@@ -84,14 +84,9 @@ def is_of_a_run(name: str) -> bool:
 
 
 def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Writer], table: str | None = None) -> None:
-    """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
+    """Writes `result.json` and the other files into a directory that `claim` accepted, and removes the unfinished work.
 
-    Each file is written beside the unfinished work and then moved, `result.json` last. If that fails, only the
-    unfinished work remains. `claim` accepted the directory; `table` is for `table.txt`, see
-    `cli.show.text_at_80_columns`.
-
-    Raises:
-        InputError: the directory is taken, or cannot be written.
+    If that fails, only the unfinished work remains. `table` is for `table.txt`.
     """
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     texts = {RESULT: text} if table is None else {TABLE: table, RESULT: text}
@@ -100,16 +95,9 @@ def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Writer
 
 
 def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", or name another directory") -> None:
-    """Writes these files into a new directory, in this order; if that fails, nothing is left.
+    """Writes these files into a new directory that `claim` accepted, in this order; if that fails, nothing is left.
 
-    Args:
-        directory: accepted by `claim`.
-        files: names, also in new folders there, and a writer for each open file; earlier files are in their final place
-            when a writer is called.
-        advice: what to do once there is space, if the directory cannot be written.
-
-    Raises:
-        InputError: the directory is taken, or cannot be written; or as raised by a writer.
+    Earlier files are in their final place when a writer is called. `advice` says what to do once there is space.
     """
     refuse_taken(directory)
     directory, stated_directory = Path(os.path.realpath(directory)), directory
@@ -133,6 +121,26 @@ def write_files(directory: Path, files: Mapping[str, Writer], advice: str = ", o
     shutil.rmtree(work, ignore_errors=True)
 
 
+@contextmanager
+def new_directory(directory: Path) -> Iterator[Path]:
+    """A folder to write files into, which appears at `directory` when the block ends; if that fails, nothing is left.
+
+    A process that is killed leaves one beside it, whose name begins with `DRAFT`.
+    """
+    refuse_taken(directory)
+    place = Path(os.path.realpath(directory))
+    draft = place.with_name(f"{DRAFT}{secrets.token_hex(8)}")
+    try:
+        yield draft
+        with writing(f"`directory` {directory}", "name another directory."):
+            if place.exists():
+                place.rmdir()
+            draft.rename(place)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
 def _write_text(text: str, file: IO[bytes]) -> None:
     file.write(text.encode())
 
@@ -153,11 +161,13 @@ def _is_free(directory: Path) -> bool:
     return not names or (left and NAME in names and is_unfinished(directory / NAME))
 
 
-def claim_report(path: Path, out: Path | None = None) -> None:
-    """Rejects, before any work is done, a file that could not be written at the end.
+def _refuse_unwritable(subject: str, path: Path, rights: int) -> None:
+    if not os.access(path, rights) or not os.stat(path).st_mode & 0o222:
+        raise InputError(f"{subject} cannot be written: {path} is not writable; name another.")
 
-    The path must not exist, or be a report or an empty file; links, devices and pipes are rejected.
-    """
+
+def claim_report(path: Path, out: Path | None = None) -> None:
+    """Rejects, before any work is done, a path that is neither free, nor a report, nor an empty file."""
     with writing(f"the report {path}", "name another file."):
         if path.is_dir() and not path.is_symlink():
             raise InputError(f"the report {path} is a directory; name a file, such as {path / 'report.html'}.")
@@ -175,17 +185,11 @@ def claim_report(path: Path, out: Path | None = None) -> None:
             return
         if not folder.is_dir():
             raise InputError(f"the report {path} cannot be written: there is no directory {folder}; create it first.")
-        writable = path if exists else folder
-        if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
-            raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another file.")
+        _refuse_unwritable(f"the report {path}", path if exists else folder, os.W_OK)
 
 
 def write_report(path: Path, runs: Sequence[Run[Any]]) -> None:
-    """Writes the report of these runs, completely or not at all.
-
-    Raises:
-        InputError: as for `claim_report` and `report_html`.
-    """
+    """Writes the report of these runs, completely or not at all."""
     # Imported here because `claim_report` needs no drawing.
     from jaxaudit.report.html.render import report_html
 

@@ -97,7 +97,6 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
         "outputs": description.outputs,
         "dropped": int(bank.dropped.sum()),
         "recipe": description.recipe,
-        "designs": ", ".join(description.designs),
         "seed": "not dealt by jaxaudit" if description.seed is None else description.seed,
         "content_hash": content_hash,
     }

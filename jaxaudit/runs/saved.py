@@ -1,30 +1,206 @@
-"""Reads a run from disk. It may be untrusted, so it is checked before it is used."""
+"""Reads a run from disk, which may be untrusted: types are fixed, sizes are checked first. Writes tables of records.
+
+Class names of these tables may come from untrusted data, so the CSV file has cells of `as_cell`. The Parquet file and
+`result.json` have unchanged names.
+"""
 
 import json
+import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
+import numpy as np
 
-from jaxaudit.data.paths import exists
+from jaxaudit.data.formats.arrays import NpzArrays
+from jaxaudit.data.formats.parquet_footer import declared_columns
+from jaxaudit.data.formats.parsing import refuse_repeated_keys
+from jaxaudit.data.paths import exists, open_regular
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
 from jaxaudit.report.kinds import NAMES, RunKind, run_kind
 from jaxaudit.report.record import VERSION, Run
 from jaxaudit.runs.directory import RESULT, TABLE
-from jaxaudit.runs.files import read_archive, read_columns, read_printed_table, read_result
 from jaxaudit.runs.unfinished import NAME as UNFINISHED
 from jaxaudit.version import __version__
 
+LARGEST_RESULT = 64 << 20
+"""The most bytes of a result: twice the size of one with 100,000 records, the most that a result lists."""
+MOST_VALUES = 3_000_000
+MOST_GROUPS = 500_000
+"""The most lists and objects of a result, which take memory and time out of proportion to its length."""
+LONGEST_WHOLE = 18
+"""The most characters of a whole number, as for 64 bits."""
+DEEPEST = 50
+LARGEST_ARRAYS = 512 << 20
+MOST_RECORDS = 10_000_000
+BATCH = 1 << 16
+LARGEST_TABLE = 1 << 20
+
+
+def read_result(path: Path) -> Mapping[str, Any]:
+    """The object in a JSON file; `ValueError` if it is larger or deeper than results are."""
+    with open_regular(path) as file:
+        text = file.read(LARGEST_RESULT + 1)
+    if len(text) > LARGEST_RESULT:
+        raise ValueError(f"it is larger than {LARGEST_RESULT >> 20} MiB")
+    if text.count(b"[") + text.count(b"{") > MOST_GROUPS or text.count(b",") > MOST_VALUES:
+        raise ValueError("it has more values than jaxaudit writes")
+    try:
+        refuse_repeated_keys(text)
+        result = json.loads(text.decode(), parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
+    except RecursionError:
+        result = None
+    if not isinstance(result, dict) or not _is_shallow(result):
+        raise ValueError("it is not a JSON object, or nested too deeply")
+    return result
+
+
+def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """The requested arrays that a .npz holds; empty without the file, `InputError` if one is damaged or too large."""
+    if not os.path.lexists(path):
+        return {}
+    with open_regular(path, links=False) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_ARRAYS:
+            raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
+    archive = NpzArrays(path, LARGEST_ARRAYS)
+    names_present = set(archive.names)
+    return {name: archive.read(name) for name in names if name in names_present}
+
+
+def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarray]:
+    """These columns of numbers of a .parquet with this number of rows; empty if there is no such file.
+
+    A `ValueError` for other rows or columns, for more than a report can draw, and for damage.
+    """
+    if not os.path.lexists(path):
+        return {}
+    import pyarrow
+    import pyarrow.parquet
+
+    if rows > MOST_RECORDS:
+        raise ValueError(f"{path.name} has more than {MOST_RECORDS:,} records")
+    try:
+        with (
+            open_regular(path, links=False) as opened,
+            pyarrow.parquet.ParquetFile(
+                opened, thrift_string_size_limit=1 << 20, thrift_container_size_limit=100_000
+            ) as file,
+        ):
+            _hold(file, names, rows, path.name)
+            if sum(column.unpacked_bytes for column in declared_columns(opened)) > LARGEST_ARRAYS:
+                raise ValueError(f"{path.name} unpacks to more than {LARGEST_ARRAYS >> 20} MiB")
+            # Read in pieces, so that pages with more values than declared are noticed early.
+            columns, index = {name: np.empty(rows) for name in names}, 0
+            for batch in file.iter_batches(BATCH, columns=names):
+                end = index + len(batch)
+                if end > rows:
+                    break
+                for name in names:
+                    columns[name][index:end] = batch.column(name).to_numpy(zero_copy_only=False)
+                index = end
+    except (pyarrow.ArrowException, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} cannot be read") from error
+    if index != rows:
+        raise ValueError(f"{path.name} has other records")
+    return columns
+
+
+def read_printed_table(path: Path) -> str:
+    """A table as it was printed; a `ValueError` if it is not text, or longer than tables are."""
+    with open_regular(path, links=False) as file:
+        text = file.read(LARGEST_TABLE + 1)
+    if len(text) > LARGEST_TABLE:
+        raise ValueError(f"it is larger than {LARGEST_TABLE >> 20} MiB")
+    return text.decode()
+
+
+def _hold(file: Any, names: list[str], rows: int, source: str) -> None:
+    """Checks the file's metadata against the expected columns, before a column is unpacked."""
+    metadata = file.metadata
+    # Only the row counts: for damaged column chunks pyarrow's own accessors end the process.
+    groups = (metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
+    if metadata.num_rows != rows or sum(groups) != rows:
+        raise ValueError(f"{source} has other records")
+    schema = file.schema_arrow
+    # Arrow reads "a.b" where "a" is asked for.
+    longer = any(name.startswith(tuple(f"{column}." for column in names)) for name in schema.names)
+    if longer or any(schema.names.count(name) != 1 or str(schema.field(name).type) != "double" for name in names):
+        raise ValueError(f"{source} has other columns")
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_WHOLE:
+        raise ValueError("a whole number has too many digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether it is nested no deeper than results are."""
+    level = [value]
+    for _ in range(DEEPEST):
+        children = [list(node.values() if isinstance(node, dict) else node) for node in level]
+        level = [value for values in children for value in values if isinstance(value, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+Columns = Mapping[str, np.ndarray]
+_FORMULA = re.compile(r"(^|[;,|])(\s*)(?=[=+\-@])")
+_NUMBER = re.compile(r"[+\-]?\d+([.,]\d+)?([eE][+\-]?\d+)?")
+
+
+def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
+    """Writers of `records.csv` and `records.parquet`, in full precision; NaN becomes an empty cell."""
+
+    def table(columns: Columns) -> Any:
+        import pyarrow
+
+        return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})
+
+    def safe(values: np.ndarray) -> np.ndarray:
+        return np.array([as_cell(text) for text in values.tolist()], object) if values.dtype.kind == "U" else values
+
+    def write_csv(file: IO[bytes]) -> None:
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(table({as_cell(name): safe(values) for name, values in columns.items()}), file)
+
+    def write_parquet(file: IO[bytes]) -> None:
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(table(columns), file)
+
+    return {"records.csv": write_csv, "records.parquet": write_parquet}
+
+
+def as_cell(text: str) -> str:
+    r"""Text as a cell that no spreadsheet treats as a formula: an apostrophe before `=`, `+`, `-` or `@` marks text.
+
+    >>> print(as_cell("=cmd|' /C calc'!A0"), as_cell("-1.5"), as_cell("a\x1b[31m"), as_cell("a;=b"))
+    '=cmd|' /C calc'!A0 -1.5 a\x1b[31m a;'=b
+    """
+    seen = visible(text)
+    return seen if _NUMBER.fullmatch(seen) else _FORMULA.sub(r"\1\2'", seen)
+
 
 def read_run(path: Path) -> Run[msgspec.Struct]:
-    """The run in a directory written by `--out`, or in a file with the output of `--json`.
-
-    Raises:
-        InputError: it does not exist, is not a run, is unfinished, is of an unknown command, damaged, or too large.
-    """
+    """The run in a directory written by `--out`, or in a file with the output of `--json`; else an `InputError`."""
     file, shown = _result_file(path), _short(path)
     try:
         result = read_result(file)
@@ -54,54 +230,40 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
         elif stored is not None:
             arrays = read_archive(path / stored.file, list(stored.names))
         kind.check(record, arrays)
-    except InputError as error:
-        raise InputError(f"{shown}: {error}") from error
     except (ValueError, OSError, KeyError) as error:
         raise InputError(
-            f"{shown}: its files do not match or are damaged ({visible(str(error))[:200]}); make the run again."
+            f"{shown}: its files do not match or are damaged, so make the run again: {visible(str(error))[:400]}"
         ) from error
     return Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
 
 
 def read_printed(path: Path) -> str:
-    """The table that the command of a run printed, safe to show.
-
-    Raises:
-        InputError: it is not a run, or a run without a table.
-    """
+    """The table that the command of a run printed, safe to show; `InputError` without one."""
     _result_file(path)
-    shown = _short(path)
-    if not path.is_dir():
-        raise InputError(f"{shown} is a file, but the table is only in the directory of the run; give the directory.")
     try:
         text = read_printed_table(path / TABLE)
-    except FileNotFoundError as error:
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"{shown} has no {TABLE}, which older versions did not write; leave out `text` for a page of the run."
+            f"{_short(path)} has no {TABLE} that can be read, as the directory of a run has; give the directory, or "
+            "leave out `text` for a page of the run."
         ) from error
-    except OSError as error:
-        raise InputError(f"{shown}: {TABLE} cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise InputError(f"{shown}: {TABLE} is damaged; leave out `text` for a page of the run.") from error
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def _result_file(path: Path) -> Path:
     """The path of a run's result."""
     shown = _short(path)
-    if not exists(path):
-        raise InputError(f"{shown} does not exist; give the directory that an audit wrote.")
-    if not path.is_dir():
+    if exists(path) and not path.is_dir():
         return path
-    if os.path.lexists(path / RESULT):
-        if path.joinpath(RESULT).is_symlink():
-            raise InputError(
-                f"{shown}: its {RESULT} is a link, which jaxaudit never writes; the run may have been tampered with."
-            )
-        return path / RESULT
-    if (path / UNFINISHED).is_dir():
+    has_result = os.path.lexists(path / RESULT)
+    if exists(path) and not has_result and (path / UNFINISHED).is_dir():
         raise InputError(f"{shown} contains an unfinished run; repeat its command to finish it.")
-    raise InputError(f"{shown} has no {RESULT}, so it is not a run; give the directory that an audit wrote.")
+    if not has_result or path.joinpath(RESULT).is_symlink():
+        raise InputError(
+            f"{shown} does not exist, or is no run: it has no {RESULT} of its own, which is never a link; give the "
+            "directory that an audit wrote."
+        )
+    return path / RESULT
 
 
 def _short(name: object) -> str:
@@ -112,17 +274,11 @@ def _short(name: object) -> str:
 
 def _kind_of(result: Mapping[str, Any], path: str) -> RunKind:
     schema = result.get("schema")
-    if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
-        raise InputError(f"{path}: its result was not written by jaxaudit; give the directory that an audit wrote.")
-    name, _, version = schema.removeprefix("jaxaudit.").partition("/")
-    if version in ("1", "2"):
+    name = str(schema).removeprefix("jaxaudit.").partition("/")[0]
+    if schema != f"jaxaudit.{name}/{VERSION}" or name not in NAMES:
         raise InputError(
-            f"{path}: it was written by an older version of jaxaudit (schema {visible(schema[:60])}); make the run "
-            "again, or show it with that version."
-        )
-    if name not in NAMES or version != str(VERSION):
-        raise InputError(
-            f"{path}: this version cannot show a {visible(schema[:60])!r} result; it shows {', '.join(NAMES)}, "
-            f"version {VERSION}. Is a newer jaxaudit needed?"
+            f"{path}: its schema is {visible(str(schema)[:60])!r}, and this version shows {', '.join(NAMES)}, version "
+            f"{VERSION}. Was it written by an older version of jaxaudit, by a newer one, or by no audit? Give the "
+            "directory that an audit wrote, or show it with the version that wrote it."
         )
     return run_kind(name)

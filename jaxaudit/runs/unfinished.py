@@ -1,32 +1,115 @@
-"""The work of an unfinished run: its identity, its finished chunks, and its lock.
+"""The work of an unfinished run; only its owner may read it, because it shows which records are at risk.
 
-unfinished/identity.json    the identity of the run: only a run with the same identity may use its work
-unfinished/chunks/          finished chunks (see `fit_many`)
-unfinished/lock, owner      locked while a process works here (see `lock`)
+    unfinished/identity.json    the identity of the run: only a run with the same identity may use its work
+    unfinished/chunks/          finished chunks (see `fit_many`)
+    unfinished/lock             locked while a process works here; the kernel releases it when the process ends
+    unfinished/owner            the number of the last process here, for messages
 
-Only its owner may read it, because it shows which records are at risk. No link in it is followed.
+No link is followed, and no pipe waited for.
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import stat
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from filelock import BaseFileLock
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 import jaxaudit
-from jaxaudit.data.paths import DRAFT, open_regular, whole_file
-from jaxaudit.errors import InputError
-from jaxaudit.runs.lock import LOCK, OWNER, InUseError, hold, refuse_in_use, sign
+from jaxaudit.data.paths import DRAFT, open_regular, refuse_irregular, whole_file
+from jaxaudit.errors import InputError, writing
 from jaxaudit.version import __version__
+
+LOCK, OWNER = "lock", "owner"
+# Another process may be checking the lock, which takes it a moment.
+PATIENCE = 0.2
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+
+
+class InUseError(InputError):
+    """Another process is using this directory."""
+
+
+def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
+    """The lock of `directory`, held until `release`; None on a file system, or a system, without locks.
+
+    `InUseError` names the process that holds the lock. `OSError`: it is a link or a pipe, or cannot be written.
+    """
+    path = directory / LOCK
+    if os.path.lexists(path):
+        refuse_irregular(path.lstat(), path)
+    if FileLock is SoftFileLock:
+        return None
+    # A marker file would outlive a killed process. The lock file is not removed on release: another process may be
+    # waiting for it.
+    lock = FileLock(path, PATIENCE, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
+    try:
+        lock.acquire(poll_interval=PATIENCE / 10)
+    except Timeout:
+        raise InUseError(_in_use(directory, subject or f"`directory` {directory.parent}")) from None
+    except NotImplementedError:
+        return None
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return lock
+
+
+def sign(directory: Path) -> None:
+    """Writes this process's number beside the lock that it holds; raises an `OSError` where that fails."""
+    with whole_file(directory / OWNER) as file:
+        file.write(f"{os.getpid()}\n".encode())
+
+
+def refuse_in_use(directory: Path) -> None:
+    """Rejects a folder that another process is using, by an `InUseError`."""
+    try:
+        # Checking creates no lock file.
+        lock = hold(directory) if (directory / LOCK).exists() else None
+    except OSError:
+        return
+    if lock is not None:
+        lock.release()
+
+
+@contextmanager
+def working_in(directory: Path) -> Iterator[None]:
+    """Holds the lock of a folder, signed, while the block runs; removes the lock's files afterwards (see `hold`)."""
+    lock = None
+    try:
+        with writing(directory, "may you write there?"):
+            lock = hold(directory, str(directory))
+            if lock is not None:
+                sign(directory)
+        yield
+    finally:
+        if lock is not None:
+            # A process that waits for a removed lock file creates a new one.
+            for name in (OWNER, LOCK):
+                with suppress(OSError):
+                    (directory / name).unlink()
+            lock.release()
+
+
+def _in_use(directory: Path, subject: str) -> str:
+    try:
+        with open_regular(directory / OWNER, links=False) as file:
+            owner = file.read(20).decode("ascii", "replace").strip()
+    except OSError:
+        owner = ""
+    who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
+    return f"{subject} is in use by {who}; wait for it to end, or name another directory."
+
 
 Identity = dict[str, dict[str, Any]]
 """Facts by section; messages name the sections that differ."""
@@ -47,11 +130,7 @@ def run_identity(
 ) -> Identity:
     """Everything that affects a run's numbers: two runs with equal identities give equal results.
 
-    Args:
-        command: the name of the command.
-        options: the options that decide a number.
-        data: the content hash of each data set, by role.
-        code: the content hash of each piece of your own code, by name.
+    `data` and `code` have the content hash of each data set by role, and of each piece of your own code by name.
     """
     identity = {
         "command": {"command": command},
@@ -123,9 +202,7 @@ LEFTOVER_SECONDS = 30 * 24 * 3600
 class Unfinished:
     """A folder of unfinished work, locked for this process until `keep` or `remove`.
 
-    Attributes:
-        created: the folders that were created for it, innermost first.
-        lock: None on a file system without locks.
+    `created` are the folders that were created for it, innermost first.
     """
 
     directory: Path
@@ -157,10 +234,7 @@ class Unfinished:
 def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
     """Resumes the work in `directory`, or starts new work there.
 
-    Raises:
-        InUseError: another process is using it.
-        InputError: it belongs to another run; the message names the differences.
-        OSError: it cannot be written.
+    `InUseError`: another process is using it. `InputError`: it belongs to a run that differs, as the message says.
     """
     folders_made = make_directories(directory)
     try:
@@ -186,11 +260,7 @@ def make_directories(directory: Path) -> tuple[Path, ...]:
 
 
 def keep_private(directory: Path) -> None:
-    """Takes all rights on an existing directory from others than its owner, whoever made it.
-
-    Raises:
-        OSError: that cannot be done.
-    """
+    """Takes all rights on an existing directory from others than its owner, whoever made it; else an `OSError`."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & 0o077:
         directory.chmod(mode & 0o700)
@@ -254,12 +324,8 @@ def _take(work: Unfinished, identity: Identity) -> None:
         kept_identity = identity
     except (ValueError, RecursionError):
         kept_identity = None
-    if not isinstance(kept_identity, dict):
-        raise InputError(
-            f"`directory` {work.directory.parent} contains an unfinished run with a damaged {IDENTITY}; delete "
-            "the directory to start again."
-        )
-    difference = identity_differences(kept_identity, identity)
+    is_damaged = not isinstance(kept_identity, dict)
+    difference = f"a damaged {IDENTITY}" if is_damaged else identity_differences(kept_identity, identity)
     if difference is not None:
         raise InputError(
             f"`directory` {work.directory.parent} contains an unfinished run with {difference}; repeat its own "

@@ -1,17 +1,13 @@
 """Unlearning methods: each computes, from a trained model, parameters that should have forgotten the forget set.
 
 Your own method is a pure function with the arguments of `Unlearn`; `compare_unlearning` judges it like the others.
-
-Methods are retraining, amnesiac unlearning, Fisher forgetting, training on, SCRUB, SSD, and methods for language
-models. They run on the device.
 """
 
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record
 from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper, selective_dampening
+from jaxaudit.unlearning.gradients import fine_tune, gradient_ascent, negative_gradient, scrub
 from jaxaudit.unlearning.language import gradient_difference, npo, rmu, sim_npo
 from jaxaudit.unlearning.method import LogProbs, Unlearn, retrain
-from jaxaudit.unlearning.negative_gradient import fine_tune, gradient_ascent, negative_gradient
-from jaxaudit.unlearning.scrub import scrub
 
 __all__ = [
     "LogProbs",

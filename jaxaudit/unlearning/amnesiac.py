@@ -1,10 +1,8 @@
-"""Amnesiac unlearning: undoes every update whose minibatch contained a record to forget.
-
-Becker & Liebig (2022), equation 2, after Graves, Nagisetty & Ganesh (2021).
+"""Amnesiac unlearning: undoes every update whose minibatch contained a record to forget (Becker & Liebig 2022, eq. 2).
 
 Storing all updates takes the model's size times the number of steps. If the forget sets are known before training, one
-sum per set is enough, without stored updates. With b(t) = 1 if the minibatch of step t contains a record of the set,
-and b(-1) = 0, summation by parts gives
+sum per set is enough. With b(t) = 1 if the minibatch of step t contains a record of the set, and b(-1) = 0, summation
+by parts gives
 
     sum over t < T of b(t) (theta(t+1) - theta(t))  =  b(T-1) theta(T) + sum over t < T of (b(t-1) - b(t)) theta(t)
 """
@@ -18,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
-from jaxaudit.ensemble.results import Summarize
+from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
@@ -29,9 +27,7 @@ from jaxaudit.unlearning.method import cites
 class Recorded(NamedTuple):
     """The parameters of models, and of the same models without the updates that involved records of a forget set.
 
-    Attributes:
-        original: the parameters after training on all records; the leading axis is models.
-        amnesiac: the parameters after unlearning; the leading axes are models and forget sets.
+    `original` has a leading axis of models, `amnesiac` leading axes of models and forget sets.
     """
 
     original: Any
@@ -41,11 +37,8 @@ class Recorded(NamedTuple):
 def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " steps"]) -> Any:
     """theta minus the sum of all stored updates whose minibatch contained a record to forget (equation 2).
 
-    If no step is touched, the parameters are unchanged; if all steps are, they are the initial ones up to rounding.
-    Forgetting sets one after another equals forgetting them together, if no update is undone twice.
-
-    `updates` are theta(t+1) - theta(t) of every step, a pytree as `params` with a leading `steps` axis; `touched` is
-    whether the step's minibatch contained a record to forget.
+    `updates` are theta(t+1) - theta(t) of every step, a pytree as `params` with a leading `steps` axis. If no step is
+    touched, the parameters are unchanged; if all steps are, they are the initial ones up to rounding.
 
     >>> take_back(jnp.array([5.0]), jnp.array([[1.0], [2.0]]), np.array([False, True]))
     Array([3.], dtype=float32)
@@ -67,15 +60,10 @@ def train_and_record(
 ) -> Any:
     """Trains models on all records, and for each forget set undoes every update that involved one of its records.
 
-    The originals are those that `fit_many` trains with these keys, up to rounding. Memory is that of `fit_many`, with
-    one more copy of the parameters per set in the training state.
-
-    Args:
-        keys: one random key per model.
-        forget: the forget sets, the same for every model.
-        inputs, labels: the training set and its classes, from 0.
-        learner: trains step by step. Updates of parameters are undone; other state (running statistics) is not.
-        execution, summarize: as for `fit_many`; `summarize` gets a `Recorded`.
+    Graves, Nagisetty & Ganesh (2021). The originals are those that `fit_many` trains with these keys, up to rounding.
+    Memory is that of `fit_many`, with one more copy of the parameters per set in the training state. Updates of
+    parameters are undone; other state (running statistics) is not. `execution` and `summarize`, which gets a
+    `Recorded`, are as for `fit_many`.
 
     Raises:
         InputError: the learner keeps running statistics of minibatches, there are more forget sets than bits to mark
@@ -122,10 +110,7 @@ class Recording(TrainsAsAnother):
         return start._replace(state=Running(start.state, sums, jnp.zeros(self.sets, jnp.float32)))
 
     def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
-        """The learner's gradient at a minibatch and the new module state, which contains the sums of updates to undo.
-
-        Each forget set's sum gets the term of this step, (b(t-1) - b(t)) theta(t): see the module's formula.
-        """
+        """The learner's gradient at a minibatch, and the module state with this step's terms of the formula."""
         held = (labels[:, None] >> jnp.arange(self.sets)) & 1
         touched = jnp.any((held > 0) & (weights > 0)[:, None], axis=0).astype(jnp.float32)
         sums = _add(state.state.sums, state.state.touched - touched, state.params)

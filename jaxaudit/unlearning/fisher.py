@@ -2,24 +2,10 @@
 
 *Fisher forgetting* adds noise to every parameter, less to those that are important for the remaining records. Golatkar,
 Achille & Soatto (2020); Becker & Liebig (2022), equation 4. Three variants are in use, which differ by orders of
-magnitude. Each gives the noise's standard deviation as a function of the model and the remaining records:
+magnitude: `paper`, `golatkar` and `becker_code`. With alpha 3e-6 the median accuracy on the remaining images of the
+paper's MNIST models is .10, .85 and 1.00.
 
-- `paper`: (alpha / F)^(1/4), where F is the mean over records of the squared gradient of log p(label);
-- `golatkar`: sqrt(alpha min(1 / (F + 1e-8), 1000)), F the same in expectation over labels drawn from the model;
-- `becker_code`: min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number a class, where F is the sum
-  over records of (gradient of log p(class 0) + 1e-7)^2.
-
-The last variant reproduces a defect of the code behind the paper's tables: its gradients are always those of class 0.
-`golatkar` omits additions of its authors' code for their networks: means over a kernel's rows, factors for last layers.
-
-*SSD* shrinks parameters that are important mainly for the forget set. Foster, Schoepf & Brintrup (2024), "Fast machine
-unlearning without retraining through selective synaptic dampening", AAAI, equations 6 to 8. With F_D and F_f the
-diagonals of the Fisher information of all records and of those to forget,
-
-    theta <- theta * min(lambda F_D / F_f, 1)   where F_f > alpha F_D;   theta otherwise
-
-It trains nothing. F is the mean over records of the squared gradient of log p(label), exactly; the authors' code
-squares mean gradients of minibatches, which are smaller.
+*SSD* shrinks parameters that are important mainly for the forget set (`selective_dampening`).
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -28,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
 from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.unlearning.method import LogProbs, cites, of_label, refuse_without_classes
@@ -69,14 +55,9 @@ def forget_by_noise(
 ) -> Any:
     """theta + sigma n with n ~ N(0, I), where sigma is computed by the variant from the remaining records.
 
-    Pure; can be jitted, and vmapped over keys, models and sets. With `alpha` 0 nothing changes.
-
-    Args:
-        key: random key of the noise.
-        log_probs, params, inputs, labels, forget: as for `Unlearn`.
-        noise: the variant: `paper`, `golatkar` or `becker_code`.
-        alpha: lambda times sigma_h^2; larger values trade more accuracy for forgetting. Useful values differ between
-            variants by orders of magnitude.
+    Pure; can be jitted, and vmapped over keys, models and sets. `noise` is the variant: `paper`, `golatkar` or
+    `becker_code`. `alpha` is lambda times sigma_h^2: larger values trade more accuracy for forgetting, and useful ones
+    differ between variants by orders of magnitude. Other arguments are as for `Unlearn`.
     """
     deviations = noise(log_probs, params, inputs, labels, ~forget, alpha)
     leaves, structure = jax.tree.flatten(params)
@@ -101,9 +82,9 @@ def paper(
 ) -> Any:
     """The standard deviation of each parameter's noise by equation 4 of Becker & Liebig (2022); a pytree like `params`.
 
-    The value is (alpha / F)^(1/4), with F of equation 6 on the remaining records. The paper does not define the noise
-    for F = 0, as for the weights of a pixel that is always black; it would be infinite. Here F is at least `smallest`,
-    the constant in Golatkar's code. The arguments are those of `becker_code`.
+    The value is (alpha / F)^(1/4), where F (equation 6) is the mean over remaining records of the squared gradient of
+    log p(label). The paper does not define the noise for F = 0, as for the weights of a pixel that is always black; it
+    would be infinite. Here F is at least `smallest`, Golatkar's constant. Arguments are those of `becker_code`.
     """
     fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=remaining.astype(jnp.float32))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
@@ -115,8 +96,8 @@ def golatkar(
     """The standard deviation of each parameter's noise as in Golatkar's code; a pytree like `params`.
 
     The value is sqrt(alpha min(1 / (F + 1e-8), 1000)), with F of remaining records in expectation over labels drawn
-    from the model. Takes one pass per class; the records' own labels are not used. The arguments are those of
-    `becker_code`.
+    from the model. Takes one pass per class; the records' own labels are not used. The authors' means over a kernel's
+    rows and factors for last layers are omitted. Arguments are those of `becker_code`.
     """
     outputs = log_probs(params, inputs)
     refuse_without_classes("Fisher forgetting as in Golatkar's code", outputs)
@@ -136,17 +117,14 @@ def becker_code(
 ) -> Any:
     """The standard deviation of each parameter's noise, as Becker & Liebig's code computes it; a pytree like `params`.
 
-    The value is min(sqrt(alpha / F), 0.001). It is ten times that for a parameter that is a vector with one number for
-    each class. F is the sum over the remaining records of (g + 1e-7)^2, where g is the gradient of the log-probability
-    of class 0. The paper has the class of each record instead. The code takes the argmax of a label, which is a single
-    number, so the argmax is always 0. (The code also looks for parameters whose last axis has ten entries, which finds
-    the bias of the last layer, not its weights.) Use this variant only to reproduce the paper's tables.
+    Use this variant only to reproduce the paper's tables. The value is min(sqrt(alpha / F), 0.001). It is ten times
+    that for a parameter that is a vector with one number for each class. F is the sum over the `remaining` records,
+    those not to be forgotten, of (g + 1e-7)^2, where g is the gradient of the log-probability of class 0, and of the
+    record's class in the paper: the code takes the argmax of a label, which is a single number, so the argmax is always
+    0. (The code also looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not
+    its weights.)
 
-    Args:
-        log_probs: `log_probs(params, inputs)` gives log-probabilities, nats, one row for each record.
-        params, inputs, labels: the trained parameters, and the training records. The labels' values are not used.
-        remaining: marks the records that are not to be forgotten.
-        alpha: strength of the noise; larger values forget more.
+    Labels are not used. The larger `alpha`, the more is forgotten.
 
     Raises:
         InputError: the outputs are not one number for each class.
@@ -180,23 +158,20 @@ def selective_dampening(
     selection: float = SELECTION,
     strength: float = STRENGTH,
 ) -> Any:
-    """Multiplies the parameters that are specific to the forget set by lambda F_D / F_f.
+    """Multiplies the parameters that are specific to the forget set, with alpha `selection` and lambda `strength`, and
+    F_D and F_f the diagonals of the Fisher information of all records and of those to forget:
 
-    Pure and not random; can be jitted, and vmapped over models and sets. No parameter grows or changes its sign. F_f is
-    at most F_D times the ratio of all records to those of the forget set, so nothing changes unless `selection` is
-    below that ratio. With the default of 10, a forget set of half of the records changes nothing.
+        theta <- theta * min(lambda F_D / F_f, 1)   where F_f > alpha F_D;   theta otherwise
 
-    Args:
-        key: not used.
-        log_probs, params, inputs, labels, forget: as for `Unlearn`.
-        selection: alpha; the smaller, the more parameters are dampened.
-        strength: lambda; the smaller, the more each of them is dampened.
+    Foster, Schoepf & Brintrup (2024), "Fast machine unlearning without retraining through selective synaptic
+    dampening", AAAI, equations 6 to 8. F is the mean over records of the squared gradient of log p(label), exactly; the
+    authors' code squares mean gradients of minibatches, which are smaller.
 
-    Raises:
-        InputError: `selection` or `strength` is negative.
+    Pure and not random (`key` is not used); can be jitted, and vmapped over models and sets. No parameter grows or
+    changes its sign. F_f is at most F_D times the ratio of all records to those of the forget set, so nothing changes
+    unless `selection` is below that ratio. With the default of 10, a forget set of half of the records changes nothing.
     """
-    if not (selection >= 0 and strength >= 0):
-        raise InputError(f"selection and strength must be at least 0, got {selection:g} and {strength:g}.")
+    check_ranges("[0, inf]", selection=selection, strength=strength)
 
     def fisher(weights: Any) -> Any:
         return fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=weights)

@@ -1,28 +1,11 @@
 """Unlearning of language models by losses of the forget set and of retained records.
 
-With p the model and q the original, l the log-likelihood of a record's tokens that count (their sum, in nats) and |y|
-their number, every step of an optimiser, by default AdamW, minimises
+With F and R the losses of a record, every step of an optimiser, by default AdamW, minimises
 
     gamma * mean over a minibatch of the forget set of F  +  alpha * mean over retained records of R
 
-    gradient difference   F = l_p / |y|                                          R = -l_p / |y|
-    NPO                   F = -2 / beta log sigmoid(-beta (l_p - l_q))           R = -l_p / |y|
-    SimNPO                F = -2 / beta log sigmoid(-beta (l_p / |y| + delta))   R = -l_p / |y|
-    RMU                   F = (h - c u)^2                                        R = (h - h_q)^2
-
-An epoch is a pass over the forget set. Gradient difference: Maini, Feng et al. (2024), after Liu, Liu & Stone (2022).
-NPO: Zhang, Lin, Bai & Mei, "Negative preference optimization" (2024), with their retain term. SimNPO: Fan et al.
-(2024), "Simplicity prevails", whose margin is beta delta. The losses of one record are those of `src/trainer/unlearn`
-of `locuslab/open-unlearning` (Dorna et al. 2025), which averages gradient difference and retained losses over the
-tokens of a minibatch; here each record has one weight. As the sigmoid saturates, the pull of NPO on a record ends once
-it is much less likely than it was, and that of SimNPO once it is unlikely. A record with a class is one token.
-
-RMU: Li et al. (2024), "The WMDP benchmark: measuring and reducing malicious use with unlearning", section 4. h are the
-activations of one layer of the model, h_q those of the original, u a direction whose numbers are drawn uniformly from 0
-to 1 and then scaled to length 1; F and R are means over a record's tokens that count and over the width of h. The mean
-over the width is that of the code of the authors and of open-unlearning, where the paper has the sum; of several
-records the latter divides each record's sum by every record's number of tokens. All parameters up to the layer are
-trained, as there; the authors trained three layers' matrices.
+An epoch is a pass over the forget set. The losses of one record are those of `src/trainer/unlearn` of
+`locuslab/open-unlearning` (Dorna et al. 2025), but each record has one weight. A record with a class is one token.
 """
 
 from collections.abc import Callable
@@ -34,7 +17,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.models.module import HiddenStates
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
@@ -72,23 +55,17 @@ def gradient_difference(
     batch_size: int = passes.BATCH_SIZE,
     optimizer: passes.Rule = passes.adamw,
 ) -> Any:
-    """Gradient ascent on the forget set with descent on as many retained records: alpha L_retain - gamma L_forget.
+    """Gradient ascent on the forget set with descent on as many retained records.
 
-    NegGrad+ (`negative_gradient`) has the same loss, passes over the remaining records, and plain descent. Pure; can be
-    jitted, and vmapped over keys, models and sets.
+    F = l / |y| and R = -l / |y|, with l the log-likelihood of a record's tokens that count (nats) and |y| their number:
+    Maini, Feng et al. (2024), after Liu, Liu & Stone (2022). NegGrad+ (`negative_gradient`) has the same loss, passes
+    over the remaining records, and plain descent. Pure; can be jitted, and vmapped over keys, models and sets.
 
     Args:
-        key: random key of the order of minibatches.
-        log_probs, params, inputs, labels, forget: as for `Unlearn`.
-        gamma: the weight of the forget set.
-        alpha: the weight of retained records.
-        epochs: passes over the forget set.
+        gamma, alpha: the weights of the forget set and of retained records.
         learning_rate: of the optimiser. The papers' 1e-5 is for billions of parameters.
         batch_size: records per step of each of the two minibatches.
         optimizer: a function of the learning rate that returns an Optax transformation.
-
-    Raises:
-        InputError: a number is out of range.
     """
     recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
     return _moved(
@@ -113,21 +90,14 @@ def npo(
     batch_size: int = passes.BATCH_SIZE,
     optimizer: passes.Rule = passes.adamw,
 ) -> Any:
-    """Negative preference optimisation (NPO): makes records of the forget set less likely than under the original.
+    """Negative preference optimisation (NPO): makes the forget set less likely than under the original, `params`.
 
-    Its loss is bounded below. For beta near 0 its gradient is that of gradient ascent on the records' summed
-    log-likelihoods. Pure, like `gradient_difference`.
-
-    Args:
-        key, log_probs, inputs, labels, forget: as for `Unlearn`.
-        params: the parameters of the original, which stays the reference.
-        beta: inverse temperature; the larger, the sooner the pull on a record ends.
-        gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
-
-    Raises:
-        InputError: a number is out of range.
+    F = -2 / beta log sigmoid(-beta (l_p - l_q)), with p the model and q the original, and R and other arguments as for
+    `gradient_difference`: Zhang, Lin, Bai & Mei, "Negative preference optimization" (2024), with their retain term. The
+    loss is bounded below: the pull on a record ends once it is much less likely than it was, the sooner the larger
+    `beta` (inverse temperature). For beta near 0 it is gradient ascent on the records' log-likelihoods.
     """
-    _check_beta(beta)
+    check_ranges("(0, inf)", beta=beta)
 
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (likelihoods - original))
@@ -156,18 +126,11 @@ def sim_npo(
 ) -> Any:
     """SimNPO: makes records of the forget set unlikely for each of their tokens, whatever the original says of them.
 
-    The defaults are those of the authors' code for TOFU's forget10. Pure, like `gradient_difference`.
-
-    Args:
-        key, log_probs, params, inputs, labels, forget: as for `Unlearn`.
-        beta: inverse temperature.
-        delta: the loss of a token, in nats, above which the pull on a record fades.
-        gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
-
-    Raises:
-        InputError: a number is out of range.
+    F = -2 / beta log sigmoid(-beta (l / |y| + delta)), and R and other arguments as for `gradient_difference`: Fan et
+    al. (2024), "Simplicity prevails", whose margin is beta delta. `delta` is the loss of a token, in nats, above which
+    the pull on a record fades. The defaults are those of the authors' code for TOFU's forget10.
     """
-    _check_beta(beta)
+    check_ranges("(0, inf)", beta=beta)
 
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * (likelihoods + delta))
@@ -196,23 +159,19 @@ def rmu(
 ) -> Any:
     """Steers a layer's activations on the forget set to a random direction, and keeps them on retained records.
 
-    Nothing behind the layer changes but by the optimiser's weight decay. Pure; can be jitted, and vmapped over keys,
-    models and sets.
+    F = (h - c u)^2 and R = (h - h_q)^2: Li et al. (2024), "The WMDP benchmark: measuring and reducing malicious use
+    with unlearning", section 4. h are the activations of one layer, h_q those of the original, u a direction whose
+    numbers are drawn uniformly from 0 to 1 and then scaled to length 1. F and R are means over a record's tokens that
+    count and over the width of h, as in the authors' code, where the paper has the sum. All parameters up to the layer
+    are trained; the authors trained three layers' matrices.
 
     Args:
-        key: random key of the direction, and of the order of minibatches.
-        log_probs: not used.
-        params, labels, forget: as for `Unlearn`.
-        inputs: records of tokens, as `jaxaudit.data.sequences`.
+        inputs: records of tokens, as `jaxaudit.data.sequences`; an `InputError` for others.
         hidden: the activations of the layer, by parameters and records, such as `hidden_states(learner.net)`.
         coefficient: c, the length of the vector that activations are moved to; useful values follow those of the layer.
         gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
-
-    Raises:
-        InputError: a number is out of range, or records are not of tokens.
     """
-    if not 0 <= coefficient < float("inf"):
-        raise InputError(f"`coefficient` must be at least 0, got {coefficient:g}.")
+    check_ranges("[0, inf)", coefficient=coefficient)
     if not jnp.issubdtype(inputs.dtype, jnp.integer):
         raise InputError("RMU moves what a layer says of each token, and these records have none: use another method.")
     width = jax.eval_shape(hidden, params, inputs[:1]).shape[-1]
@@ -268,16 +227,9 @@ def _descend(
     forget: Bool[Array, " n"],
     recipe: Recipe,
 ) -> Any:
-    """The parameters after passes over the forget set whose steps minimise `aim(params, forgotten, remaining, begun)`.
-
-    Each step also has a minibatch of remaining records: the first ones of a pass over these, which every epoch begins.
-    `begun` is whether a step was taken before.
-    """
+    """The parameters after passes over the forget set that minimise `aim(params, forgotten, remaining, begun)`."""
     passes.check_numbers(recipe.epochs, recipe.learning_rate, recipe.batch_size)
-    if not (0 <= recipe.gamma < float("inf") and 0 <= recipe.alpha < float("inf")):
-        raise InputError(
-            f"`gamma` and `alpha` are weights of losses, at least 0; got {recipe.gamma:g} and {recipe.alpha:g}."
-        )
+    check_ranges("[0, inf)", gamma=recipe.gamma, alpha=recipe.alpha)
     optimizer, batch_size = recipe.optimizer(recipe.learning_rate), recipe.batch_size
 
     def epoch(number: Any, state: Any) -> Any:
@@ -292,8 +244,3 @@ def _descend(
         return passes.each_step(passes.one_pass(stream(key, "forget"), number, forget, batch_size), step, state)
 
     return lax.fori_loop(0, recipe.epochs, epoch, (params, optimizer.init(params)))[0]
-
-
-def _check_beta(beta: float) -> None:
-    if not 0 < beta < float("inf"):
-        raise InputError(f"`beta` must be above 0, got {beta:g}.")

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
-from jaxaudit.ensemble.results import Summarize
-from jaxaudit.errors import InputError
+from jaxaudit.ensemble.chunk import Summarize
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -23,8 +23,7 @@ language model has one column, the mean log-likelihood of a record's tokens."""
 class Unlearn(Protocol):
     """An unlearning method: a pure function that returns parameters that should have forgotten the forget set.
 
-    It is jitted, and on an accelerator vmapped over models. So it must not print, and no array's size may depend on
-    `forget`.
+    It is jitted, and on an accelerator vmapped over models. So it must not print, and no size may depend on `forget`.
     """
 
     def __call__(
@@ -103,26 +102,18 @@ def retrain(
     A retrained model has the key of its original model, and so the same initial weights. If at most a tenth of the
     records are forgotten, it also has the original's minibatches, without the forgotten records: losses are averaged
     over the rest, and the number of steps is the same. (The authors draw new, full minibatches of the remaining
-    records.) Otherwise it has its own minibatches.
-
-    A row that forgets nothing gives the original again, bit for bit if both are rows of one call.
+    records.) Otherwise it has its own minibatches. A row that forgets nothing gives the original again, bit for bit if
+    both are rows of one call.
 
     Args:
         keys: one per model: the key of its original.
-        forget: for each model, which records are in its forget set.
-        inputs, labels: the whole training set and its classes.
+        forget: for each model, which records are in its forget set; an `InputError` if all are.
         learner: the learner of the originals: same network, optimiser, epochs, batch size.
-        execution, summarize: as for `fit_many`.
-
-    Returns:
-        The arrays of `summarize`, by default the parameters, with a leading `models` axis.
-
-    Raises:
-        InputError: a row forgets everything, and what `fit_many` raises.
+        execution, summarize: as for `fit_many`, whose result is returned.
     """
-    if forget.all(axis=1).any():
-        raise InputError(
-            f"row {int(forget.all(axis=1).argmax())} forgets all {forget.shape[1]} records: none remains to train "
-            "on. Does it mark the records to keep instead?"
-        )
+    check_ranges(
+        "[1, inf)",
+        "`forget` marks all records, perhaps those to keep; mark fewer",
+        records_that_remain=(~forget).sum(axis=1),
+    )
     return fit_many(keys, ~forget, inputs, labels, learner, execution=execution, summarize=summarize)

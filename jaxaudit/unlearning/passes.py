@@ -1,8 +1,7 @@
 """Passes over the forget set or the remaining records, in minibatches whose shapes do not depend on the set.
 
-Methods that train further are jitted and vmapped over forget sets, so no array may have the size of a set. The
-minibatches of a pass are stored in an array with as many steps as all records would need. Those of the set come first,
-and the loop ends after them. As in training, the last minibatch may be short: padding has weight 0.
+Methods that train further are jitted and vmapped over forget sets, so no array may have the size of a set. A pass has
+as many steps as all records would need; the loop ends after those of the set. Padding has weight 0.
 """
 
 from collections.abc import Callable
@@ -15,8 +14,8 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, Real
 
-from jaxaudit.errors import InputError
-from jaxaudit.learners.batch_order import traced_batches
+from jaxaudit.errors import check_ranges
+from jaxaudit.learners.stepped import traced_batches
 from jaxaudit.unlearning.method import LogProbs, of_label
 
 EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
@@ -36,13 +35,7 @@ class Minibatch(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One pass over a set of records in random order.
-
-    Attributes:
-        minibatches: as many as a pass over the whole training set has. Those that contain records of the set come
-            first; in all others every weight is 0.
-        steps: the number of minibatches that contain records of the set.
-    """
+    """One pass over a set of records in random order: its first `steps` minibatches; the others have weight 0."""
 
     minibatches: Minibatch
     steps: Int[Array, ""]
@@ -97,8 +90,5 @@ def descended(params: Any, gradient: Any, learning_rate: float | Float[Array, ""
 
 def check_numbers(epochs: int, learning_rate: float, batch_size: int) -> None:
     """Refuses a recipe with numbers that are out of range."""
-    if epochs < 1 or batch_size < 1 or not 0 < learning_rate < float("inf"):
-        raise InputError(
-            "an unlearning method that trains needs at least 1 epoch, minibatches of at least 1 record and a learning "
-            f"rate above 0; got {epochs}, {batch_size} and {learning_rate:g}."
-        )
+    check_ranges("[1, inf)", epochs=epochs, batch_size=batch_size)
+    check_ranges("(0, inf)", learning_rate=learning_rate)

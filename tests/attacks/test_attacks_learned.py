@@ -16,7 +16,7 @@ from jaxaudit.attacks.learned import fit_learned, learned_probabilities
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
-from jaxaudit.learners.batch_order import epoch_bits, init_key, own_batches
+from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches
 
 CLASSES, RECORDS = 3, 130
 EPOCHS = 20
@@ -137,7 +137,7 @@ def test_records_that_are_not_used_leave_no_trace():
 
 
 def test_a_stopped_training_goes_on_from_the_epoch_it_was_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("jaxaudit.ensemble.training_state.WORTH_SECONDS", 0)
+    monkeypatch.setattr("jaxaudit.ensemble.checkpoint.WORTH_SECONDS", 0)
     outputs, labels, member = attack_data(4, 3, RECORDS)
     epochs, stop_at = iter(range(1000)), [0]
 

@@ -35,9 +35,11 @@ def test_one_rule_over_all_attacks(accuracies: Any, verdict: str, best: str):
     assert finding.verdict == verdict
     assert with_accuracies(SOUND, *accuracies).result.decided_by == best
     assert f"{best} attack" in finding.sentence
+    assert finding.sentence.startswith("In models that jaxaudit trained here: ")
     assert finding.tone == {"attack succeeds": "bad", "attacks fail": "good"}.get(verdict, "open")
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
-    assert finding.would_change or verdict != "inconclusive"
+    assert "attack the bank" in finding.would_change[-1]
+    assert len(finding.would_change) > 1 or verdict != "inconclusive"
 
 
 def test_the_p_value_decides():

@@ -10,10 +10,10 @@ from support.banks import bank_of
 
 from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import BASE, LiRA, ShadowScores
+from jaxaudit.audits.attack.exposure import AttackUnits
 from jaxaudit.audits.attack.finding import attack_finding
 from jaxaudit.audits.attack.result import check_attack_result
 from jaxaudit.audits.attack.targets import RecordTarget
-from jaxaudit.audits.attack.units import AttackUnits
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack_rates import attack_rates

@@ -12,10 +12,16 @@ from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.plan import draw, groups_of, models_to_train
-from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.sections import SplitAttacks
-from jaxaudit.audits.attack.train_splits import SplitModels, draw_pairs, pair_outputs, train_splits
+from jaxaudit.audits.attack.result import AttackAudit, SplitAttacks
+from jaxaudit.audits.attack.train_splits import (
+    SplitModels,
+    draw,
+    draw_pairs,
+    groups_of,
+    models_to_train,
+    pair_outputs,
+    train_splits,
+)
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
@@ -249,14 +255,11 @@ def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
     ("options", "words"),
     [
         *(({name: 0}, rf"{name}.* 0\.$") for name in ("iterations", "measured")),
-        *(
-            ({name: -1}, rf"{said}.* -1\.$")
-            for name, said in (("shadow_pairs", "shadow pairs"), ("pooled_shadows", "pooled shadow models"))
-        ),
-        ({"bins": -1}, r"-1 bins"),
-        ({"bins": 1}, r"1 bins"),
-        ({"targets": 1}, r"1 targets.*60 candidates"),
-        ({"targets": 61}, r"61 targets.*60 candidates"),
+        *(({name: -1}, rf"{name}.* -1\.$") for name in ("shadow_pairs", "pooled_shadows")),
+        ({"bins": -1}, "`bins` .* got -1"),
+        ({"bins": 1}, "`bins` .* got 1"),
+        ({"targets": 1}, "`targets` .* at most 60; got 1"),
+        ({"targets": 61}, "`targets` .* at most 60; got 61"),
         ({"examples": CANDIDATES.take(slice(59))}, "59 candidates"),
         ({"examples": CANDIDATES.take(slice(2)), "targets": 2}, "2 candidates"),
         ({"targets": 2, "iterations": 1, "key": jax.random.key(2)}, "all of the 2 targets in one half"),
@@ -278,7 +281,7 @@ def paired() -> SplitModels:
     ("options", "words"),
     [
         ({"attacks": []}, r"attack.*none"),
-        ({"attacks": [Distance(), Distance()]}, r"attack.*distance, distance"),
+        ({"attacks": [Distance(), Distance()]}, r"attack.*'distance' twice"),
         ({"attacks": [Untargeted()]}, r"untargeted attack.*pooled"),
         ({"attacks": [Frequency()]}, r"frequency attack.*bins"),
         ({"level": 1.0}, r"level.* 1\.$"),

@@ -11,12 +11,11 @@ from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
-from jaxaudit.audits.ks.available import possible_tests
-from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.leave_one_out import leave_one_out
+from jaxaudit.audits.ks.judge import judge, leave_one_out
 from jaxaudit.audits.ks.result import KSAudit, Rates
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.train import possible_tests
 from jaxaudit.audits.open_bank import kinds_of, open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
@@ -86,7 +85,7 @@ def slow_evidence(bank: Bank) -> dict[str, list[dict[str, Any]]]:
 def test_evidence_is_what_a_loop_over_the_files_finds(
     holdout: bool, remembering: Bank, without_holdout: Bank, tmp_path: Path
 ):
-    """Of a bank of every kind: roles, training sets, log-odds, accuracy, designs, in the order of the models."""
+    """Of a bank of every kind: roles, training sets, log-odds, accuracy, in the order of the models."""
     bank, numbers = (remembering, (MODELS, 0, 0, 0)) if holdout else (without_holdout, (0, 40, 20, 20))
     slow, found = slow_evidence(bank), evidence_of(bank)
     assert tuple(len(models) for models in slow.values()) == numbers
@@ -103,7 +102,6 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
             np.testing.assert_allclose(trained.confidences[place, bank.query], probability, rtol=1e-5)
             assert trained.own_accuracy[place] == pytest.approx(model["own"])
             assert trained.query_accuracy[place] == pytest.approx(model["query"])
-        np.testing.assert_array_equal(found.design_of(role), np.zeros(len(models)))
 
 
 # Error rates
@@ -171,27 +169,26 @@ def test_rates_are_measured_where_whole_groups_were_dealt(tmp_path: Path):
 
 
 @pytest.mark.outer
-def test_models_of_the_shadow_and_reference_test_are_found(tmp_path: Path, without_holdout: Bank):
+def test_models_of_the_shadow_test_are_found(tmp_path: Path, without_holdout: Bank):
     """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
     kinds = kinds_of(without_holdout)
     never, half, fully = ([place for place, each in enumerate(kinds) if each == kind] for kind in OF_QUERY)
     models = [*never[:20], half[0], *fully]
-    counts = {"never": 20, "half": 1, "fully": 20}
-    tests = ShadowTest(**counts), ReferenceTest(**counts)
-    # They were trained on 40 of 60 calibration records, so too few are left to be a reference.
+    tests = (ShadowTest(never=20, half=1, fully=20),)
+    # They were trained on 40 of 60 calibration records, so too few are left to be compared.
     with pytest.raises(InputError, match="20 of the calibration records"):
-        leave_one_out(KEY, evidence_of(without_holdout, models, with_reference=True), tests)
+        leave_one_out(KEY, evidence_of(without_holdout, models, two_sets=True), tests)
     folder = planned(tmp_path / "bank", 80, 0, holdout=False)
     left_out = (np.arange(RECORDS) >= QUERY) & (np.arange(RECORDS) < 80)
     np.save(folder / "membership.npy", without_holdout.membership & ~left_out)
     bank = load_bank(folder)
     train(bank, models, MEMORY)
-    found = by_share(leave_one_out(KEY, evidence_of(bank, models, with_reference=True), tests))
-    for test in ("shadow", "reference"):
-        assert [found[test, used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
-        assert found[test, 1.0].not_forgotten == 20
-        assert found[test, 0.0].not_forgotten <= most(20)
-    assert {each.records for each in found.values()} == {QUERY}
+    for two_sets in (False, True):
+        found = by_share(leave_one_out(KEY, evidence_of(bank, models, two_sets=two_sets), tests))
+        assert [found["shadow", used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
+        assert found["shadow", 1.0].not_forgotten == 20
+        assert found["shadow", 0.0].not_forgotten <= most(20)
+        assert {each.records for each in found.values()} == {QUERY}
 
 
 def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: Bank):
@@ -232,5 +229,5 @@ def test_power_needs_records_a_fraction_and_models_of_the_holdout_test(
         with pytest.raises(InputError):
             power_of_models(open_bank(remembering), holdout_size=records, fraction=fraction)
     for each, there in ((bank_of(tmp_path / "bank", MEMORY, 3), 3), (without_holdout, 0)):
-        with pytest.raises(InputError, match=f"bank has {there}"):
+        with pytest.raises(InputError, match=f"`mixed_models` must be at least 4; got {there}"):
             power_of_models(open_bank(each))

@@ -80,12 +80,12 @@ def test_another_function_is_refused(shift: float):
 @pytest.mark.parametrize(
     ("labels", "likelihood", "outputs", "message"),
     [
-        (np.array([0, 3]), CATEGORICAL, 3, "label 3 of record 1 is outside the network's 3 outputs"),
+        (np.array([0, 3]), CATEGORICAL, 3, "no classes of a network with 3 outputs"),
         (np.array([0.5, 1]), CATEGORICAL, 3, "are no classes"),
         (np.array([[0, 1]]), CATEGORICAL, 3, "are no classes"),
-        (np.array([[0, 1]]), Bernoulli(), 3, r"shape \(1, 2\), and the network has 3 outputs"),
-        (np.array([[0.5]]), Bernoulli(), 1, "not 0 or 1"),
-        (np.array([np.inf]), Gaussian(), 1, "not finite"),
+        (np.array([[0, 1]]), Bernoulli(), 3, r"shape \(1, 2\), .*of shape \(1, 3\)"),
+        (np.array([[0.5]]), Bernoulli(), 1, "0 or 1"),
+        (np.array([np.inf]), Gaussian(), 1, "finite"),
     ],
 )
 def test_labels_that_the_likelihood_does_not_allow(labels: np.ndarray, likelihood: Any, outputs: int, message: str):

@@ -1,10 +1,12 @@
 """The `ks` audit end to end, on blobs and tiny networks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 import optax
 import pytest
@@ -13,14 +15,14 @@ from support.interrupts import stop_after
 from support.ks_audits import audit_ks
 from support.references import ks_by_scipy
 
+from jaxaudit.audits.ks.models import Part, make_pool, target_row
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import RhoTest
-from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.groups import as_groups
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution, kept_models
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -96,7 +98,11 @@ def of_files() -> KSAudit:
     files = [as_outputs(exact()), as_outputs(printed, decimals=2), as_outputs(printed)]
     shuffled = FileTarget(as_outputs(np.random.default_rng(5).permutation(exact())))
     targets = [*map(FileTarget, files), shuffled, shuffled._replace(allow_unrelated=True)]
-    return run(targets, tests=[RhoTest(replicates=3, controls=0)])
+    # Apart, since files of one model are not several targets.
+    audits = [run([target], tests=[RhoTest(replicates=3, controls=0)]) for target in targets]
+    result = msgspec.structs.replace(audits[0].result, targets=tuple(audit.targets[0] for audit in audits))
+    confidences = np.concatenate([audit.target_confidences for audit in audits])
+    return replace(audits[0], result=result, target_confidences=confidences)
 
 
 def test_a_printed_file_is_compared_at_its_resolution(of_files):

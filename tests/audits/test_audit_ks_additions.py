@@ -12,10 +12,10 @@ from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, probabilities
 from support.clouds import LEARNER as CLOUDS
 from support.ks_audits import audit_ks
 
+from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
@@ -36,21 +36,15 @@ TARGETS = [FileTarget(outputs(1, QUERY)), simulated(11)]
 HELD = [FileTarget(outputs(1, QUERY), outputs(6, HOLDOUT)), simulated(11)]
 RHO = RhoTest(replicates=2)
 SHADOW = ShadowTest(never=19, half=3, fully=19)
-REFERENCE = examples(8, -0.5, "kept from the target")
 
 
-def run(
-    *tests: KSTest,
-    targets: Sequence[Target] = TARGETS,
-    holdout: Examples | None = None,
-    reference: Examples | None = None,
-) -> KSAudit:
-    how: dict[str, Any] = {"holdout": holdout, "reference": reference, "execution": Execution(3)}
+def run(*tests: KSTest, targets: Sequence[Target] = TARGETS, holdout: Examples | None = None) -> KSAudit:
+    how: dict[str, Any] = {"holdout": holdout, "execution": Execution(3)}
     return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, tests=tests, **how)
 
 
 def told(audit: KSAudit, name: str) -> dict[str, Any]:
-    """What is said of this target: rho in full, EMA, and the tests of use by their names.
+    """What is said of this target: rho in full, and the tests of use by their names.
 
     Without the p-values that are adjusted for the number of targets.
     """
@@ -59,7 +53,6 @@ def told(audit: KSAudit, name: str) -> dict[str, Any]:
     return {
         "rho": [target.rho, target.paper_rule],
         "confidences": audit.target_confidences[place].tolist(),
-        "ema": [] if target.ema is None else list(target.ema.p_values),
         **{usage.method: msgspec.structs.replace(usage, p_never_adjusted=None) for usage in target.usage},
     }
 
@@ -79,7 +72,7 @@ def base() -> KSAudit:
 def everything() -> KSAudit:
     """Every test and more targets, at once."""
     more = [FileTarget(outputs(2, QUERY), outputs(7, HOLDOUT)), *HELD, simulated(12)]
-    return run(HoldoutTest(mixed=19), SHADOW, EMATest(), RHO, targets=more, holdout=HOLDOUT)
+    return run(HoldoutTest(mixed=19), SHADOW, RHO, targets=more, holdout=HOLDOUT)
 
 
 def test_tests_and_targets_that_are_added_change_nothing_of_rho(base, everything):
@@ -94,19 +87,17 @@ def test_the_holdout_test_says_the_same_alone_and_among_all(everything):
     same(alone, everything, "holdout", "confidences")
 
 
-def test_a_reference_of_its_own_changes_nothing_of_the_other_tests(everything):
-    targets = [each._replace(on_reference=outputs(9, REFERENCE)) for each in HELD[:1]] + HELD[1:]
-    tests = (HoldoutTest(mixed=19), ReferenceTest(never=19, half=3, fully=19), SHADOW)
-    beside = run(*tests, EMATest(), RHO, targets=targets, holdout=HOLDOUT, reference=REFERENCE)
-    assert "reference" in told(beside, "1.csv")
-    same(beside, everything, "holdout", "shadow", "ema", "rho", "confidences")
+def test_outputs_on_the_calibration_set_change_nothing_of_the_other_tests(everything):
+    targets = [each._replace(on_calibration=outputs(9, CALIBRATION)) for each in HELD[:1]] + HELD[1:]
+    beside = run(HoldoutTest(mixed=19), SHADOW, RHO, targets=targets, holdout=HOLDOUT)
+    assert told(beside, "1.csv")["shadow"] != told(everything, "1.csv")["shadow"]
+    same(beside, everything, "holdout", "rho", "confidences")
 
 
 def test_more_of_a_kind_begins_with_what_was_there(base, everything):
     """And replicates change nothing but rho."""
-    more = run(ShadowTest(never=20, half=4, fully=21), EMATest(), RhoTest(replicates=3, controls=2))
+    more = run(ShadowTest(never=20, half=4, fully=21), RhoTest(replicates=3, controls=2))
     same(more, everything, "confidences")
-    assert told(more, "1.csv")["ema"][:2] == told(everything, "1.csv")["ema"]
     assert np.array_equal(more.query_confidences[:2], base.query_confidences)
     assert np.array_equal(more.calibration_confidences[:2], base.calibration_confidences)
     assert np.array_equal(more.control_confidences[:1], base.control_confidences)
@@ -120,8 +111,8 @@ def test_more_of_a_kind_begins_with_what_was_there(base, everything):
 
 def test_which_test_decides_changes_no_number(everything):
     """Only which of the findings is the target's."""
-    other = run(RHO, EMATest(), SHADOW)
-    same(other, everything, "shadow", "rho", "ema", "confidences")
+    other = run(RHO, SHADOW)
+    same(other, everything, "shadow", "rho", "confidences")
     for target in other.targets:
-        assert [each.name for each in target.tests] == ["rho", "ema", "shadow"]
+        assert [each.name for each in target.tests] == ["rho", "shadow"]
         assert target.finding == target.tests[0].finding

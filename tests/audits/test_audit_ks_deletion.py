@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from scipy import special
 from support.cli_runs import jaxaudit
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
 from support.ks_audits import audit_ks
@@ -54,6 +55,36 @@ def test_targets_beside_change_no_number_but_the_adjusted_one() -> None:
         for targets in ([target(0.5)], [target(0.5), target(0.0)])
     )
     assert (alone.p_never, alone.fraction, alone.upper) == (beside.p_never, beside.fraction, beside.upper)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.003])
+def test_outputs_of_an_unchanged_model_are_said_to_be_that(noise: float) -> None:
+    """Byte for byte, or asked again in other batches."""
+    before = target(1.0)
+    again = [
+        with_log_odds(
+            np.asarray(special.logit(file.probabilities[np.arange(len(of)), of.labels].astype(float)))
+            + noise * np.random.default_rng(3).normal(size=len(of)),
+            of,
+            "again.csv",
+        )
+        for file, of in ((before.before, QUERY), (before.before_on_holdout, HOLDOUT))
+        if file is not None
+    ]
+    found = audit_ks(
+        KEY,
+        QUERY,
+        None,
+        None,
+        [before._replace(outputs=again[0], on_holdout=again[1])],
+        holdout=HOLDOUT,
+        tests=[DeletionTest()],
+    ).targets[0]
+    assert found.verdict == "not forgotten"
+    assert "the model is unchanged" in found.finding.sentence
+    assert not any("cannot be read" in caveat for caveat in found.finding.caveats)
+    changed = audit_ks(KEY, QUERY, None, None, [before], holdout=HOLDOUT, tests=[DeletionTest()]).targets[0]
+    assert "unchanged" not in changed.finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -120,8 +151,8 @@ def test_the_command_line_needs_neither_calibration_nor_members() -> None:
     [
         ((*ASKED[:2], *FILES[:2], *BEFORE), "--holdout"),
         ((*ASKED, *FILES, *BEFORE[:2]), "--holdout-before"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "holdout"), "--calibration"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "members"), "--members"),
+        ((*ASKED, *FILES, *BEFORE, "--tests", "holdout"), "calibration set"),
+        ((*ASKED, *FILES, *BEFORE, "--tests", "members"), "--before: no test"),
         ((*ASKED, *FILES, *BEFORE[2:]), "--before"),
     ],
     ids=["no holdout", "no outputs on it", "a test with models", "a test with members", "no outputs before"],

@@ -17,13 +17,13 @@ from support.simulated_shadows import bank_of, provider
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
+from jaxaudit.audits.ks.models import Part, make_pool
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest
 from jaxaudit.audits.ks.train import default_tests, train_shadows
-from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY
@@ -112,20 +112,18 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
         allow_unrelated=strange != "one class"
     )
     (found,) = by_members(given, members=members)
-    assert found.verdict == "inconclusive" != found.usage[0].verdict
+    assert found.verdict == "inconclusive"
+    assert not found.usage[0].has_fraction
     failed = {each.name for each in found.finding.checks if each.state == "failed"}
     assert failed == {MEMBERS_LIKE_QUERY}
     assert found.finding.reasons[0].startswith(MEMBERS_LIKE_QUERY)
 
 
-REFERENCE = examples(8, 0.5, "reference")
-
-
-@pytest.mark.parametrize("other", [QUERY, HOLDOUT, CALIBRATION, REFERENCE], ids=lambda each: each.name)
+@pytest.mark.parametrize("other", [QUERY, HOLDOUT, CALIBRATION], ids=lambda each: each.name)
 def test_a_member_in_another_set_is_refused(other: Examples) -> None:
     members = replace(MEMBERS, inputs=np.concatenate([other.inputs[5:6], MEMBERS.inputs[1:]]))
     with pytest.raises(InputError):
-        make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, reference=REFERENCE, members=members))
+        make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, members=members))
     if other in (QUERY, HOLDOUT):
         with pytest.raises(InputError):
             by_members(UNUSED, members=members)
@@ -183,7 +181,7 @@ def bank() -> Evidence:
 
 
 def outputs_of(given: FileTarget) -> TargetOutputs:
-    return given.says(bank(), "", with_signals=False)
+    return given.says(bank(), "")
 
 
 def test_outputs_before_a_deletion_are_compared_beside_members() -> None:

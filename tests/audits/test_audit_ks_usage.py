@@ -1,4 +1,4 @@
-"""The tests of use and EMA in the `ks` audit, on clouds that a network learns by heart."""
+"""The tests of use in the `ks` audit, on clouds that a network learns by heart."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,13 +12,12 @@ from support.ks_audits import audit_ks
 from support.simulated_shadows import shadow_models
 
 from jaxaudit.audits.ks.evidence import of_file
-from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.models import Part, Rows, make_pool
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part, make_pool
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, RhoTest, ShadowTest
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.roles import Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
@@ -44,7 +43,7 @@ def audit():
     return audit_ks(
         *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER, after]),
         holdout=HOLDOUT,
-        tests=[HELD_TEST, shadow, EMATest(), RhoTest(replicates=2)],
+        tests=[HELD_TEST, shadow, RhoTest(replicates=2)],
         own_recipe=True,
         execution=Execution(16),
     )
@@ -54,7 +53,6 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
     for target in audit.targets:
         assert [usage.method for usage in target.usage] == ["holdout", "shadow"]
         assert (target.method, target.verdict) == ("holdout", target.usage[0].verdict)
-        assert len(target.ema.p_values) == len(target.ema.member_shares) == 2
         passed = {check.name for check in target.checks if check.passed}
         assert passed >= {HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS}
         assert target.rho_verdict in ("forgotten", "not forgotten", "inconclusive")
@@ -64,9 +62,6 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
     assert both.usage[0].fraction > 0.25
     assert never.verdict != "not forgotten"
     assert never.usage[0].fraction_low == 0
-    # The file's model was trained on the query set, so it classifies all but a few of its records.
-    assert all((300 * share) % 1 == pytest.approx(0) for share in file.ema.member_shares)
-    assert file.ema.member_shares[0] > 0.95
     assert Counter(audit.shadows.kinds) == {"never": 19, "half": 2, "fully": 19, "mixed": 19}
     assert not np.isnan(audit.shadows.log_odds).any()
 
@@ -121,8 +116,6 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         ([BOTH], {**HELD, "tests": [HoldoutTest(mixed=3)]}, "at least 19 shadow models .* got 3"),
         ([BOTH], {**HELD, "tests": [HELD_TEST, HELD_TEST]}, r"\(holdout, holdout\)"),
         ([BOTH], {"tests": []}, "there is no test"),
-        ([BOTH], {"tests": [EMATest()]}, r"EMA .* add RhoTest\(\)"),
-        ([BOTH], {"tests": [EMATest(), RhoTest(subsample=1.0)]}, "with a subsample of 1 there are none; use 0.9"),
         (
             [BOTH],
             {**HELD, "holdout": replace(QUERY, name="twin")},

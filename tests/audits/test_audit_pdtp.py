@@ -10,8 +10,7 @@ import pytest
 from support.interrupts import stop_after
 from support.tiny_learners import learner, records, small_mlp
 
-from jaxaudit.audits.pdtp.audit import measure_pdtp, reduce_pdtp
-from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
@@ -126,7 +125,7 @@ def test_the_riskiest_is_removed_and_the_rest_measured_again():
             np.testing.assert_allclose(values[remaining.index(removed)], max(values), rtol=1e-4)
             remaining.remove(removed)
     for steps in (0, 22):
-        with pytest.raises(InputError, match=f"{steps} records cannot be removed one at a time from 23"):
+        with pytest.raises(InputError, match=f"`steps` must be at least 1 and at most 21; got {steps}"):
             reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
 
 
@@ -157,14 +156,14 @@ ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
     ("examples", "options", "message"),
     [
         (ONE_CLASS, {}, r"single: all records are of one class \(a\)"),
-        (EXAMPLES, {"records": np.array([], int)}, "twice"),
+        (EXAMPLES, {"records": np.array([], int)}, "`records` .* got none"),
         (EXAMPLES, {"records": np.array([1, 1])}, "twice"),
-        (EXAMPLES, {"records": np.array([23])}, "record 23 does not exist: small has 23"),
-        (EXAMPLES, {"records": np.array([-1])}, "record -1 does not exist"),
-        (EXAMPLES, {"measurements": 0}, r"measurements must be at least 1 \(got 0\)"),
-        (EXAMPLES, {"seeds": 1}, r"seeds at least 2 \(got 1\)"),
-        (EXAMPLES, {"bins": -1}, r"bins at least 0 \(got -1\)"),
-        (EXAMPLES, {"bins": 1}, "1 bin .* at least 2"),
+        (EXAMPLES, {"records": np.array([23])}, "`records` .* below 23; got 23"),
+        (EXAMPLES, {"records": np.array([-1])}, "`records` .* got -1"),
+        (EXAMPLES, {"measurements": 0}, "`measurements` must be at least 1; got 0"),
+        (EXAMPLES, {"seeds": 1}, "`seeds` must be at least 2; got 1"),
+        (EXAMPLES, {"bins": -1}, "`bins` .* got -1"),
+        (EXAMPLES, {"bins": 1}, "`bins` must be at least 2 .* got 1"),
     ],
 )
 def test_bad_input_is_one_clear_line(examples, options, message):
@@ -183,12 +182,15 @@ def test_what_no_record_can_exceed_is_asked_of_the_learner():
         assert learned.dtp_bound is None
 
 
-def test_publish_is_the_rule_and_open_where_not_all_were_measured():
+def test_the_verdict_is_the_rule_and_open_where_not_all_were_measured():
     few = measure_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
     assert few.result.max_pdtp <= 1
-    assert few.result.publish is None
-    assert measure_pdtp(KEY, EXAMPLES, Shares(3)).result.publish is True
+    assert few.finding.verdict == "inconclusive"
+    found = measure_pdtp(KEY, EXAMPLES, Shares(3)).finding
+    assert found.verdict == "no record exposed"
+    # A learner of the caller's own is named as such: no model of theirs was judged.
+    assert found.sentence.startswith("In models (your learner Shares) that jaxaudit trained here: ")
     risky = np.array([1.5, 0.0, 0.0])
-    assert replace(few, values=risky, exact=risky).result.publish is False
+    assert replace(few, values=risky, exact=risky).finding.verdict == "records exposed"
     # Above 1 by the edge of a bin alone.
-    assert replace(few, values=risky).result.publish is None
+    assert replace(few, values=risky).finding.verdict == "inconclusive"

@@ -9,10 +9,10 @@ import pytest
 from support.banks import CLASSES, bank_of, softmax
 from support.simulated_shadows import evidence_of
 
-from jaxaudit.audits.ks.leave_one_out import leave_one_out
+from jaxaudit.audits.ks.judge import leave_one_out
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.open_bank import open_bank
-from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
+from jaxaudit.cli.shadows.train import MODELS, unfinished_models
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
 

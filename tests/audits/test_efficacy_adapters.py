@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from support.language_models import save_model
 
-from jaxaudit.audits.efficacy.audit import NamedWeights
-from jaxaudit.audits.efficacy.sequences import measure_sequence_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_sequence_efficacy
 from jaxaudit.kernels.likelihoods import SEQUENCE
-from jaxaudit.models.adapters import Adapters
+from jaxaudit.models.causal import Adapters
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxaudit.audits.efficacy.audit import NamedWeights
-from jaxaudit.audits.efficacy.sequences import measure_sequence_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_sequence_efficacy
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.models import GPT, pure_module
@@ -128,7 +127,7 @@ def test_only_the_parameters_are_measured_and_the_state_is_constant():
 def test_weights_of_another_network_and_of_one_name_are_refused():
     log_likelihood, params = gpt(True)
     mine = NamedWeights("mine", params, None)
-    with pytest.raises(InputError, match="two sets of weights are named"):
+    with pytest.raises(InputError, match=r"`names_of_weights` .* got 'mine' twice"):
         measure_sequence_efficacy(log_likelihood, mine, records(), references=[mine])
     for other in (gpt(False)[1], jax.tree.map(lambda leaf: leaf[:-1], params)):
         with pytest.raises(InputError, match="another architecture"):

@@ -2,10 +2,10 @@
 
 import jax
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.plan import (
     EFFORTS,
     FEWEST,
@@ -19,8 +19,7 @@ from jaxaudit.audits.ks.plan import (
     plan_of,
 )
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.data import Examples
@@ -28,8 +27,7 @@ from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import StepCost
 
 ALL, NOTHING = Free(True, True), Free(False, False)
-TESTS: tuple[KSTest, ...] = (ShadowTest(), EMATest(), RhoTest())
-REFERRED = ReferenceTest()
+TESTS: tuple[KSTest, ...] = (ShadowTest(), RhoTest())
 
 
 def work_of(
@@ -37,13 +35,12 @@ def work_of(
     calibration: int,
     holdout: int = 0,
     targets: tuple[int, ...] = (),
-    reference: int = 0,
     tests: tuple[KSTest, ...] = TESTS,
     counts: bool = True,
 ) -> Work:
     """A work of these sizes; with `counts`, the numbers of models were not given by hand."""
     lightest = tuple(test.lighter() for test in tests) if counts else tests
-    return Work(query, calibration, holdout, targets, query, tests, 15, 64, reference=reference, lightest=lightest)
+    return Work(query, calibration, holdout, targets, query, tests, 15, 64, lightest=lightest)
 
 
 MNIST = work_of(60_000, 10_000, 0, (6_700, 66_700, 36_700))
@@ -53,11 +50,10 @@ LARGE, SMALL = StepCost(4e9, 1e7, 80_000_000), StepCost(2e7, 1e5, 1_000_000)
 def works() -> st.SearchStrategy[Work]:
     sizes = st.integers(50, 100_000)
     return st.builds(
-        lambda query, calibration, holdout, more, reference, counts: work_of(
-            query, calibration, holdout, (query,), reference, (*more, *TESTS), counts
+        lambda query, calibration, holdout, more, counts: work_of(
+            query, calibration, holdout, (query,), (*more, *TESTS), counts
         ),
-        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([(), (HoldoutTest(),), (HoldoutTest(), REFERRED)])),
-        *(st.sampled_from([0, 70, 50_000]), st.booleans()),
+        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([(), (HoldoutTest(),)]), st.booleans()),
     )
 
 
@@ -66,12 +62,6 @@ def shadows_of(work: Work) -> tuple[int, int, int, int]:
     (plain,) = (test for test in work.tests if type(test) is ShadowTest)
     mixed = sum(test.mixed for test in work.tests if isinstance(test, HoldoutTest))
     return plain.never, plain.half, plain.fully, mixed
-
-
-def referring_of(work: Work) -> tuple[int, int, int]:
-    """Models of the reference test alone: with the calibration set as its reference it has none."""
-    own = (test for test in work.tests if isinstance(test, ReferenceTest) and work.reference)
-    return next(((test.never, test.half, test.fully) for test in own), (0, 0, 0))
 
 
 def rho_of(work: Work) -> RhoTest:
@@ -85,11 +75,8 @@ def operations_by_loop(work: Work, cost: StepCost) -> float:
     rest = round(2 / 3 * work.calibration)
     for models, given_ in zip(shadows_of(work), (0, work.query // 2, work.query, work.query), strict=True):
         sizes += [rest + given_] * models
-    more = round(2 / 3 * (work.calibration + work.reference))
-    for models, given_ in zip(referring_of(work), (0, work.query // 2, work.query), strict=True):
-        sizes += [more + given_] * models
     steps = sum(-(-size // work.batch_size) for size in sizes)
-    asked = work.query + work.calibration + work.holdout + work.reference
+    asked = work.query + work.calibration + work.holdout
     return work.epochs * steps * cost.step + len(sizes) * asked * cost.record
 
 
@@ -98,7 +85,7 @@ def operations_by_loop(work: Work, cost: StepCost) -> float:
 def test_the_operations_are_those_of_every_model(work):
     operations = plan_of(0, work, LARGE).operations
     np.testing.assert_allclose(operations, operations_by_loop(work, LARGE), rtol=1e-9)
-    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(shadows_of(work)) + sum(referring_of(work))
+    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(shadows_of(work))
 
 
 @settings(max_examples=50)
@@ -109,9 +96,9 @@ def test_every_effort_has_a_plan_within_it_or_the_smallest(work, times, free):
     plans = {effort: choose(work, costs, effort, free) for effort in EFFORTS}
     assert plans == {effort: choose(work, iter(costs), effort, free) for effort in EFFORTS}
     for effort, plan in plans.items():
-        assert plan == plan_of(plan.design, plan.work, costs[plan.design])
+        assert plan == plan_of(plan.network, plan.work, costs[plan.network])
         if plan.operations > EFFORTS[effort]:
-            assert plan.design == 1
+            assert plan.network == 1
             assert plan.work.tests == work.lightest
             assert not free.records or plan.work.records == tuple(min(LEAST_RECORDS, size) for size in work.records)
         assert free.records or plan.work.records == work.records
@@ -121,11 +108,9 @@ def test_every_effort_has_a_plan_within_it_or_the_smallest(work, times, free):
             tuple(light if test.of_guess else test for test, light in zip(work.tests, work.lightest, strict=True)),
         )
     assert plans["full"] == plan_of(0, work, costs[0])
-    assert plans["quick"].design >= plans["standard"].design
-    assert plans["quick"].work.query <= plans["standard"].work.query
 
 
-def test_what_is_within_the_effort_is_not_reduced_and_only_designs_that_are_looked_at_are_counted():
+def test_what_is_within_the_effort_is_not_reduced_and_only_networks_that_are_looked_at_are_counted():
     counted: list[StepCost] = []
 
     def count(cost: StepCost) -> StepCost:
@@ -138,7 +123,7 @@ def test_what_is_within_the_effort_is_not_reduced_and_only_designs_that_are_look
 
 
 def test_what_costs_least_goes_first():
-    """Replicates of rho, then shadow models, then records, then the design."""
+    """Replicates of rho, then shadow models, then records, then the network."""
     once = plan_of(0, MNIST, StepCost(1.0, 0.0, 1)).operations
     quick = EFFORTS["quick"] / once
     works_ = [choose(MNIST, [StepCost(quick / share, 0.0, 1)], "quick", ALL).work for share in (0.99, 0.9, 0.3)]
@@ -146,7 +131,7 @@ def test_what_costs_least_goes_first():
     assert [shadows_of(work)[0] for work in works_] == [39, 19, 19]
     assert works_[1].query == 60_000 > works_[2].query >= FEWEST
     plan = choose(MNIST, [StepCost(1e12, 0.0, 1), SMALL], "quick", ALL)
-    assert plan.design == 1
+    assert plan.network == 1
     assert plan.work.query % 100 == 0
     without_rho = work_of(60_000, 10_000, tests=TESTS[:1])
     once = plan_of(0, without_rho, StepCost(1.0, 0.0, 1)).operations
@@ -169,7 +154,7 @@ def test_memory_grows_with_records():
     assert memory_of(MNIST, 784 * 4) > 70_000 * 784 * 4
 
 
-def sets(holdout: bool = True, reference: bool = False, members: bool = False) -> AuditInputs:
+def sets(holdout: bool = True, members: bool = False) -> AuditInputs:
     def examples(start: int, records: int, name: str) -> Examples:
         inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
         return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
@@ -179,31 +164,28 @@ def sets(holdout: bool = True, reference: bool = False, members: bool = False) -
         return Outputs(said, "probabilities", None, "float32", "out.csv")
 
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
-    other = examples(300, 60, "r") if reference else None
-    target = SimulatedTarget("both", (Part(other or calibration, 0.5), Part(query, 1.0)))
+    target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
     known = examples(400, 75, "m") if members else None
-    file = FileTarget(outputs(query), outputs(held) if holdout else None, on_reference=outputs(other or calibration))
+    file = FileTarget(outputs(query), outputs(held) if holdout else None, on_calibration=outputs(calibration))
     file = file._replace(on_members=known and outputs(known))
     held = held if holdout else None
-    return AuditInputs(query, calibration, held, (file,), (target,), reference=other, members=known)
+    return AuditInputs(query, calibration, held, (file,), (target,), members=known)
 
 
-@pytest.mark.parametrize("reference", [False, True])
-def test_outputs_are_taken_with_their_records(reference):
-    taken = take_records(sets(reference=reference, members=True), 40, jax.random.key(1))
+def test_outputs_are_taken_with_their_records():
+    taken = take_records(sets(members=True), 40, jax.random.key(1))
     held, calibration, members = taken.holdout, taken.calibration, taken.members
-    referred = taken.reference if reference else calibration
     assert calibration is not None
     (file,) = taken.files
-    of_sets = (taken.query, file.outputs), (held, file.on_holdout), (referred, file.on_reference)
+    of_sets = (taken.query, file.outputs), (held, file.on_holdout), (calibration, file.on_calibration)
     for examples, outputs in (*of_sets, (members, file.on_members)):
         assert examples is not None
         assert outputs is not None
         assert len(examples) == len(calibration) == 40
         np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
     # A simulated target is trained on what the sets have left.
-    assert [part.examples for part in taken.simulated[0].parts] == [referred, taken.query]
-    # And a reference or members change nothing that is taken of the others.
+    assert [part.examples for part in taken.simulated[0].parts] == [calibration, taken.query]
+    # And members change nothing that is taken of the others.
     assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
 

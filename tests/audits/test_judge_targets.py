@@ -11,24 +11,25 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.available import possible_tests
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.judge_outputs import HOLM, judge_outputs
+from jaxaudit.audits.ks.models import Part, make_pool
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part, make_pool
-from jaxaudit.data.roles import Sets
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.train import possible_tests
+from jaxaudit.data.examples import Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.shadow_models import Pool, no_models
 
 KEY = jax.random.key(5)
-TESTS: tuple[KSTest, ...] = (HoldoutTest(), ReferenceTest(), ShadowTest())
+TESTS: tuple[KSTest, ...] = (HoldoutTest(), ShadowTest())
 POOL = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT))
-POOL = POOL._replace(reference=POOL.calibration)
+POOL = POOL._replace(compares_calibration=True)
+ALONE = POOL._replace(compares_calibration=False)
 RECORDS = len(POOL.compared)
 WORLD = provider(np.random.default_rng(1), RECORDS, 4.0)
 
@@ -62,7 +63,7 @@ def target(
         with_log_odds(each, of, name) for each, of in ((query, QUERY), (holdout, HOLDOUT), (calibration, CALIBRATION))
     )
     given = FileTarget(on_query, on_holdout if held else None, True, on_calibration)
-    return given.says(bank, "", with_signals=False)
+    return given.says(bank, "")
 
 
 @cache
@@ -101,7 +102,7 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
         assert (check.passed, check.decisive) == (passed, True)
         assert check.value == pytest.approx((accuracy - 1 / 3) / (2 / 3))
         left = "not forgotten" if passed else "inconclusive"
-        assert verdicts(found) == {"holdout": "not forgotten", "reference": left, "shadow": left}
+        assert verdicts(found) == {"holdout": "not forgotten", "shadow": left}
 
 
 class OwnTest(ShadowTest):
@@ -110,7 +111,7 @@ class OwnTest(ShadowTest):
     name = "own"
     title = "own test"
 
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         return ("nobody's",)
 
 
@@ -132,11 +133,10 @@ def test_what_cannot_be_judged_is_refused(options: dict[str, Any], words: str):
         judge(**{"key": KEY, "shadows": whole().models, "targets": [file], **options})
 
 
-def test_a_simulated_target_alone_makes_no_reference_of_the_calibration_set():
-    """And one that was trained on nearly all of a reference is judged by what is left of it, if that is enough."""
-    pool = POOL._replace(reference=slice(0, 0))
-    bank = bank_of(KEY, WORLD, pool._replace(reference=POOL.calibration), (ShadowTest(),))
-    shadows = replace(bank.models, pool=pool)
+def test_a_simulated_target_alone_is_judged_by_the_query_set():
+    """And beside files with outputs on the calibration set by what is left of that, if it is enough."""
+    bank = bank_of(KEY, WORLD, POOL, (ShadowTest(),))
+    shadows = replace(bank.models, pool=ALONE)
     simulated = SimulatedTarget("simulated", (Part(CALIBRATION, 1.0),))
     assert [test.name for test in possible_tests(shadows, [simulated])] == ["shadow"]
     own = shadows.take(np.array([0]))
@@ -146,11 +146,17 @@ def test_a_simulated_target_alone_makes_no_reference_of_the_calibration_set():
         kinds=(*shadows.kinds, "target 0"),
         **{
             name: np.concatenate([getattr(shadows, name), everything if name == "membership" else getattr(own, name)])
-            for name in ("membership", "log_odds", "correct", "confidences", "own_accuracy", "designs")
+            for name in ("membership", "log_odds", "correct", "confidences", "own_accuracy")
         },
     )
-    with pytest.raises(InputError, match="the reference has 0 records"):
-        judge(KEY, trained, [simulated], tests=[ReferenceTest()])
+    assert judge(KEY, trained, [simulated], tests=[ShadowTest()]).targets[0].method == "shadow"
+    random = np.random.default_rng(2)
+    on_query, on_calibration = (with_log_odds(random.normal(size=len(of)), of, "a.csv") for of in (QUERY, CALIBRATION))
+    file = FileTarget(on_query, None, True, on_calibration)
+    with pytest.raises(InputError, match=r"`calibration_records_not_used` .* got 0"):
+        judge(KEY, trained, [file, simulated], tests=[ShadowTest()])
+    with pytest.raises(InputError, match=r"some have none \(`on_calibration`\)"):
+        judge(KEY, trained, [file, file._replace(on_calibration=None)], tests=[ShadowTest()])
 
 
 def test_some_records_are_as_if_no_others_had_been_given():
@@ -160,7 +166,7 @@ def test_some_records_are_as_if_no_others_had_been_given():
     records = np.r_[5:25, len(QUERY) : len(QUERY) + 10, POOL.calibration.start + 3 : POOL.calibration.stop]
     found, pool = shadows.take(np.array([2, 0]), records), shadows.take(records=records).pool
     assert (pool.query, pool.holdout, pool.calibration) == (slice(0, 20), slice(20, 30), slice(30, len(records)))
-    assert pool.reference == pool.calibration
+    assert pool.compares_calibration
     assert pool.groups is not None
     np.testing.assert_array_equal(pool.groups, groups[records[:30]])
     np.testing.assert_array_equal(pool.examples.inputs, POOL.examples.inputs[records])
@@ -178,26 +184,26 @@ def test_without_outputs_on_the_holdout_it_is_left_out():
     )
     shadows = whole().models
     (found,) = judge(KEY, shadows, [FileTarget(on_query, None, True, on_calibration)], own_recipe=True).targets
-    assert found.method == "reference"
+    assert found.method == "shadow"
     assert found.verdict == "not forgotten"
-    whole_usage, (usage,) = judge_outputs(KEY, whole(), [used()], [ReferenceTest()]).targets[0].usage[0], found.usage
+    whole_usage, (usage,) = judge_outputs(KEY, whole(), [used()], [ShadowTest()]).targets[0].usage[0], found.usage
     assert usage == whole_usage
 
 
 def test_tests_that_need_models_of_rho_are_refused():
-    for test in (RhoTest(), EMATest()):
-        with pytest.raises(InputError, match=r"rho|EMA"):
-            judge_outputs(KEY, whole(), [used()], (*TESTS, test))
+    with pytest.raises(InputError, match="rho"):
+        judge_outputs(KEY, whole(), [used()], (*TESTS, RhoTest()))
 
 
 # Several targets.
 
 
-@pytest.mark.parametrize("test", TESTS[1:])
-def test_too_few_models_for_so_many_targets_are_the_reason(test: KSTest):
+@pytest.mark.parametrize("pool", [POOL, ALONE], ids=["two sets", "one set"])
+def test_too_few_models_for_so_many_targets_are_the_reason(pool: Pool):
     """39 models give ranks of 1/40 at best: adjusted for two targets 0.05, for three 0.075."""
-    bank = replace(whole(), own_recipe=False)
-    one, *several = (judge_outputs(KEY, bank, [used()] * targets, [test]) for targets in (1, 2, 3))
+    bank = replace(evidence(pool=pool), own_recipe=False)
+    said, test = target("used.csv", True, 3, bank=bank), ShadowTest()
+    one, *several = (judge_outputs(KEY, bank, [said] * targets, [test]) for targets in (1, 2, 3))
     assert [HOLM[0] in each.sources for each in (one, *several)] == [False, True, True]
     two, three = (each.targets[0].finding for each in several)
     assert (two.verdict, three.verdict) == ("not forgotten", "inconclusive")
@@ -230,7 +236,7 @@ def test_use_can_be_detected_among_any_number_of_targets(said: Any):
 # A plan that changed the shadow models.
 
 
-@pytest.mark.parametrize(("test", "own_recipe"), [(TESTS[0], True), (TESTS[1], False), (TESTS[2], True)])
+@pytest.mark.parametrize(("test", "own_recipe"), [(TESTS[0], True), (TESTS[1], False), (TESTS[1], True)])
 def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, test: KSTest):
     bank = replace(whole(), own_recipe=own_recipe, reduced=("mlp (128) instead of liu-cnn",))
     found, missed = (judge_outputs(KEY, bank, [each], [test]).targets[0].finding for each in (used(), unused(1)))
@@ -275,7 +281,7 @@ def test_forgotten_takes_the_targets_own_recipe(test: KSTest):
     assert "2 epochs, not 20" in reduced.sentence
 
 
-@pytest.mark.parametrize("pool", [POOL, POOL._replace(reference=slice(0, 0))], ids=["calibration set", "holdout alone"])
+@pytest.mark.parametrize("pool", [POOL, ALONE], ids=["calibration set", "holdout alone"])
 def test_the_shadow_test_compares_targets_on_records_that_they_did_not_use(pool: Pool):
     """One with other outputs than the bank's models there was not trained by their recipe, whatever is said."""
     bank = evidence((ShadowTest(),), pool)
@@ -286,14 +292,14 @@ def test_the_shadow_test_compares_targets_on_records_that_they_did_not_use(pool:
     assert "does not behave like the shadow models" in otherwise.sentence
 
 
-def test_a_reference_that_was_used_leaves_neither_forgotten_nor_a_fraction():
+def test_a_calibration_set_that_was_used_leaves_neither_forgotten_nor_a_fraction():
     """Even by the target's own recipe; use of the query set is detected all the same."""
     members = np.zeros((1, RECORDS), bool)
-    members[0, whole().referred] = np.random.default_rng(6).random(len(CALIBRATION)) < 0.45
+    members[0, whole().in_calibration] = np.random.default_rng(6).random(len(CALIBRATION)) < 0.45
     members[0, : len(QUERY)] = np.arange(len(QUERY)) % 2
     odds = WORLD.outputs(np.random.default_rng(7), members)[0]
-    found = judgement(ReferenceTest(), whole(), unused()._replace(log_odds=odds, trained_here=True))
+    found = judgement(ShadowTest(), whole(), unused()._replace(log_odds=odds, trained_here=True))
     (usage,) = found.usage
     assert found.finding.verdict != "forgotten"
     assert (usage.has_fraction, usage.upper, usage.p_fully) == (False, 1.0, None)
-    assert "of the reference looks used" in found.tests[0].confidences["fraction"].why
+    assert "of the calibration set looks used" in found.tests[0].confidences["fraction"].why

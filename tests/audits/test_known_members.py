@@ -12,7 +12,7 @@ from jaxaudit.audits.ks.known_models import ways_by_members
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.score_evidence import know_members
 from jaxaudit.audits.ks.scores import judge_scores
-from jaxaudit.audits.power.scores import power_of_scores
+from jaxaudit.audits.power.audit import power_of_scores
 from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.metrics.effect import ALPHA
 

@@ -1,6 +1,5 @@
 """A verdict for each group, from worlds of known truth: who is accused, how often wrongly, and what numbers allow."""
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,11 +14,11 @@ from jaxaudit.audits.ks.by_group import (
     GroupEvidence,
     dealt_groups_of,
     group_evidence,
+    needs_text,
 )
-from jaxaudit.audits.ks.group_finding import needs_text
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
-from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.files import load_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA
@@ -113,6 +112,14 @@ def test_remembered_groups_are_found_by_what_there_is(basis: str, world: dict[st
     assert ("suspected at most" in " ".join(found.grouping.finding.caveats)) == (basis == "models")
     assert found.grouping.finding.confidence.word == ("fair" if basis == "models" else "strong")
     assert "Holm" in found.grouping.adjustment
+
+
+def test_groups_of_sets_that_nothing_compares_give_no_strong_verdict() -> None:
+    columns = _columns(np.random.default_rng(1), used=1, split=True, query=10)
+    del columns["baseline.loss"]
+    grouping = _judged(columns).grouping
+    assert grouping is not None
+    assert (grouping.finding.tone, grouping.finding.confidence.word) == ("bad", "weak")
 
 
 def test_models_of_known_truth_give_each_group_a_share() -> None:
@@ -235,7 +242,9 @@ def test_sets_that_were_not_dealt_give_no_verdict_by_group() -> None:
 def test_a_direction_that_models_contradict_gives_no_verdict_by_group() -> None:
     columns = _columns(np.random.default_rng(12), used=2, models=4)
     wrong = {name.replace("loss", "log_odds"): column for name, column in columns.items()}
-    assert set(_verdicts(_judged(wrong)).values()) == {"inconclusive"}
+    found = _judged(wrong)
+    assert set(_verdicts(found).values()) == {"inconclusive"}
+    assert {group.share for group in found.groups} == {None}
 
 
 def test_without_a_holdout_models_tell_and_with_too_few_of_them_nothing_does() -> None:
@@ -394,9 +403,7 @@ def test_a_group_is_found_in_the_file_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "blank.csv").write_text("\n".join([header, "", *lines, ""]))
     broken = [f'{line},"a\nb"' for line in lines]
     (tmp_path / "broken.csv").write_text("\n".join([f"{header},note", *broken, ""]))
-    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    np.savez(tmp_path / "s.npz", **columns)
-    files = {"s.csv": 2, "open.csv": 2, "blank.csv": None, "broken.csv": None, "s.jsonl": 1, "s.npz": None}
+    files = {"s.csv": 2, "open.csv": 2, "blank.csv": None, "broken.csv": None}
     for name, first_line in files.items():
         table = load_scores(tmp_path / name)
         found = judge_scores(KEY, table, by="group").targets[0]

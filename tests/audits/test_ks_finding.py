@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, ema, judged, rho_between
+from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, judged, rho_between
 
 from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.judge_outputs import adjusted
@@ -11,8 +11,8 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.effect import Limits
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage, conclude, holm
@@ -34,14 +34,13 @@ def state(target: TargetResult, name: str) -> Checked:
 
 def test_the_first_test_decides_and_all_are_kept():
     other = UNSURE
-    target = judged(usage=(UNUSED, other), emas=(ema(1.0),))
+    target = judged(usage=(UNUSED, other))
     assert (target.verdict, target.method) == ("forgotten", "holdout")
     assert target.rho_verdict == "not forgotten"
     assert [usage.p_never for usage in target.usage] == [UNUSED.p_never, other.p_never]
-    assert [each.name for each in target.tests] == ["holdout", "shadow", "ema", "rho"]
+    assert [each.name for each in target.tests] == ["holdout", "shadow", "rho"]
     assert target.finding == target.tests[0].finding
-    assert judged(usage=(other,), emas=(ema(1.0),)).method == "shadow"
-    assert judged(emas=(ema(1.0),)).method == "ema"
+    assert judged(usage=(other,)).method == "shadow"
     assert judged().method == "rho"
 
 
@@ -63,14 +62,6 @@ def test_rho_decides_by_its_interval(rho: Rho, verdict: str, unlike: str, words:
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
 
 
-@pytest.mark.parametrize("p_value", [0.0, 0.049, 0.0501, 1.0])
-def test_ema_never_says_forgotten_and_is_decided_by_the_median_over_replicates(p_value: float):
-    verdict = "not forgotten" if p_value > 0.05 else "inconclusive"
-    for share in (0.0, 1.0):
-        for emas in ([p_value], [1.0, p_value, 0.0]):
-            assert judged(emas=tuple(ema(each, share) for each in emas)).finding.verdict == verdict
-
-
 # Before and after a deletion.
 
 
@@ -83,7 +74,8 @@ def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage):
         assert paired.change is not None
         assert (paired.verdict, paired.finding.confidence) == (alone.verdict, alone.finding.confidence)
         assert paired.finding.reasons[:-1] == alone.finding.reasons
-        assert "0.93 (0.71 to 1.00), p = 0.01" in paired.finding.reasons[-1]
+        shown = "0.93 (0.71 to 1.00), p = 0.01" if usage.has_fraction else "unknown, p = 0.01"
+        assert shown in paired.finding.reasons[-1]
         assert any("Before the deletion" in each for each in paired.finding.caveats) == (p_before > 0.05)
 
 
@@ -130,9 +122,9 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
 @pytest.mark.parametrize(
     ("name", "takes_away"),
     [
-        (preflight.TARGET_OUTPUTS, {"rho", "ema", "holdout", "shadow"}),
-        (preflight.CALIBRATION_LIKE_QUERY, {"rho", "ema", "shadow"}),
-        (preflight.SHADOW_ACCURACY, {"rho", "ema"}),
+        (preflight.TARGET_OUTPUTS, {"rho", "holdout", "shadow"}),
+        (preflight.CALIBRATION_LIKE_QUERY, {"rho", "shadow"}),
+        (preflight.SHADOW_ACCURACY, {"rho"}),
         (preflight.DISTANCES_APART, {"rho"}),
         (preflight.QUERY_SIZE, {"rho"}),
         ("anything else", {"rho"}),
@@ -142,7 +134,7 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
 )
 def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes_away: set[str]):
     every = (USED, replace(USED, method="shadow"))
-    target = judged(usage=every, emas=(ema(1.0),), checks=(failed(name),))
+    target = judged(usage=every, checks=(failed(name),))
     for test in target.tests:
         finding = test.finding
         (shown,) = finding.checks
@@ -158,6 +150,23 @@ def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes
         else:
             titles = {each.name: each.title for each in target.tests}
             assert set(shown.affects.split(", ")) == {titles[test] for test in takes_away}
+
+
+@pytest.mark.parametrize("usage", [USED, UNUSED, replace(UNUSED, verdict="inconclusive", upper=0.3)])
+@pytest.mark.parametrize("name", [preflight.TARGET_OUTPUTS, preflight.HOLDOUT_APART])
+def test_no_share_and_no_limit_stand_beside_a_failed_check(usage: Usage, name: str):
+    """Neither where the verdict rests on the check, nor where the share alone does."""
+    target = judged(usage=(usage,), checks=(failed(name),), change=Change(0.93, 0.71, 1.0, 0.01, 0.001))
+    (shown,) = target.usage
+    kept = usage is USED and name == preflight.HOLDOUT_APART
+    assert target.verdict == ("not forgotten" if kept else "inconclusive")
+    limits = (shown.has_fraction, shown.fraction_low, shown.fraction_high, shown.upper, shown.detectable, shown.p_fully)
+    assert limits == (False, 0.0, 1.0, 1.0, None, None)
+    assert shown.verdict != "forgotten"
+    assert target.change is not None
+    assert target.change.fraction is None
+    assert not any("%" in each for each in (target.finding.sentence, *target.finding.reasons, *shown.reasons))
+    assert judged(usage=(usage,), checks=(failed(name, decisive=False),)).usage[0].has_fraction
 
 
 def test_a_check_that_warns_takes_nothing_away_but_confidence():

@@ -11,7 +11,7 @@ from jaxaudit.audits.ks.known_models import recipe_evidence, ways_of_use
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import MODELS_LIKE_TARGET
+from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED
 from jaxaudit.metrics.score_permutation import normal_scores
 from jaxaudit.metrics.usage import Usage
 
@@ -40,6 +40,33 @@ def test_members_lead_to_every_verdict(used: float, verdict: str) -> None:
     assert found.verdict == verdict
     assert found.method == found.usage[0].method == "scores"
     assert holds(found.usage[0], used)
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_sets_that_nothing_compares_give_no_strong_verdict(is_used: bool) -> None:
+    """Of a model that used the query set, and of one that used neither of two sets of two sites."""
+    random, sets = np.random.default_rng(22), np.repeat(["query", "holdout"], 300)
+    inside = sets == "query"
+    loss = (
+        random.normal(3, 1, 600) - inside if is_used else np.abs(random.normal(size=600)) * np.where(inside, 0.7, 1.1)
+    )
+    columns, site = {"set": sets, "target.loss": loss}, random.normal(size=600) + (not is_used) * inside
+    for known, verdict, word, state in (
+        ({}, "not forgotten", "weak", "warning"),
+        (
+            {"covariate.year": np.full(600, 1999.5), "pair": np.tile(np.arange(300), 2)},
+            "not forgotten",
+            "weak",
+            "warning",
+        ),
+        (
+            {"covariate.age": site},
+            *(("not forgotten", "strong", "passed") if is_used else ("inconclusive", "none", "failed")),
+        ),
+    ):
+        found = judge_scores(KEY, score_table({**columns, **known})).targets[0]
+        assert (found.verdict, found.finding.confidence.word) == (verdict, word)
+        assert [check.state for check in found.finding.checks] == [state]
 
 
 def test_without_anybody_of_known_truth_there_is_no_fraction() -> None:
@@ -379,3 +406,42 @@ def test_a_covariate_of_one_number_changes_nothing() -> None:
     ]
     assert found[0].p_never == found[1].p_never
     assert found[0].upper == pytest.approx(found[1].upper)
+
+
+def _unlearned(random: Any, damage: float, left: float, size: int = 200) -> dict[str, Any]:
+    """A target that keeps this share of the memory of its query set, and is so much worse on all other records, too."""
+    sets = np.repeat(["query", "holdout", "members"], size)
+    hard, effect = random.normal(3, 1, 3 * size), random.uniform(0.5, 1.5, 3 * size)
+    noise = 0.3 * random.normal(size=(3, 3 * size))
+    before = hard - (sets != "holdout") * effect + noise[0]
+    kept = np.select([sets == "members", sets == "query"], [1.0, left], 0.0)
+    target = hard - kept * effect + damage * (sets != "members") + noise[1]
+    return {"set": sets, "target.loss": target, "before.loss": before, "baseline.loss": hard + noise[2]}
+
+
+@pytest.mark.parametrize("with_members", [True, False])
+def test_a_damaged_model_is_not_forgotten_and_an_honest_one_is(with_members: bool) -> None:
+    """By the target before, with and without members; a retrained model may be a little worse on all records."""
+    for damage, left, verdict in (
+        (0.0, 0.0, "forgotten"),
+        (0.05, 0.0, "forgotten"),
+        (0.7, 0.0, "inconclusive"),
+        (0.7, 1.0, "not forgotten"),
+    ):
+        columns = _unlearned(np.random.default_rng(50), damage, left)
+        if not with_members:
+            columns["set"] = np.where(columns["set"] == "members", "reference", columns["set"])
+        found = judge_scores(KEY, score_table(columns), test=ScoresTest(question="left")).targets[0]
+        assert found.verdict == verdict
+        assert {check.name: check.passed for check in found.checks}[UNDAMAGED] == (damage < 0.7)
+        assert any("weights" in caveat for caveat in found.finding.caveats)
+
+
+def test_damage_beside_a_baseline_alone_is_a_warning() -> None:
+    """A baseline may be better for other reasons."""
+    for damage, state in ((0.0, "passed"), (0.7, "warning")):
+        columns = _unlearned(np.random.default_rng(51), damage, 0.0)
+        del columns["before.loss"]
+        found = judge_scores(KEY, score_table(columns)).targets[0]
+        assert {check.name: check.state for check in found.finding.checks}[UNDAMAGED] == state
+        assert found.verdict == "forgotten"

@@ -15,19 +15,24 @@ from jaxaudit import load
 from jaxaudit.audits.ks import taught
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
-from jaxaudit.audits.ks.teachers import learners_of
+from jaxaudit.audits.ks.taught import TaughtDifficulty, learners_of, taught_difficulty
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.data import Examples
-from jaxaudit.data.cache import cache_dir
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.cache import cache_dir, cache_place
+from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
-from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.difficulty import (
+    difficulty,
+    odds_without,
+    order_of_contents,
+    residual_scores,
+    taught_rows,
+    units_of,
+)
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.taught import odds_without, order_of_contents, taught_rows, units_of
 from jaxaudit.randomness import generator_of, several, stream
 
 KEY = jax.random.key(3)
@@ -164,7 +169,7 @@ def test_who_teaches_nothing_leaves_it_to_neighbours_and_says_so(records: Exampl
     by_contents = order_of_contents(records.record_hashes, records.labels) if why else np.arange(len(records))
     assert found.order.tolist() == by_contents.tolist()
     assert [why in caveat for caveat in found.caveats] == [True] * bool(why)
-    assert not cache_dir().exists()
+    assert not cache_place().exists()
 
 
 @pytest.mark.parametrize(

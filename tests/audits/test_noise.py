@@ -19,7 +19,7 @@ from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.audits.ks.tests_of_use.rho import RhoTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
@@ -95,7 +95,7 @@ def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
 @pytest.mark.outer
 @pytest.mark.parametrize("holdout", [True, False])
 def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_path: Path):
-    """Of 8 targets judged together some is called used with probability 5% at most, whichever test is named first."""
+    """Of 8 targets judged together some is called used with probability 5% at most, by one set or by two."""
     models = 21 if holdout else 80
     bank = load_bank(planned(tmp_path / "bank", models, 0, holdout=holdout))
     train(bank, range(models), 0.0)
@@ -108,12 +108,11 @@ def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_p
         targets.append(
             FileTarget(query, others.take(np.arange(30)), True) if holdout else FileTarget(query, None, True, others)
         )
+    alone = [target._replace(on_calibration=None) for target in targets]
     shadows = open_bank(bank)
-    counts = {"never": 40, "half": 20, "fully": 20}
-    shadow, reference = ShadowTest(**counts), ReferenceTest(**counts)
-    asked = [[HoldoutTest(mixed=models)]] if holdout else [[shadow, reference], [reference, shadow]]
-    for tests in asked:
-        audits = [judge(KEY, shadows, targets, tests=tests, level=level) for level in LEVELS[::2]]
+    test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=40, half=20, fully=20)
+    for judged in [targets] if holdout else [targets, alone]:
+        audits = [judge(KEY, shadows, judged, tests=[test], level=level) for level in LEVELS[::2]]
         verdicts = [[each.verdict for each in audit.targets] for audit in audits]
         assert all(each == verdicts[0] for each in verdicts)
         assert verdicts[0] == ["inconclusive"] * 8

@@ -18,14 +18,13 @@ from support.terminals import said
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.models import Rows, shadow_rows
+from jaxaudit.audits.ks.models import Part, Pool, Rows, shadow_rows
 from jaxaudit.audits.ks.plan import Free, Work, choose
 from jaxaudit.audits.ks.result import KSAudit, OwnNumbers
 from jaxaudit.audits.ks.target import SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part, Pool
 from jaxaudit.data import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
@@ -66,7 +65,7 @@ class LossTest(KSTest):
         if self.models < 2:
             raise InputError("the loss test takes at least 2 models.")
 
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         return (self.role,)
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:

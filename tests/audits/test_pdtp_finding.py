@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.saved_runs.pdtp import audit_of
 
 from jaxaudit.audits.finding import Checked
-from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.audit import PDTPAudit
 from jaxaudit.audits.pdtp.result import EDGES, distribution
 from jaxaudit.metrics.pdtp import SeedFloor
 
@@ -54,12 +54,14 @@ def audits(draw: st.DrawFn) -> Callable[[], PDTPAudit]:
 def test_nothing_but_values_and_how_many_were_measured_decides(make: Callable[[], PDTPAudit]):
     audit = make()
     above = [(value, exact) for value, exact in zip(audit.values, audit.exact, strict=True) if value > 1]
-    expected = "do not publish" if above else "publish"
+    expected = "records exposed" if above else "no record exposed"
     if all(exact <= 1 for _, exact in above) and (above or len(audit.records) < audit.examples):
         expected = "inconclusive"
-    tone = {"publish": "good", "do not publish": "bad"}.get(expected, "open")
+    tone = {"no record exposed": "good", "records exposed": "bad"}.get(expected, "open")
     assert (audit.finding.verdict, audit.finding.tone) == (expected, tone)
-    assert audit.finding.sentence
+    # The sentence says whose model it is of, and what leads to the user's own.
+    assert audit.finding.sentence.startswith("In models (naive Bayes) that jaxaudit trained here: ")
+    assert "attack the bank" in audit.finding.would_change[-1]
     assert (audit.finding.confidence.word == "none") is (expected == "inconclusive")
     bare = audit_of(audit.values, exact=audit.exact, examples=audit.examples)
     assert bare.finding.verdict == expected

@@ -99,8 +99,8 @@ def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.n
     ("examples", "how", "said"),
     [
         (WRITTEN, {"bins": 100}, "leave `bins` out"),
-        (EXAMPLES, {"groups": GROUPS[:-1]}, "one value per record"),
-        (EXAMPLES, {"groups": np.zeros(23, int)}, "at least two different"),
+        (EXAMPLES, {"groups": GROUPS[:-1]}, r"`groups` has shape \(22,\) but must have \(23,\)"),
+        (EXAMPLES, {"groups": np.zeros(23, int)}, "`different_groups` must be at least 2; got 1"),
         (EXAMPLES, {"groups": np.zeros(23)}, "one integer or text per record"),
     ],
 )

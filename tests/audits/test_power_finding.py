@@ -6,8 +6,7 @@ from support.findings import state
 from support.saved_runs.power import KNOWN, power_audit
 
 from jaxaudit.audits.power.result import PowerAudit, conclusions
-from jaxaudit.metrics.power import MOST_RECORDS, Separation
-from jaxaudit.metrics.power_members import Memory
+from jaxaudit.metrics.power import MOST_RECORDS, Memory, Separation
 
 NOTHING = Separation(0.0, 0.04, 0.04, 0.0, 31)
 VARIED = Separation(0.3, 0.05, 0.04, 0.3**2, 31)

@@ -3,10 +3,10 @@
 import pytest
 
 from jaxaudit.audits.ks.plan import EFFORTS
-from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
+from jaxaudit.audits.power.audit import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.ensemble import StepCost
 
-FULL = PowerWork(5000, 3000, 40, 15, 64, 1.2)
+FULL = PowerWork(5000, 3000, 40, 15, 64)
 ALL = PowerReducible(True, True, True)
 
 
@@ -23,7 +23,7 @@ def costing(share: float) -> StepCost:
 def test_operations_by_hand():
     """71 steps an epoch."""
     steps = 15 * -(-(2500 + round(0.67 * 3000)) // 64)
-    assert operations(FULL) == pytest.approx(40 * steps * 1.2 * 1e6 + 40 * 8000 * 50)
+    assert operations(FULL) == pytest.approx(40 * steps * 1e6 + 40 * 8000 * 50)
 
 
 @pytest.mark.parametrize("free", [ALL, PowerReducible(False, True, True), PowerReducible(True, False, True)])
@@ -33,7 +33,7 @@ def test_a_plan_is_within_the_effort_and_reduces_in_order(free: PowerReducible, 
     work = choose_power_work(FULL, cost, "quick", free)
     assert choose_power_work(FULL, cost, "full", free) == FULL
     if power_operations(work, cost) > most:
-        smallest = PowerWork(200, 200, 19, 5, 64, 1.2)
+        smallest = PowerWork(200, 200, 19, 5, 64)
         assert free.models is (work.models == smallest.models)
         assert work[:2] == (smallest[:2] if free.records else FULL[:2])
         assert work.epochs == smallest.epochs
@@ -59,7 +59,7 @@ def test_the_smallest_and_what_is_less():
     endless = StepCost(1e30, 0.0, 1)
     assert choose_power_work(FULL, endless, "quick", ALL)[:4] == (200, 200, 19, 5)
     assert choose_power_work(FULL, endless, "quick", PowerReducible(False, False, False)) == FULL
-    assert choose_power_work(PowerWork(150, 3000, 20, 3), endless, "standard", ALL)[:4] == (150, 200, 19, 3)
+    assert choose_power_work(PowerWork(150, 3000, 20, 3), endless, "quick", ALL)[:4] == (150, 200, 19, 3)
     assert reduced(FULL, FULL) == ()
     less = "models 40 to 19", "calibration records 3,000 to 200", "epochs 15 to 5"
     assert reduced(FULL, PowerWork(5000, 200, 19, 5)) == less

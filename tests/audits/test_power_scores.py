@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.audits.ks.scores import judge_scores
-from jaxaudit.audits.power.scores import power_of_scores
+from jaxaudit.audits.power.audit import power_of_scores
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 

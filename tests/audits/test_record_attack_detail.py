@@ -11,11 +11,10 @@ from support.record_attacks import target_of
 
 from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, LiRA
+from jaxaudit.audits.attack.exposure import attack_units
 from jaxaudit.audits.attack.records import attack_memory, open_for_attacks, shadow_scores
 from jaxaudit.audits.attack.targets import compare_targets
-from jaxaudit.audits.attack.units import attack_units
-from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.audits.resolution import detail_of
+from jaxaudit.audits.bank_odds import detail_of, log_odds_of
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError
 

@@ -245,14 +245,14 @@ BAD = np.where(np.arange(16 * 30 * 3).reshape(16, 30, 3) == 1000, np.nan, RETRAI
         ({"mine": {"logits": SURE["forget"]}}, RETRAINED, LABELS, "has the arrays 'logits'"),
         ({"mine": SURE | {"retian": np.ones(8)}}, RETRAINED, LABELS, "typing error"),
         ({"mine": {"forget": SURE["forget"][0]}}, RETRAINED, LABELS, r"shape \(30, 3\)"),
-        ({"mine": {"forget": SURE["forget"][:0]}}, RETRAINED, LABELS, "no models"),
-        ({"mine": SURE}, {"forget": RETRAINED["forget"][:0]}, LABELS, "no models"),
-        ({"mine": {"forget": SURE["forget"][:, :29]}}, RETRAINED, LABELS, "has 29 records, but there are 30 labels"),
-        ({"mine": {"forget": SURE["forget"][:, :, :1]}}, RETRAINED, LABELS, "has 1 classes"),
-        ({"mine": {"forget": SURE["forget"][:, :, :2]}}, RETRAINED, LABELS, "has 2 classes, but there is label 2"),
+        ({"mine": {"forget": SURE["forget"][:0]}}, RETRAINED, LABELS, r"\(0, .*1 to"),
+        ({"mine": SURE}, {"forget": RETRAINED["forget"][:0]}, LABELS, r"\(0, .*1 to"),
+        ({"mine": {"forget": SURE["forget"][:, :29]}}, RETRAINED, LABELS, r"\(8, 29, 3\) .*the 30 labelled records"),
+        ({"mine": {"forget": SURE["forget"][:, :, :1]}}, RETRAINED, LABELS, "at least 3 classes"),
+        ({"mine": {"forget": SURE["forget"][:, :, :2]}}, RETRAINED, LABELS, "at least 3 classes"),
         ({"mine": {"forget": np.pad(SURE["forget"], ((0, 0), (0, 0), (0, 1)))}}, RETRAINED, LABELS, "has 4 classes"),
         ({"mine": SURE}, {"forget": BAD}, LABELS, "retrained.forget., model 11: 1 rows contain NaN"),
-        ({"mine": {"forget": SURE["forget"].astype(str)}}, RETRAINED, LABELS, "values of type"),
+        ({"mine": {"forget": SURE["forget"].astype(str)}}, RETRAINED, LABELS, "and type <U"),
         ({"mine": {"forget": np.tile(1.0 * OWN, (8, 1, 1))}}, RETRAINED, LABELS, "predicted labels"),
         ({"mine": probabilities(8)}, RETRAINED, LABELS, "rounding alone"),
         ({"mine": {"forget": SURE["forget"][[0, 1, 2, 3, 4, 0]]}}, RETRAINED, LABELS, "models 0 and 5 have the same"),
@@ -264,11 +264,11 @@ BAD = np.where(np.arange(16 * 30 * 3).reshape(16, 30, 3) == 1000, np.nan, RETRAI
             {"mine": SURE | {"test": np.ones((8, 30, 4))}},
             RETRAINED,
             {"forget": LABELS, "test": LABELS},
-            "has 4 classes",
+            r"\(8, 30, 4\), but .* 3 classes",
         ),
-        ({"mine": SURE}, RETRAINED, {"retain": LABELS}, "none is 'forget'"),
+        ({"mine": SURE}, RETRAINED, {"retain": LABELS}, "named 'forget'"),
         ({"mine": SURE}, RETRAINED, LABELS.astype(float), "array of integers"),
-        ({"mine": SURE}, RETRAINED, LABELS - 1, "below 0"),
+        ({"mine": SURE}, RETRAINED, LABELS - 1, "from 0"),
         ({"mine": SURE}, RETRAINED, LABELS[:0], "at least one"),
     ],
 )
@@ -278,7 +278,7 @@ def test_what_cannot_be_scored_is_refused(methods: Any, retrained: Any, labels: 
 
 
 def test_a_level_and_an_original_of_other_classes_are_refused():
-    with pytest.raises(InputError, match="confidence level"):
+    with pytest.raises(InputError, match="`level`"):
         score({"mine": SURE}, RETRAINED, level=1.0)
     with pytest.raises(InputError, match=r"original\[forget\] has 4 classes"):
         score({"mine": SURE}, RETRAINED, original={"forget": np.random.default_rng(1).normal(size=(8, 30, 4))})
@@ -289,3 +289,47 @@ def test_a_retrained_file_as_a_method_gets_the_numbers_of_retrained_again():
     assert result["mine"].challenge
     assert result["retrained again"].challenge
     assert result["mine"].challenge.epsilon == result["retrained again"].challenge.epsilon
+
+
+WIDE_LABELS = np.arange(120) % CLASSES
+
+
+def of_120(models: int, own: float, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    hard = np.random.default_rng(0).normal(size=(120, 1)) + own
+    return random.normal(size=(models, 120, CLASSES)) + hard * (np.arange(CLASSES) == WIDE_LABELS[:, None])
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "words"),
+    [
+        (5, lambda every: every[2] + 0.003 * np.random.default_rng(1).normal(size=every[2].shape), "models 2 and 5"),
+        (5, lambda every: every[2].astype(np.float16).astype(float), "models 2 and 5"),
+        (5, lambda every: 1000 * every[5], "model 5 is unlike"),
+        (5, lambda every: 0 * every[5] - 2, "model 5 is unlike"),
+    ],
+)
+def test_a_near_copy_and_a_model_on_another_scale_are_refused(row: int, change: Any, words: str) -> None:
+    mine, retrained = of_120(8, 2.0, 1), of_120(16, 0.0, 2)
+    assert score({"mine": {"forget": mine}}, {"forget": retrained}, WIDE_LABELS).finding.verdict == "distinguishable"
+    changed = mine.copy()
+    changed[row] = change(mine)
+    with pytest.raises(InputError, match=words):
+        score({"mine": {"forget": changed}}, {"forget": retrained}, WIDE_LABELS)
+    shared = mine.copy()
+    shared[row] = retrained[9] + 0.003 * np.random.default_rng(1).normal(size=retrained[9].shape)
+    with pytest.raises(InputError, match="model 5 has the outputs of model 9 of `retrained`"):
+        score({"mine": {"forget": shared}}, {"forget": retrained}, WIDE_LABELS)
+
+
+@pytest.mark.parametrize("times", [1.0, 20.0, -1.0])
+def test_one_model_of_sixteen_that_hides_the_others_gives_no_good_verdict(times: float) -> None:
+    """Longer training, or permuted labels: the interval is wide, and rules out no memory."""
+    mine, retrained, original = of_120(16, 2.0, 3), of_120(32, 0.0, 4), of_120(16, 6.0, 5)
+    mine[3] *= times
+    sides = {"forget": retrained}
+    found = score({"mine": {"forget": mine}}, sides, WIDE_LABELS, original={"forget": original}).finding
+    assert found.verdict == "distinguishable" if times == 1 else found.verdict != "not distinguishable"
+    gone = {"forget": of_120(16, 0.0, 6)}
+    again = score({"mine": gone}, sides, WIDE_LABELS, original={"forget": original})
+    assert again.finding.verdict == "not distinguishable"

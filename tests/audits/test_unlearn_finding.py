@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
+from scipy import special
 from support.findings import state
-from support.saved_runs.unlearn import SEEDS, Factors, unlearn_audit
+from support.saved_runs.unlearn import CHALLENGE, SEEDS, Factors, unlearn_audit
 
-from jaxaudit.audits.unlearn.finding import blind, informative, together
+from jaxaudit.audits.unlearn.finding import blind, informative, set_result, together
 from jaxaudit.audits.unlearn.result import UnlearnAudit
+from jaxaudit.metrics import Estimate
 
 SEEN: Factors = {"efficacy": 9.0}
 EVERY: Factors = dict.fromkeys(("efficacy", "bound", "forgotten_accuracy", "attack"), 9.0)
@@ -41,7 +44,9 @@ def test_verdicts(original: Any, method: Any, seeds: int, verdict: str, tone: st
         "retraining",
     ]
     assert finding.reasons
-    assert (verdict == "inconclusive") == bool(finding.would_change)
+    # The last one leads to models of the user's own.
+    assert (verdict == "inconclusive") == (len(finding.would_change) > 1)
+    assert "that jaxaudit trained here: " in finding.sentence
 
 
 def test_checks():
@@ -90,3 +95,18 @@ def test_a_run_is_as_bad_as_its_worst_method():
     assert (both.verdict, both.confidence.word) == ("inconclusive", "none")
     fair, weak = judged(SEEN, {}).finding, judged({"remaining_accuracy": 9.0}, {}).finding
     assert together({"a": fair, "b": weak}).confidence == weak.confidence
+
+
+@pytest.mark.parametrize(("high", "verdict"), [(0.625, "not distinguishable"), (0.7, "inconclusive")])
+def test_a_wide_interval_of_u_lira_is_no_good_verdict(high: float, verdict: str) -> None:
+    audit = judged(SEEN, {}, told=CHALLENGE)
+    lira = Estimate(0.5, 1 - high, high)
+    methods = [replace(each, u_lira=lira if each.u_lira else None, finding=None) for each in audit.result.methods]
+    result = set_result("records", audit.result.protocol, tuple(methods))
+    assert result.finding.verdict == verdict
+    # The level that is shown moves no verdict.
+    protocol = replace(result.protocol, level=0.5)
+    reach = (high - 0.5) * special.stdtrit(SEEDS // 2 - 1, 0.75) / special.stdtrit(SEEDS // 2 - 1, 0.975)
+    narrow = Estimate(0.5, 0.5 - reach, 0.5 + reach)
+    methods = [replace(each, u_lira=narrow if each.u_lira else None) for each in methods]
+    assert set_result("records", protocol, tuple(methods)).finding.verdict == verdict

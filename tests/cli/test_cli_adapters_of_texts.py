@@ -43,7 +43,7 @@ def test_adapters_are_left_out_attacked_and_measured():
     )
     assert attacked.code == 0, attacked.err
     assert (attacked.result["models"], attacked.result["records"]) == (8, 24)
-    sets = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--designs", "guess", "--holdout-shadow-models", "19")
+    sets = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--models", "19")
     power = jaxaudit("power", *sets, *ADAPTERS, "--json")
     assert power.code == 0, power.err
     assert power.result["separation"]["models"] == 19
@@ -54,7 +54,7 @@ def test_adapters_are_left_out_attacked_and_measured():
     [
         (("--model", "base"), "give their rank, such as --lora 8"),
         (("--lora", "2"), "--lora needs --model FOLDER"),
-        (("--model", "base", "--lora", "2", "--tokens", "words"), "--tokens is not for adapters"),
+        (("--model", "base", "--lora", "2", "--tokens", "words"), "--tokens: is not for adapters"),
     ],
 )
 def test_adapters_need_a_folder_and_a_rank(words: tuple[str, ...], said: str):

@@ -18,7 +18,6 @@ from jaxaudit import attack
 from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, LiRA, LiRACode, ShadowScores
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.saved import read_run
 
 MODELS, MEMORY = 20, 4.0
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
@@ -53,6 +52,13 @@ def test_columns_in_another_order_are_told(folder: Path):
     for name, told in (("sure", 0), ("turned", 1)):
         done = jaxaudit("attack", "--shadows", "bank", "--target", f"{name}.npy", "--attacks", "lira", "--json")
         assert (done.code, done.err.count("the labels are met far better with column")) == (0, told)
+
+
+def test_rows_of_the_records_beside_are_refused(folder: Path):
+    sure = 8 * np.eye(CLASSES)[load_bank("bank").labels] + np.random.default_rng(1).normal(size=(RECORDS, CLASSES))
+    rows = np.arange(RECORDS)
+    np.save("shifted.npy", sure[np.where(rows < RECORDS // 2, rows, np.roll(rows, 1))])
+    refused("--target", "shifted.npy", said="row(s) further")
 
 
 def test_without_a_target_every_model_is_one(folder: Path):
@@ -219,16 +225,6 @@ def test_several_views_are_averaged(folder: Path):
     refused("--target", "used.npy", said="2 views", bank="views")
 
 
-def test_the_page_and_the_table_say_the_same(folder: Path):
-    done = jaxaudit("attack", "--shadows", "bank", "--out", "run", "--report", "page.html", "--top", "3")
-    assert "stacked" in done.out
-    page = Path("page.html").read_text()
-    sentence = read_run(Path("run")).result.finding.sentence  # type: ignore[attr-defined]
-    assert sentence.split(" (")[0] in page
-    assert jaxaudit("report", "run", "--out", "again.html").code == 0
-    assert Path("again.html").read_text().count("<svg") == page.count("<svg") >= 3
-
-
 # What the verdicts rest on
 
 
@@ -268,7 +264,12 @@ def test_one_record_that_is_always_given_away_is_no_failed_attack(tmp_path: Path
     result = attacked("--attacks", "lira-fixed,bavaria-t", bank=str(tmp_path / "one"))
     assert (result["finding"]["verdict"], result["exposure"]["surely_named"]) == ("attack succeeds", 1)
     assert result["attacks"][0]["auc"]["low"] < 0.51
-    assert (result["exposure"]["riskiest"][0]["place"], result["exposure"]["riskiest"][0]["named"]) == (7, 1.0)
+    riskiest = result["exposure"]["riskiest"]
+    assert (riskiest[0]["place"], riskiest[0]["named"]) == (7, 1.0)
+    # A share of few models may be large by chance: the list goes by its lower limit.
+    lows = [record["named_low"] for record in riskiest]
+    assert lows == sorted(lows, reverse=True)
+    assert [record["named"] for record in riskiest] != sorted((record["named"] for record in riskiest), reverse=True)
 
 
 def test_records_that_every_model_has_or_none_are_not_judged(tmp_path: Path):
@@ -321,8 +322,8 @@ def test_files_that_cannot_be_used_are_refused(folder: Path):
     refused("--target", "used.npy", "--target", "first.npy", said="30")
     refused("--target", "classes.npy", said="2")
     refused("--target", "hard.npy", said="labels")
-    refused("--target", "used.npy", "--members", "members.npy", said="50")
-    refused("--target", "used.npy", "--members", "numbers.npy", said="int64")
+    refused("--target", "used.npy", "--members", "members.npy", said="90 records")
+    refused("--target", "used.npy", "--members", "numbers.npy", said="one boolean")
     refused("--target", "used.npy", "--target", "unused.npy", "--members", "members.npy", said="--members")
 
 
@@ -333,7 +334,9 @@ def test_banks_that_cannot_be_used_are_refused(folder: Path):
     refused(said="model 5")
     for model in range(MODELS):
         save(Path("bank"), model, logits(0, USED))
-    refused(said="all finished models say the same")
+    refused(said="one model counts as two")
+    for model in range(MODELS):
+        save(Path("bank"), model, logits(model, rows[model]))
     np.save("bank/membership.npy", np.repeat(np.arange(RECORDS)[None] == 0, MODELS, axis=0))
     refused(said="no record")
     np.save("bank/membership.npy", rows)
@@ -368,36 +371,7 @@ def test_no_record_of_models_without_memory_is_surely_named(tmp_path: Path):
 
 
 def test_scores_that_tie_do_not_show_that_attacks_fail(folder: Path):
-    assert attacked("--attacks", "rmia", "--gamma", "1e6")["finding"]["verdict"] == "inconclusive"
+    assert attacked("--attacks", "rmia", "--attack-option", "rmia.gamma=1e6")["finding"]["verdict"] == "inconclusive"
     # Others succeed, which may fail a pipeline.
     done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--fail-on", "attack-succeeds")
     assert done.code == 3
-
-
-def test_why_a_rate_is_not_given_is_said_in_the_same_words_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """In the JSON, on a terminal of 80 columns, and on the page beside each table that leaves one out.
-
-    Models that remember nothing and are wrong of a few records: most of RMIA's scores of a model are equal.
-    """
-    monkeypatch.chdir(tmp_path)
-    random, rows = np.random.default_rng(5), np.random.default_rng(6).random((32, 1500)) < 0.5
-    odds = random.normal(14, 6, 1500) + random.normal(0, 2, rows.shape) + random.normal(0, 1, (32, 1))
-    bank_of(tmp_path / "bank", odds, rows, "log_odds")
-    words = ("--attacks", "rmia", "--report", "page.html", "--out", "run", "--details")
-    shown = jaxaudit("attack", "--shadows", "bank", *words)
-    assert shown.code == 0, shown.err
-    result = json.loads(Path("run/result.json").read_text())
-    withheld = [rate for rate in result["attacks"][0]["tpr_at_fpr"] if not rate["holds"]]
-    assert withheld
-    assert all(rate["value"] is None for rate in withheld)
-    checks = {each["name"]: each["message"] for each in result["finding"]["checks"]}
-    said = checks["thresholds hold on other models"].split(": ")[0]
-    assert max(map(len, shown.out.splitlines())) <= 80
-    terminal = " ".join(shown.out.split())
-    assert terminal.count(said) == 2
-    # No threshold holds at which records could be named.
-    assert result["exposure"]["at_fpr"] is None
-    assert "0% false positives. separation" not in terminal
-    page = " ".join(Path("page.html").read_text().split())
-    assert f"none beside one: {said}" in page
-    assert f"What rmia reaches; none: {said}" in page

@@ -137,5 +137,5 @@ def test_python_takes_pdtp_of_any_source(folder: Path):
     same = attack(bank, attacks=[LiRA(fixed=True)], pdtp=np.zeros(2 * RECORDS)).result.beside_pdtp
     assert same is not None
     assert np.isnan(same.rank_correlation)
-    with pytest.raises(InputError, match="120 records"):
+    with pytest.raises(InputError, match=r"must have \(120,\)"):
         attack(bank, attacks=[LiRA(fixed=True)], pdtp=np.zeros(7))

@@ -42,7 +42,7 @@ def test_training_here_is_training_a_bank_and_attacking_by_it():
     assert done.code == 0, done.err
     direct = done.result
     jsonschema.validate(direct, schema_of("attack"))
-    bank = ("--coins", "--drop-overlap", "--designs", "guess", "--models", "12", "--out", "bank")
+    bank = ("--coins", "--drop-overlap", "--models", "12", "--out", "bank")
     assert jaxaudit("shadows", "train", *MODELS, *bank).code == 0
     stepwise = jaxaudit("attack", "--shadows", "bank", *ATTACKS, "--json").result
     for part in ("finding", "attacks", "exposure", "records", "models"):
@@ -76,7 +76,7 @@ def test_groups_are_dealt_and_attacked_whole():
     jsonschema.validate(direct, schema_of("attack"))
     # Two equal texts of two authors are dealt apart; no model is trained on them.
     assert (direct["groups"], direct["records"]) == (COUNT // 4, COUNT - 2)
-    bank = ("--coins", "--drop-overlap", "--designs", "guess", "--models", "12", "--groups", "author", "--out", "bank")
+    bank = ("--coins", "--drop-overlap", "--models", "12", "--groups", "author", "--out", "bank")
     made = jaxaudit("shadows", "train", *MODELS, *bank)
     assert made.code == 0, made.err
     membership = load_bank(Path("bank")).membership[:, 4:36].reshape(12, -1, 4)
@@ -100,11 +100,14 @@ def test_groups_are_dealt_and_attacked_whole():
     ("words", "said"),
     [
         ((*MODELS, "--attacks", "distance"), ("--attacks distance", "texts have none", "lira")),
-        ((*MODELS, "--iterations", "3"), ("--iterations is for tables",)),
-        ((*MODELS, "--sample", "20"), ("--sample is for tables",)),
+        ((*MODELS, "--iterations", "3"), ("--iterations: is for tables",)),
+        ((*MODELS, "--sample", "20"), ("--sample: is for tables",)),
         ((*MODELS, "--delta", "1e-5"), ("--delta", "--shadows")),
         ((*MODELS, "--groups", "writer"), ("'writer'", "key of the texts")),
-        (("--data", "breast-cancer", "--groups", "author"), ("--groups is for texts", "shadows plan --coins --groups")),
+        (
+            ("--data", "breast-cancer", "--groups", "author"),
+            ("--groups: is for texts", "shadows plan --coins --groups"),
+        ),
         ((*MODELS[:2], "--epochs", "3"), ("--optimizer sgd", "adamw")),
         ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),
     ],

@@ -13,13 +13,12 @@ from support.cli_runs import jaxaudit, process, refused
 from support.language_models import END, SIZE, save_model, write_lines
 
 from jaxaudit.cli.groups import TextNetwork
-from jaxaudit.cli.read_sets import text_reader
-from jaxaudit.cli.texts import tell_of_groups
+from jaxaudit.cli.read_sets import tell_of_groups, text_reader
 from jaxaudit.data.texts import read_texts
-from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.models.causal import SCORES, token_scores
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.lora import PREFIX, A, B
-from jaxaudit.models.token_scores import SCORES, token_scores
 
 SECRET = "Basil of Kuwait"
 TEMPLATE = (
@@ -285,11 +284,11 @@ def test_dealt_chats_go_through_every_command_that_trains(here: Path):
 
     run("deal", "chat.jsonl", *DEAL)
     members = ("--calibration", "deal/members.jsonl")
-    run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--designs", "guess", "--out", "bank")
+    run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--out", "bank")
     run("attack", "--shadows", "bank", "--attacks", "base", "--json")
     run("attack", "--query", "chat.jsonl", *TRAINED, "--pooled-shadow-models", "8", "--attacks", "lira", "--json")
     # The groups that the deal wrote are taken without being named, as from other files.
-    few = ("--shadow-models", "19", "--holdout-shadow-models", "19", "--effort", "full", "--tests", "holdout")
+    few = ("--shadow-models", "19", "--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
     said = run("ks", *DEALT, *members, "--target-data", "deal/members.jsonl", *TRAINED, *few, "--json")
     assert "groups: those that the files have (group)" in said
     parts = ("--data", "deal/members.jsonl", "--forget", "deal/query.jsonl", "--test-data", "deal/holdout.jsonl")

@@ -172,10 +172,10 @@ def rewritten(change: Callable[[Line], Line], name: str = "texts.jsonl") -> Call
 
 PAIRS = ("texts.jsonl", "--pairs", "other.jsonl")
 REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
-    "blind": (lambda: None, ("texts.jsonl", "--blind"), "--blind is of records with outputs"),
-    "blind pairs": (lambda: None, (*PAIRS, "--blind"), "--blind is of records with outputs"),
-    "a share of pairs": (lambda: None, (*PAIRS, "--holdout-share", "0.3"), "leave out --holdout-share"),
-    "members of pairs": (lambda: None, (*PAIRS, "--members-share", "0.3"), "leave out --holdout-share"),
+    "blind": (lambda: None, ("texts.jsonl", "--blind"), "--blind: is of records with outputs"),
+    "blind pairs": (lambda: None, (*PAIRS, "--blind"), "--blind: is of records with outputs"),
+    "a share of pairs": (lambda: None, (*PAIRS, "--holdout-share", "0.3"), "--holdout-share: --pairs draws"),
+    "members of pairs": (lambda: None, (*PAIRS, "--members-share", "0.3"), "--members-share: --pairs draws"),
     "pairs of arrays": (lambda: None, ("texts.jsonl", "--pairs", "x.npz"), "--pairs and DATA must be texts"),
     "other lengths": (lambda: write_lines("other.jsonl", records(9)), PAIRS, "other.jsonl has 9 lines"),
     "the same texts": (
@@ -188,7 +188,7 @@ REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
         PAIRS,
         "1 texts of texts.jsonl and other.jsonl are copies",
     ),
-    "groups of pairs": (lambda: None, (*PAIRS, "--groups", "author"), "leave out --groups"),
+    "groups of pairs": (lambda: None, (*PAIRS, "--groups", "author"), "--groups: --pairs draws"),
     "few": (
         lambda: [write_lines("texts.jsonl", records(4)), write_lines("other.jsonl", records(4, "x"))],
         PAIRS,

@@ -19,7 +19,7 @@ import pytest
 from flax import serialization
 from support.cli_runs import jaxaudit, own_modules, refused
 
-from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.models import MLP, pure_module
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.kinds import schema_of
@@ -228,7 +228,7 @@ def write_bad() -> None:
         ((*USUAL, "--params", "nan.safetensors"), ("6 of the 6", "layers/0/bias", "NaN")),
         ((*USUAL, "--params", "missing.safetensors"), ("missing.safetensors", "mlp", "layers/1/bias")),
         ((*USUAL, "--params", "shape.safetensors"), ("layers/0/kernel", "(4, 6)", "(5, 6)")),
-        ((*USUAL, "--params", "other.safetensors"), ("other.safetensors", "msgpack")),
+        ((*USUAL, "--params", "other.safetensors"), ("other.safetensors", "safetensors")),
         ((*USUAL, "--params", "evil.pkl"), (".pkl", "pickle")),
         ((*USUAL, "--classes", "3"), ("forget.npz", "record 3", "label 3", "3 outputs")),
         ((*USUAL, "--reference", "a"), ("--reference a", "NAME=PATH", "untrained")),
@@ -247,6 +247,5 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 def test_without_keras_the_pip_line_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     Path("net.py").write_text("import keras")
-    Path("net.keras").write_bytes(b"PK")
-    words = ("--model", "net.py:build", "--params", "net.keras", "--data", "forget.npz")
+    words = ("--model", "net.py:build", "--params", "a.safetensors", "--data", "forget.npz")
     refused(("efficacy", *words), ("pip install 'jaxaudit[keras]'",))

@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 from support.cli_runs import jaxaudit, own_modules, refused
 
-from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.kinds import schema_of
 
@@ -141,7 +141,7 @@ def test_labels_that_are_no_classes(likelihood: str):
         (("--data", "tags.npz", "--likelihood", "bernoulli", "--classes", "3"), ("out/bias", "(2,)", "(3,)")),
         (("--data", "targets.npz", "--likelihood", "bernoulli"), ("targets.npz", "0 or 1")),
         (("--data", "nan.npz", "--likelihood", "gaussian"), ("nan.npz", "finite")),
-        (("--data", "targets.npz", "--likelihood", "gaussian", "--sigma", "0"), ("standard deviation", "above 0")),
+        (("--data", "targets.npz", "--likelihood", "gaussian", "--sigma", "0"), ("--sigma", "above 0")),
         (("--data", "targets.npz", "--sigma", "2"), ("--sigma", "gaussian")),
         (("--data", "texts.npz", "--model", "nets:Linen"), ("input_ids", "Linen", "named x")),
         (("--data", "large.npz", "--model", "nets:Text"), ("ids", "16,777,216")),

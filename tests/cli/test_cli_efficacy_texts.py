@@ -127,7 +127,7 @@ REFUSED = {
     ),
     "a network of classes": (("--model", "mlp", "--params", "gpt2"), "texts need a causal language model"),
     "weights from elsewhere": (("--params", "base"), "leave out --params"),
-    "no weights": (("--model", "bare"), "bare: has config.json, but neither"),
+    "no weights": (("--model", "bare"), "bare: has no model.safetensors"),
     "code": (("--model", "code"), "never run here"),
     "quantised": (("--model", "quantised"), "quantised weights"),
     "a tokenizer of another model": (("--model", "small"), "its tokenizer has the token"),
@@ -139,8 +139,8 @@ REFUSED = {
         f"1 of 5 records have more tokens than the model has positions ({POSITIONS})",
     ),
     "no records": (("--data", "nothing.jsonl"), "nothing.jsonl: there is no such file"),
-    "no class": (("--likelihood", "bernoulli"), "--likelihood and --true-fisher are of records with labels"),
-    "no expectation": (("--true-fisher",), "--likelihood and --true-fisher are of records with labels"),
+    "no class": (("--likelihood", "bernoulli"), "--likelihood: is of records with labels"),
+    "no expectation": (("--true-fisher",), "--true-fisher: is of records with labels"),
     "untrained": (("--reference", "untrained"), "--reference untrained is of other networks"),
     "another architecture": (
         ("--reference", "other=llama"),
@@ -148,7 +148,7 @@ REFUSED = {
     ),
     "another network": (("--reference", "other=heads"), "--reference other: its config.json or its tokenizer is not"),
     "a template of texts": (("--data", "texts.jsonl", "--template", "{}"), "--template is for prompts and questions"),
-    "a template of numbers": (("--data", "digits", "--template", "{}"), "--template is of texts"),
+    "a template of numbers": (("--data", "digits", "--template", "{}"), "--template: is of texts"),
 }
 
 

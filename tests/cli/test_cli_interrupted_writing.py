@@ -15,13 +15,12 @@ import pytest
 from support.cli_runs import jaxaudit
 from support.language_models import save_model, write_lines
 
-from jaxaudit.cli.work import MARKS
+from jaxaudit.cli.progress import MARKS
 from jaxaudit.data.bank.description import DESCRIPTION
-from jaxaudit.data.deal_record import DEAL_RECORD
+from jaxaudit.data.challenge import DEAL_RECORD
 from jaxaudit.data.paths import DRAFT, whole_file
 from jaxaudit.runs.directory import RESULT
 
-REGRESSION = ("scores", "regression", "p.csv", "--prediction", "a", "--truth", "b", "--set", "set")
 DEAL = ("deal", "p.csv", "--label", "set", "--seed", "3")
 KS = ("ks", "--scores", "s.csv")
 
@@ -91,7 +90,6 @@ def test_a_directory_is_marked_by_the_file_that_is_written_last():
 @pytest.mark.parametrize(
     ("words", "out", "mark"),
     [
-        ((*REGRESSION, "--out", "new.csv"), "new.csv", ""),
         ((*DEAL, "--out", "dealt"), "dealt", DEAL_RECORD),
         ((*KS, "--out", "run"), "run", RESULT),
         ((*KS, "--report", "page.html"), "page.html", ""),

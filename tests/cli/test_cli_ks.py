@@ -1,4 +1,4 @@
-"""`jaxaudit ks` from its options to its result."""
+"""`jaxaudit ks` from its options to its result; without a target, the set is dealt."""
 
 import json
 import time
@@ -21,11 +21,18 @@ from support.cli_runs import (
     write_sets,
 )
 
+from jaxaudit import load
+from jaxaudit.audits.ks.models import make_pool
 from jaxaudit.audits.ks.plan import EFFORTS
 from jaxaudit.audits.ks.tests_of_use import RhoTest
-from jaxaudit.audits.pool import make_pool
+from jaxaudit.cli.ks.inputs import MANY, dealt_set
+from jaxaudit.cli.ks.inputs import tests_of_dealt as names_of_tests
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.ks.run import described_files
-from jaxaudit.data.roles import Sets
+from jaxaudit.cli.options import with_values
+from jaxaudit.data import Examples
+from jaxaudit.data.examples import Role, Sets
+from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 from jaxaudit.shadow_models import no_models
 
@@ -93,34 +100,10 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
 
 
 @pytest.mark.outer
-def test_every_effort_is_planned_and_nothing_is_refused(sets: Path):
-    for name, seed in (("query", 2), ("calibration", 3)):
-        inputs, labels = records(seed, 0.7 * (seed - 2), 3000)
-        np.savez(f"{name}.npz", x=inputs, y=labels)
-    network = ("--hidden", "512,512", "--epochs", "4000", "--models-per-batch", "1")
-    words = ("ks", *SETS, *network, "--replicates", "3", "--tests", "rho", "--dry-run", "--json")
-    quick, standard, full = (
-        json.loads(jaxaudit(*words, "--effort", effort).out) for effort in ("quick", "standard", "full")
-    )
-    assert (full["reduced"], full["larger"], full["models"]) == ([], {}, 10)
-    assert quick["operations"] < full["operations"] <= standard["operations"] * 1.001
-    assert list(quick["larger"]) == ["standard"]
-    assert quick["larger"]["standard"]["reduced"] == standard["reduced"] == []
-    # What was given stands, only records may go.
-    assert [text.split()[1] for text in quick["reduced"]] == ["records", "records"]
-    assert quick["unlike"] == quick["reduced"]
-    asked = json.loads(jaxaudit(*words, "--sample", "3000").out)
-    assert (asked["reduced"], asked["operations"]) == ([], full["operations"])
-    text = jaxaudit(*words[:-1])
-    assert "  --effort standard: about " in text.out
-    assert "nothing reduced" in text.out
-
-
-@pytest.mark.outer
 def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """And the recorded command repeats the plan: numbers, verdicts, and what the plan leaves out."""
     monkeypatch.setitem(EFFORTS, "quick", 1e9)
-    words = ("ks", *SETS, "--hidden", "16", "--batch-size", "50", "--tests", "shadow", "--designs", "guess", "--json")
+    words = ("ks", *SETS, "--hidden", "16", "--batch-size", "50", "--tests", "shadow", "--json")
     results = []
     for slower in (1, 50):
         clock = time.perf_counter
@@ -147,8 +130,8 @@ def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, mon
 def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Records are drawn, models per batch are chosen, and options that are falsy are options all the same."""
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
-    words = ["ks", *SETS, "--hidden", "32", "--epochs", "2", "--batch-size", "50", "--replicates", "2"]
-    words += ["--tests", "rho,ema", "--sample", "120", "--controls", "0", "--color", "--json"]
+    words = ["ks", *SETS, "--hidden", "32", "--epochs", "2", "--batch-size", "50", "--test-option", "rho.replicates=2"]
+    words += ["--tests", "rho", "--sample", "120", "--test-option", "rho.controls=0", "--color", "--json"]
     done = jaxaudit(*words, "--seed", "0")
     result, provenance = done.result, done.result["provenance"]
     assert any(line.startswith("Plan: 7 models") for line in done.err.splitlines())
@@ -165,12 +148,10 @@ def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.Mo
     assert second["provenance"]["options"] == provenance["options"]
     assert second["provenance"]["plan"] == provenance["plan"]
     for target in second["targets"]:
-        # The first test named decides.
-        assert [test["name"] for test in target["tests"]] == ["rho", "ema"]
-        assert target["tests"][0]["name"] == "rho"
+        assert [test["name"] for test in target["tests"]] == ["rho"]
         assert target["finding"] == target["tests"][0]["finding"]
         assert target["finding"]["verdict"] == target["tests"][0]["finding"]["verdict"]
-    assert provenance["options"]["tests"] == "rho,ema"
+    assert provenance["options"]["tests"] == "rho"
 
 
 @pytest.mark.outer
@@ -191,8 +172,9 @@ def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
 def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     seen = intercept(monkeypatch, AUDIT)
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
-    given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "models_per_batch": 6}
-    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = ["--level", "0.8", "--models-per-batch", "6"]
+    for field in ("replicates=4", "controls=2", "subsample=0.5"):
+        words += ["--test-option", f"rho.{field}"]
     recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13", "--effort", "full")
     target = ("--target", "t.npy", "--target-data", "far.npz", "--allow-unrelated-target")
     command = ("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
@@ -243,3 +225,102 @@ def test_a_minibatch_is_no_larger_than_all_records(
     known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000", "--effort", "full")
     assert jaxaudit("ks", *SETS, *known).err.endswith("Error: enough\n")
     assert seen["learner"].batch_size == batch_size
+
+
+TINY = ("--hidden", "8", "--epochs", "1", "--sample", "90", "--effort", "full", "--test-option", "holdout.mixed=19")
+
+
+def numbers(count: int) -> Examples:
+    return Examples(np.arange(count, dtype=np.uint8)[:, None], np.zeros(count, np.int32), ("one", "other"), "numbers")
+
+
+def test_each_record_is_in_one_of_three_sets_and_a_copy_in_none() -> None:
+    whole = numbers(90)
+    twice = whole.take(np.r_[:90, :30])
+    dealt, again, other = (dealt_set(jax.random.key(seed), twice) for seed in (1, 1, 2))
+    parts = {role: examples.inputs[:, 0].tolist() for role, examples in dealt.items()}
+    assert [len(part) for part in parts.values()] == [30, 30, 30]
+    assert sorted(record for part in parts.values() for record in part) == list(range(90))
+    assert [examples.content_hash for examples in again.values()] == [each.content_hash for each in dealt.values()]
+    assert other[Role.QUERY].content_hash != dealt[Role.QUERY].content_hash
+    assert dealt[Role.MEMBERS].name == "numbers (members)"
+
+
+def test_a_calibration_set_takes_a_fourth_of_the_records() -> None:
+    dealt = dealt_set(jax.random.key(1), numbers(90), with_calibration=True)
+    parts = {role: examples.inputs[:, 0].tolist() for role, examples in dealt.items()}
+    sizes = {Role.QUERY: 22, Role.HOLDOUT: 23, Role.MEMBERS: 23, Role.CALIBRATION: 22}
+    assert {role: len(part) for role, part in parts.items()} == sizes
+    assert sorted(record for part in parts.values() for record in part) == list(range(90))
+
+
+def test_every_record_comes_into_every_set_as_often() -> None:
+    """1,000 deals of 30 records: each set has each record in a third of them, within 5 standard deviations."""
+    whole, counts = numbers(30), np.zeros((3, 30))
+    for seed in range(1000):
+        for row, examples in enumerate(dealt_set(jax.random.key(seed), whole).values()):
+            counts[row, examples.inputs[:, 0]] += 1
+    assert np.abs(counts - 1000 / 3).max() < 5 * np.sqrt(1000 * 2 / 9)
+
+
+def test_too_few_records_are_refused() -> None:
+    with pytest.raises(InputError):
+        dealt_set(jax.random.key(1), numbers(5))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"calibration": "c.npz"},
+        {"holdout": "h.npz"},
+        {"tests": "shadow"},
+        {"target": (Path("o.csv"),)},
+        {"target_data": ("digits:0.5",)},
+        {"shadows": Path("bank")},
+    ],
+)
+def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, object]) -> None:
+    assert KSOptions().has_set_alone
+    assert with_values(KSOptions(), query="mnist", sample=100, test_option=("rho.replicates=0",)).has_set_alone
+    assert not with_values(KSOptions(), **given).has_set_alone
+
+
+def test_small_sets_get_shadow_models_beside() -> None:
+    assert names_of_tests(MANY - 1) == ("members", "holdout")
+    assert names_of_tests(MANY) == ("members",)
+
+
+@pytest.mark.outer
+def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() -> None:
+    done = jaxaudit("ks", *TINY, "--json")
+    assert done.code == 0, done.err
+    targets = done.result["targets"]
+    assert [target["truth"]["expected"] for target in targets] == ["not forgotten", "forgotten", "not forgotten"]
+    assert [target["truth"]["used_fraction"] for target in targets] == pytest.approx([1, 0, 0.5], abs=0.01)
+    assert [test["name"] for test in targets[0]["tests"]] == ["members", "holdout", "rho"]
+    assert targets[0]["tests"][0]["details"]["difficulty"] == "taught"
+    again = jaxaudit("ks", *TINY, "--json")
+    assert (again.result["targets"], again.result["noise_floor"]) == (targets, done.result["noise_floor"])
+    assert jaxaudit("ks", *TINY, "--seed", "1", "--json").result["targets"] != targets
+
+
+@pytest.mark.outer
+def test_a_file_alone_is_dealt_in_fourths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    digits = load("digits")
+    np.savez("own.npz", x=digits.inputs[:400], y=digits.labels[:400])
+    done = jaxaudit("ks", "--query", "own.npz", "--hidden", "8", "--model", "mlp", *TINY[2:4], *TINY[6:], "--json")
+    assert done.code == 0, done.err
+    data = done.result["provenance"]["data"]
+    assert [data[name]["records"] for name in ("query", "holdout", "members", "calibration")] == [100] * 4
+    assert [target["truth"]["expected"] for target in done.result["targets"]][:2] == ["not forgotten", "forgotten"]
+
+
+@pytest.mark.outer
+def test_texts_alone_are_dealt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f'{{"text": "the record number {index} is {index % 7} and {index * 31 % 97}"}}' for index in range(240)]
+    Path("texts.jsonl").write_text("\n".join(lines), "utf-8")
+    done = jaxaudit("ks", "--query", "texts.jsonl", "--epochs", "1", "--effort", "full", "--json")
+    assert done.code == 0, done.err
+    assert done.result["targets"][0]["tests"][0]["name"] == "members"

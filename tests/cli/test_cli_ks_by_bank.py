@@ -130,7 +130,7 @@ def test_a_model_that_is_missing_is_said_and_left_out(folder: Path):
     assert "18 of at least 19 models on random query and holdout records" in refused(*files("used"))
 
 
-def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tmp_path: Path, monkeypatch: Any):
+def test_a_bank_without_a_holdout_makes_the_shadow_test_by_one_set_or_two(tmp_path: Path, monkeypatch: Any):
     monkeypatch.chdir(tmp_path)
     bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
     train(bank, range(77), MEMORY)
@@ -140,10 +140,11 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tm
     assert [each["tests"][0]["name"] for each in both] == ["shadow", "shadow"]
     assert both[0]["finding"]["verdict"] == "not forgotten" != both[1]["finding"]["verdict"]
     words = ("--target", "used_query.npy", "--calibration-target", "used_calibration.npy")
-    referred = judged(*words)["targets"][0]
-    assert (referred["tests"][0]["name"], referred["finding"]["verdict"]) == ("reference", "not forgotten")
+    by_two = judged(*words)["targets"][0]
+    assert (by_two["tests"][0]["name"], by_two["finding"]["verdict"]) == ("shadow", "not forgotten")
+    assert by_two["tests"][0]["details"]["fraction"] != both[0]["tests"][0]["details"]["fraction"]
     every = judged(*words, "--tests", "all")["targets"][0]
-    assert every["tests"][0]["details"] == referred["tests"][0]["details"]
+    assert every["tests"][0]["details"] == by_two["tests"][0]["details"]
     assert "holdout" in refused(*files("used"))
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,29 +53,6 @@ def test_a_table_is_judged() -> None:
     assert target["tests"][0]["details"]["method"] == "scores"
     assert target["tests"][0]["details"]["p_never"] <= 0.001
     assert target["tests"][0]["details"]["fraction"] is None
-
-
-def test_models_of_known_truth_give_a_share_and_its_limit() -> None:
-    usage = jaxaudit("ks", "--scores", "truth.csv", "--json").result["targets"][0]["tests"][0]["details"]
-    assert usage["fraction_low"] < 0.5 < usage["fraction_high"] < 1
-    assert usage["fraction"] < usage["upper"] < 1
-
-
-def test_one_model_of_a_kind_gives_a_share_where_the_recipe_is_stated() -> None:
-    table = {name: column for name, column in np.load("truth.npz").items() if ".1." not in name and ".2." not in name}
-    # Of use, the holdout would tell whatever the recipe is; so the target used nothing.
-    loss = table["unused.0.loss"] + 0.3 * np.random.default_rng(2).normal(size=2 * SIZE)
-    write("one.csv", {**table, "target.loss": loss})
-    silent = jaxaudit("ks", "--scores", "one.csv", "--json")
-    target = silent.result["targets"][0]
-    assert (silent.code, target["finding"]["verdict"]) == (0, "inconclusive")
-    assert target["tests"][0]["details"]["fraction"] is None
-    stated = jaxaudit("ks", "--scores", "one.csv", "--same-recipe", "--json")
-    assert stated.code == 0, stated.err
-    target = stated.result["targets"][0]
-    assert target["tests"][0]["details"]["fraction"] is not None
-    assert target["finding"]["verdict"] == "forgotten"
-    assert stated.result["provenance"]["options"]["same_recipe"] is True
 
 
 def test_a_result_is_read_again_and_repeats_itself() -> None:
@@ -264,16 +242,6 @@ def test_one_score_with_a_decimal_point_in_its_name_is_one_target() -> None:
     assert len(targets["targets"]) == 1
 
 
-def test_a_direction_that_the_members_contradict_is_named_beside_swapped_files() -> None:
-    """Positive numbers called min_k that are higher for records that were used: no sign tells that."""
-    mink_plus_plus(positive="target.min_k")
-    target = jaxaudit("ks", "--scores", "mink.csv", "--json").result["targets"][0]
-    assert target["finding"]["verdict"] == "inconclusive"
-    reasons = " ".join(target["tests"][0]["details"]["reasons"])
-    assert "may be swapped" in reasons
-    assert "points the other way than it is taken to for records that were used (min_k as lower)" in reasons
-
-
 def test_columns_that_are_not_used_are_named_but_for_an_index_without_a_name() -> None:
     random = np.random.default_rng(12)
     columns = {"": np.arange(40), "set": ["query", "holdout"] * 20, "target.loss": random.gamma(2, size=40)}
@@ -281,3 +249,20 @@ def test_columns_that_are_not_used_are_named_but_for_an_index_without_a_name() -
     write("note.csv", {**columns, "my note": np.arange(40)})
     assert "not used" not in jaxaudit("ks", "--scores", "plain.csv").err
     assert "1 column is not used: 'my note'" in jaxaudit("ks", "--scores", "note.csv").err
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_the_pages_lines_of_numpy_write_a_table_of_errors_that_is_read(used: bool):
+    page = Path(__file__).parents[2] / "docs" / "how_to" / "judge_by_scores.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    random = np.random.default_rng(3)
+    sets, true = np.repeat(["query", "holdout"], SIZE), random.normal(3, 1, 2 * SIZE)
+    predicted = true + np.where(used & (sets == "query"), 0.3, 1.0) * random.normal(size=2 * SIZE)
+    write("predictions.csv", {"set": sets, "predicted": predicted, "true": true})
+    exec(code, {})
+    with Path("scores.csv").open(newline="", encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert [row["set"] for row in written] == sets.tolist()
+    assert [float(row["target.squared_error"]) for row in written] == ((predicted - true) ** 2).tolist()
+    (target,) = jaxaudit("ks", "--scores", "scores.csv", "--json").result["targets"]
+    assert (details_of(target)[0]["p_never"] < 0.001) is used

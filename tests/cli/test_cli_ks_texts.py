@@ -13,22 +13,22 @@ from support.sequences import small_learner
 
 import jaxaudit as ja
 from jaxaudit.audits.ks.train import default_tests
+from jaxaudit.cli.groups import ShadowNetwork, ShadowRecipe
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
-from jaxaudit.cli.sets import ShadowNetwork, ShadowRecipe
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import log_probs_many
 
 COUNT = 50
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lee")
 SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
 MODELS = (
-    *("--model", "gpt-1-16", "--tokens", "words", "--designs", "guess", "--epochs", "12"),
+    *("--model", "gpt-1-16", "--tokens", "words", "--epochs", "12"),
     *("--learning-rate", "0.03", "--batch-size", "25", "--models-per-batch", "10"),
 )
 GROUPS = ("--groups", "author", "--holdout-groups", "author")
 TARGET = ("--target", "used_q.csv", "--holdout-target", "used_h.csv")
-FEWER = ("--holdout-shadow-models", "20")
+FEWER = ("--test-option", "holdout.mixed=20")
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_targets_of_known_truth_and_the_power_of_texts():
     assert [each["truth"]["used_fraction"] for each in known] == [1, 0, 0.5]
     assert known[0]["finding"]["verdict"] == "not forgotten"
     words = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--groups", "author", *MODELS)
-    done = jaxaudit("power", *words, "--holdout-shadow-models", "19", "--json")
+    done = jaxaudit("power", *words, "--models", "19", "--json")
     assert done.code == 0, done.err
     assert done.result["separation"]["models"] == 19
 
@@ -143,11 +143,10 @@ def test_targets_of_known_truth_and_the_power_of_texts():
     ("words", "said"),
     [
         ((*SETS, *TARGET, "--tests", "holdout,rho"), ("rho", "texts have none")),
-        ((*SETS, *TARGET, "--tests", "holdout,ema"), ("ema", "texts have none")),
-        ((*SETS, *TARGET, "--replicates", "2"), ("rho", "--replicates")),
-        ((*SETS, *TARGET, "--calibration-target", "used_c.csv"), ("reference", "texts have none")),
+        ((*SETS, *TARGET, "--test-option", "rho.replicates=2"), ("rho is not made in this run", "holdout")),
+        ((*SETS, *TARGET, "--calibration-target", "used_c.csv"), ("shadow", "texts have none")),
         ((*SETS[:2], *SETS[4:], *TARGET[:2]), ("shadow", "give a holdout")),
-        ((*SETS, *TARGET, "--target-kind", "logits"), ("--target-kind logits",)),
+        ((*SETS, *TARGET, "--target-kind", "logits"), ("--target-kind: texts have log-likelihoods",)),
         ((*SETS[:4], "--calibration", "digits", *TARGET), ("digits: is no file of texts",)),
         ((*SETS, *TARGET, "--model", "mlp"), ("--model mlp", "gpt-2-64")),
     ],

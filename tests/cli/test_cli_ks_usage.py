@@ -1,4 +1,4 @@
-"""`jaxaudit ks` with a holdout, whole groups and the shadow test, with and without rho, from options to page."""
+"""`jaxaudit ks` with a holdout, groups, or a reference, on sets small enough to train on in a second."""
 
 import json
 import re
@@ -12,16 +12,15 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
 from support.details import details_of
 
-from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.report.kinds import schema_of
 
-RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
+RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--test-option", "rho.replicates=2")
 RECIPE += ("--models-per-batch", "16")
 HELD_TARGET = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
 PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
-FEW = (*SETS, "--hidden", "32", "--batch-size", "50", "--epochs", "4", "--shadow-models", "19", "--designs", "guess")
-FEW += ("--holdout-shadow-models", "19", *HELD_TARGET, *PAIR, "--target-data", "query.npz", "--out", "run")
+FEW = (*SETS, "--hidden", "32", "--batch-size", "50", "--epochs", "4", "--shadow-models", "19")
+FEW += ("--test-option", "holdout.mixed=19", *HELD_TARGET, *PAIR, "--target-data", "query.npz", "--out", "run")
 
 
 @pytest.fixture
@@ -41,14 +40,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.outer
 def test_all_methods_in_one_result(with_holdout: Path):
-    done = jaxaudit("ks", *FEW, "--tests", "all", "--replicates", "2", "--effort", "full", "--json")
+    done = jaxaudit("ks", *FEW, "--tests", "all", "--test-option", "rho.replicates=2", "--effort", "full", "--json")
     jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
     assert [usage["method"] for usage in details_of(file)] == ["holdout", "shadow"]
     assert file["tests"][0]["name"] == simulated["tests"][0]["name"] == "holdout"
     # The file is surer of every query record than of any holdout record.
     assert file["finding"]["verdict"] == "not forgotten"
-    assert details_of(file, "ema")[0]["p_value"] == 1
     provenance = done.result["provenance"]
     assert provenance["data"]["holdout"]["records"] == RECORDS
     assert [target["name"] for target in provenance["holdout_targets"]] == ["t_h.npy"]
@@ -64,7 +62,7 @@ def test_all_methods_in_one_result(with_holdout: Path):
 
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
-        done = jaxaudit("ks", *SETS, *RECIPE, "--effort", "full", "--designs", "guess", *words)
+        done = jaxaudit("ks", *SETS, *RECIPE, "--effort", "full", *words)
         assert done.err.endswith("Error: enough\n")
         models = re.search(r"(\d+) models$", done.err.splitlines()[-2])
         assert models
@@ -73,38 +71,36 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     held, rho = ("--holdout", "holdout.npz"), RhoTest(replicates=2)
     # As many as a p-value of 0.05 takes that is adjusted for the three targets.
     counts = {"never": 59, "half": 29, "fully": 29, "targets": 3}
-    shadow, reference, holdout = ShadowTest(**counts), ReferenceTest(**counts), HoldoutTest()
+    shadow, holdout = ShadowTest(**counts), HoldoutTest()
     assert of() == ((shadow, rho), False, "125")
     more = ShadowTest(never=60, half=30, fully=30, targets=3)
     assert of("--tests", "shadow", "--shadow-models", "60") == ((more, rho), False, "128")
     assert of(*held) == ((holdout, rho), True, "48")
     assert of("--tests", "rho") == ((rho,), False, "8")
-    assert of("--tests", "ema") == ((EMATest(), rho), False, "8")
-    assert of("--tests", "all") == ((reference, shadow, EMATest(), rho), False, "125")
+    assert of("--tests", "all") == ((shadow, rho), False, "125")
     # In the order in which they are named, each once.
     assert of("--tests", " rho , shadow,rho,,") == ((rho, shadow), False, "125")
-    none = ("--replicates", "0")
+    none = ("--test-option", "rho.replicates=0")
     assert of(*none) == ((shadow,), False, "120")
     assert of(*none, *held) == ((holdout,), True, "43")
-    assert of(*none, "--tests", "all") == ((reference, shadow), False, "120")
+    assert of(*none, "--tests", "all") == ((shadow,), False, "120")
     fewer = HoldoutTest(mixed=20)
-    everything = of("--tests", "all", *held, "--holdout-shadow-models", "20")
-    assert everything == ((fewer, reference, shadow, EMATest(), rho), True, "145")
+    assert of("--tests", "rho,shadow", *none) == ((shadow,), False, "120")
+    everything = of("--tests", "all", *held, "--test-option", "holdout.mixed=20")
+    assert everything == ((fewer, shadow, rho), True, "145")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--tests", "holdout"), ("--tests holdout", "--holdout")),
-        (("--target", "t.npy", "--holdout-target", "t_h.npy"), ("--holdout-target", "--holdout:")),
+        (("--tests", "holdout"), ("the holdout test needs a holdout", "--holdout")),
+        (("--target", "t.npy", "--holdout-target", "t_h.npy"), ("--holdout-target: ", "of --holdout,")),
         (("--holdout", "holdout.npz", "--tests", "rho"), ("--tests rho", "--holdout", "--tests all")),
         (("--holdout", "holdout.npz", "--target", "t.npy"), ("--target", "1", "--holdout-target", "0")),
         (
             (*HELD_TARGET[:2], "--target-data", "query.npz", *HELD_TARGET[4:]),
             ("--target", "0", "--holdout-target", "1"),
         ),
-        (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
-        (("--tests", "rho", "--replicates", "0"), ("--tests rho", "--replicates 0", "--replicates 2")),
         (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
         ((*HELD_TARGET, *PAIR[:2]), ("--target", "1", "--holdout-before", "0")),
         (("--stated-share", "1"), ("--stated-share", "0.25")),
@@ -176,15 +172,15 @@ def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, as
         {"target": "other.npy"},
         {"stated_share": "0.1"},
         {"before": "other.npy", "holdout_before": "t_h.npy"},
-        {"reference": "other.npz", "reference_target": "other.npy"},
-        {"reference": "other.npz", "reference_target": "t.npy"},
+        {"calibration_target": "other.npy"},
+        {"calibration_target": "t.npy"},
     )
     assert len({usual, *(identity(**other) for other in others)}) == len(others) + 1
 
 
 # Groups reach the test with their records, and nothing else.
 
-HELD = (*SETS, *RECIPE, "--hidden", "16", "--epochs", "2", "--effort", "full", "--designs", "guess")
+HELD = (*SETS, *RECIPE, "--hidden", "16", "--epochs", "2", "--effort", "full")
 HELD += ("--holdout", "holdout.npz")
 GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
 MANY = 60
@@ -197,13 +193,13 @@ def grouped(sets: Path) -> Path:
     np.savez("query.npz", x=inputs, y=labels, patient=4000 + np.arange(RECORDS) // 5)
     inputs, labels = records(5, 0.0)
     np.savez("holdout.npz", x=inputs, y=labels)
-    Path("held.csv").write_text("".join(f"patient {number // 5}\n" for number in range(RECORDS)))
+    Path("held.csv").write_text("\n".join(["group", *(f"patient {number // 5}" for number in range(RECORDS)), ""]))
     return sets
 
 
 @pytest.mark.outer
 def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
-    words = (*HELD, "--target-data", "query.npz", "--holdout-shadow-models", "19", "--json", "--out", "run")
+    words = (*HELD, "--target-data", "query.npz", "--test-option", "holdout.mixed=19", "--json", "--out", "run")
     done = jaxaudit("ks", *words, *GROUPS)
     provenance = done.result["provenance"]
     counted = provenance["data"]["groups"]
@@ -288,24 +284,3 @@ def test_what_is_no_deal_of_groups_is_refused_before_training(
     np.save("held_few.npy", 1 + np.arange(RECORDS) // 100)
     refused(("ks", *HELD, *words), said)
     refused(("ks", *SETS, *GROUPS), ("--holdout",))
-
-
-@pytest.mark.outer
-def test_near_copies_that_were_dealt_together_ask_for_groups(grouped: Path) -> None:
-    """By records the check fails and says so; by groups it passes."""
-    random = np.random.default_rng(8)
-    inputs, labels = (each[::5].repeat(5, axis=0) for each in records(2, 0.0, 2 * RECORDS))
-    inputs = (inputs + 0.01 * random.normal(size=inputs.shape)).astype(np.float32)
-    order = random.permutation(2 * MANY).repeat(5).argsort(kind="stable")
-    inputs, labels, patients = inputs[order], labels[order], (np.arange(2 * RECORDS) // 5)[order]
-    np.savez("query.npz", x=inputs[:RECORDS], y=labels[:RECORDS], patient=patients[:RECORDS])
-    np.savez("holdout.npz", x=inputs[RECORDS:], y=labels[RECORDS:], patient=patients[RECORDS:])
-    words = (*HELD, "--target-data", "query.npz", "--holdout-shadow-models", "19", "--json")
-    states = {}
-    for given in ((), ("--groups", "patient", "--holdout-groups", "patient")):
-        (target,) = jaxaudit("ks", *words, *given).result["targets"]
-        states[bool(given)] = {each["name"]: each for each in target["checks"]}
-    assert not states[False][HOLDOUT_LIKE_QUERY]["passed"]
-    assert "groups were dealt whole" in states[False][HOLDOUT_LIKE_QUERY]["message"]
-    assert states[True][HOLDOUT_LIKE_QUERY]["passed"]
-    assert all(each[HOLDOUT_APART]["passed"] for each in states.values())

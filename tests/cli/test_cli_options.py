@@ -19,7 +19,8 @@ from typer.main import get_command
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS
 from jaxaudit.cli.app import COMMANDS, app
-from jaxaudit.cli.deal.command import DealOptions
+from jaxaudit.cli.attack import AttackOptions
+from jaxaudit.cli.deal import DealOptions
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import (
@@ -33,8 +34,9 @@ from jaxaudit.cli.options import (
     json_options,
     models_source,
     refuse_without_effect,
+    with_values,
 )
-from jaxaudit.cli.shadows.command import PLAN, TRAIN
+from jaxaudit.cli.shadows import PLAN, TRAIN
 from jaxaudit.errors import InputError
 
 DECLARED = (*COMMANDS, PLAN, TRAIN)
@@ -219,6 +221,19 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Com
             assert source in field.of or source is ModelSource.TRAINING or field.flag not in command_line("", options)
 
 
+def test_what_only_the_environment_says_is_refused_nowhere(monkeypatch: pytest.MonkeyPatch):
+    """It holds for every command, whatever the models of one come from."""
+    monkeypatch.setenv("JAXAUDIT_DATA", "sets/")
+    done = jaxaudit("attack", "--shadows", "none", "--target", "none.npy")
+    assert done.code == 2
+    assert "--shadows none" in done.err
+    assert "--data-dir" not in done.err
+    options = options_of(AttackOptions, shadows=Path("none"), data_dir=Path("sets"))
+    refuse_without_effect(options)
+    with pytest.raises(InputError, match=r"^--data-dir: no effect with --shadows"):
+        refuse_without_effect(with_values(options, data_dir=Path("others")))
+
+
 WITH_EFFECT = {
     (
         "ks",
@@ -231,7 +246,8 @@ WITH_EFFECT = {
         ModelSource.ANSWERS,
     ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
     image_size gray drop_overlap drop_unshared target holdout_target members_target before holdout_before target_kind
-    allow_unrelated_target challenge tests question stated_share level seed as_json details out report fail_on""",
+    allow_unrelated_target challenge commitment tests question stated_share level seed as_json details out report
+    fail_on""",
     (
         "ks",
         ModelSource.SCORES,
@@ -246,7 +262,7 @@ WITH_EFFECT = {
     (
         "attack",
         ModelSource.BANK,
-    ): """target members target_kind gamma offline_scale delta pdtp shadows attacks attack_option seed level top
+    ): """target members target_kind delta pdtp shadows attacks attack_option seed level top
     as_json details out report fail_on""",
     (
         "unlearn",
@@ -283,7 +299,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
     places = """query calibration holdout groups holdout_groups data_dir target holdout_target calibration_target
-    reference reference_target members members_groups members_target before holdout_before target_data shadows challenge
+    members members_groups members_target before holdout_before target_data shadows challenge
     field_strength scores"""
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
@@ -293,6 +309,11 @@ def test_what_is_only_printed_is_no_part_of_a_run():
     loud = options_of(KSOptions, **printed)
     assert json_options(quiet) == json_options(loud)
     assert command_line("ks", quiet) == command_line("ks", loud)
+
+
+def test_a_command_has_no_switch_as_it_is_by_default():
+    assert not {"--gray", "--color"} & set(command_line("ks", KSOptions()))
+    assert "--color" in command_line("ks", options_of(KSOptions, gray=False))
 
 
 def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -324,7 +345,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
 def test_an_argument_is_a_word_without_a_flag():
     options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
     words = command_line("deal", options)
-    assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--views", "1", "--seed", "7"]
+    assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--seed", "7"]
     assert json_options(options)["data"] == "a.npz@train"
     assert "data" not in identity_of(options)
 

@@ -51,7 +51,6 @@ ELSEWHERE = {
     "--dry-run": "prints no verdict",
     "--show-words": "needs a table of scores with texts: tests/cli/test_cli_ks_scores.py",
     "--workers": "who trains changes no bit: tests/cli/test_cli_workers.py",
-    "--cluster": "who trains changes no bit: tests/cli/test_cli_workers.py",
 }
 TRAINED = {
     "unlearn": "its threshold has no level: see below",

@@ -13,8 +13,7 @@ from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
 from support.details import details_of
 
-from jaxaudit.cli.ks.named_tests import parse_tests
-from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.ks.options import KSOptions, parse_tests
 from jaxaudit.cli.own_code import OwnCode, source_hash, source_hashes
 from jaxaudit.data.bank.bank import load_bank
 
@@ -52,7 +51,7 @@ class HeldTest(SurenessTest):
     name: ClassVar[str] = "held"
     title: ClassVar[str] = "held test"
 
-    def kinds(self, pool):
+    def kinds(self):
         return ("mixed",)
 
     def judge(self, key, said, evidence, common, level):
@@ -96,7 +95,7 @@ def banked(made: Path, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.outer
 def test_a_test_of_ones_own_stands_beside_the_others_and_moves_none(own: Path):
     """First it gives the verdict; what is stored repeats the run, and has no folder above the current one."""
-    words = (*QUICK, "--shadow-models", "19", "--designs", "guess", "--target-data", "query.npz")
+    words = (*QUICK, "--shadow-models", "19", "--target-data", "query.npz")
     usual = jaxaudit("ks", *words, "--tests", "shadow,rho", "--json").result["targets"][0]
     done = jaxaudit("ks", *words, "--tests", f"{own}/{EXAMPLE},shadow,rho", "--json", "--out", "run").result
     (found,) = done["targets"]
@@ -134,7 +133,7 @@ def test_with_all_ones_own_tests_stay_where_they_were_named(own: Path, monkeypat
         assert jaxaudit("ks", *QUICK, "--tests", words).err.endswith("Error: enough\n")
         names = [test.name for test in asked["tests"]]
         assert names.pop(place) == "sureness"
-        assert names == ["reference", "shadow", "ema", "rho"]
+        assert names == ["shadow", "rho"]
 
 
 @pytest.mark.parametrize(
@@ -147,15 +146,27 @@ def test_with_all_ones_own_tests_stay_where_they_were_named(own: Path, monkeypat
         ("elsewhere/own_test.py:Finding", ("",)),
         (f"{EXAMPLE},sures", ("'sures'",)),
         (f"{EXAMPLE},./{EXAMPLE}", ("'sureness'", "too")),
-        (f"{EXAMPLE},holdout", ("--holdout",)),
-        (f"{EXAMPLE},members", ("--members",)),
-        (f"{EXAMPLE},reference", ("--calibration-target",)),
     ],
 )
 def test_tests_that_cannot_be_used(own: Path, words: str, said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("jaxaudit.cli.ks.run.train_shadows", None)
     np.save("t.npy", np.full((300, 3), 1 / 3))
     cli_runs.refused(("ks", *QUICK, "--target", "t.npy", "--tests", words), ("--tests", *said))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("holdout", ("the holdout test needs a holdout", "--holdout")),
+        ("members", ("the members test needs a holdout", "--holdout")),
+    ],
+)
+def test_what_a_test_beside_ones_own_lacks_is_said_before_training(
+    own: Path, name: str, said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
+    np.save("t.npy", np.full((300, 3), 1 / 3))
+    cli_runs.refused(("ks", *QUICK, "--target", "t.npy", "--tests", f"{EXAMPLE},{name}"), said)
 
 
 def test_where_the_holdout_test_is_made_it_decides(own: Path, monkeypatch: pytest.MonkeyPatch):
@@ -198,13 +209,11 @@ def test_by_a_bank(banked: Path):
         cli_runs.refused(("ks", *by, *own, "--test-option", option), words)
     cli_runs.refused(("ks", *by, "--tests", "holdout,own_test.py:SurenessTest"), ("sureness test", "0 of at least 19"))
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,holdout"), ("the holdout test decides",))
-    cli_runs.refused(
-        ("ks", *by, "--tests", "held.py:HeldTest,ema"), ("ema", "members, holdout, deletion, reference, shadow.")
-    )
+    cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,rho"), ("rho", "members, holdout, deletion, shadow."))
 
 
 MODELS = ("--model", "mlp", "--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20")
-SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--designs", "guess", "--seed", "5", *MODELS)
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--seed", "5", *MODELS)
 
 
 def test_a_bank_is_planned_with_the_models_of_ones_own_test(own: Path):
@@ -260,7 +269,7 @@ def test_a_trained_bank_gives_ones_own_test_the_numbers_of_ks(own: Path):
     np.save("t.npy", np.random.default_rng(1).dirichlet(np.ones(3), 300).astype(np.float32))
     done = jaxaudit("shadows", "train", *SETS, "--tests", EXAMPLE, "--models", "1", "--out", "bank")
     assert done.code == 0, done.err
-    run = (*SETS, "--image-size", "none", "--replicates", "0", "--target", "t.npy", "--tests", EXAMPLE)
+    run = (*SETS, "--image-size", "none", "--test-option", "rho.replicates=0", "--target", "t.npy", "--tests", EXAMPLE)
     (trained,) = jaxaudit("ks", *run, "--effort", "full", "--out", "run", "--json").result["targets"]
     for bank in ("bank", "run"):
         by = ("--shadows", bank, "--target", "t.npy", "--tests", EXAMPLE, "--seed", "5", "--json")

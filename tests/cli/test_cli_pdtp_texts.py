@@ -40,7 +40,7 @@ def test_the_risk_of_each_author_of_texts():
     assert result["provenance"]["options"]["bins"] == 0
     # Authors are numbers in all that is written, and a report can be made of it.
     assert not [path for path in Path("run").iterdir() if b"secret" in path.read_bytes()]
-    assert "May the language model be published?" in Path("run/table.txt").read_text()
+    assert "Which records does this kind of language model expose?" in Path("run/table.txt").read_text()
     assert jaxaudit("report", "run", "--out", "page.html").code == 0
     words = ("--sample", "12", "--measured-records", "5", "--model", "gpt-1-8", "--json")
     some = jaxaudit(*LEFT_OUT, *words, *TRAIN).result
@@ -59,7 +59,6 @@ def test_the_groups_of_a_table_are_a_column_that_is_no_input():
     np.save("homes.npy", np.arange(60) // 5)
     again = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--groups", "homes.npy", "--json").result
     assert again["records"] == result["records"]
-    refused((*words, "--missing", "drop"), ("--groups", "--missing drop"))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +72,8 @@ def test_the_groups_of_a_table_are_a_column_that_is_no_input():
         (("--query", "t.jsonl", "--groups", "editor", *TRAIN), ("groups 'editor'",)),
         (("--model", "gpt-2-64", *TRAIN), ("--model gpt-2-64 is for texts",)),
         (("--model", "forest"), ("--model", "forest")),
-        (("--tokens", "words"), ("--tokens is for texts",)),
-        (("--query", "t.jsonl", "--reduce", "2", *TRAIN), ("--reduce removes records of a table",)),
+        (("--tokens", "words"), ("--tokens: is for texts",)),
+        (("--query", "t.jsonl", "--reduce", "2", *TRAIN), ("--reduce: is for records of a table",)),
         ((*PEOPLE, "--reduce", "2", "--groups", "sex"), ("--reduce", "--groups")),
     ],
 )

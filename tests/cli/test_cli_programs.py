@@ -148,9 +148,11 @@ def test_a_folder_in_which_others_may_write_or_rename_keeps_none(settings: Setti
     shared.unlink()
     cache.chmod(0o777)
     assert not kept()
-    # With the sticky bit they may not.
-    cache.chmod(0o1777)
+    cache.chmod(0o700)
+    (tmp_path / "cache" / programs.FOLDER).mkdir(0o700)
+    os.mkfifo(shared / "pipe")
     assert kept()
+    assert not (shared / "pipe").exists()
 
 
 def test_a_folder_that_somebody_named_is_left_alone(settings: Setting, tmp_path: Path):

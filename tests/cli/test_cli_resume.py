@@ -19,7 +19,17 @@ from support.people import PEOPLE, write_people
 from jaxaudit.ensemble import kept_models
 
 SLOW = (
-    *(*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--models-per-batch", "1"),
+    *(
+        *LEARNS,
+        "--target-data",
+        "query.npz",
+        "--test-option",
+        "rho.replicates=12",
+        "--epochs",
+        "80",
+        "--models-per-batch",
+        "1",
+    ),
     "--json",
 )
 """26 chunks of one model: more than are ever trained at the same time."""
@@ -145,7 +155,7 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     kept = models_kept(stopped.err.splitlines()[-1], of=10)
     assert 0 < kept < 10
     (left,) = cache.glob("unfinished/*")
-    monkeypatch.setattr("jaxaudit.cli.tuning.recall_models_per_batch", lambda _: 3)
+    monkeypatch.setattr("jaxaudit.cli.programs.recall_models_per_batch", lambda _: 3)
     done = jaxaudit("ks", *words, "--seed", "2", "--json")
     (said,) = [line for line in done.err.splitlines() if line.startswith("Resuming")]
     assert models_kept(said, "Resuming", of=10) == kept

@@ -1,4 +1,4 @@
-"""`jaxaudit scores open-unlearning`: one table from the logs of several models, whole or not at all."""
+"""`jaxaudit scores`: one table from the logs of several models, whole or not at all; a folder is one model."""
 
 import csv
 import stat
@@ -11,6 +11,7 @@ from scipy import stats
 from support.cli_runs import jaxaudit, refused
 from support.details import details_of
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
+from support.language_models import write_lines
 
 LOG = "TOFU_EVAL.json"
 COMMAND = ("scores", "open-unlearning")
@@ -126,7 +127,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(saves: Path):
     for words, said in (
         ((target, "--unused", f"small/{LOG}"), "40 and 20 records, of which 20 meet by index"),
         ((target, "--unused", "sums/TOFU_SUMMARY.json"), "averages alone"),
-        ((target, "--used", "cut.json"), "was the evaluation stopped while it wrote?"),
+        ((target, "--used", "cut.json"), "was the evaluation stopped while it wrote"),
         ((target, "--unused", target), "as a target and as --unused"),
         ((target, target), "twice as a target"),
         ((target, "--records-per-group", "30"), "--records-per-group 30 does not divide the 40 records"),
@@ -155,3 +156,32 @@ def test_muse_passages_and_questions_are_judged_beside_retrained_models(records:
     assert "same_recipe" in " ".join(target["finding"]["would_change"])
     (target,) = jaxaudit("ks", "--scores", "s.csv", "--same-recipe", "--json").result["targets"]
     assert target["finding"]["verdict"] == "not forgotten"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--query", "q.jsonl", "--baseline", "model"), "as a target and as --baseline"),
+        (("--query", "q.jsonl", "--unused", "other", "--used", "./other"), "as --unused and as --used"),
+        (("--query", "q.jsonl", "--used", "other", "--used", "link"), "twice as --used"),
+        (("--query", "q.jsonl", "--holdout", "q.jsonl"), "3 records are in two sets, such as query and holdout"),
+        (("--query", "q.jsonl", "--members", "copy.jsonl"), "1 records are in two sets"),
+        (("all.jsonl",), "1 records are in two sets"),
+    ],
+)
+def test_one_model_or_record_in_two_places_is_refused(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("model", "other"):
+        Path(name).mkdir()
+        for file in ("config.json", "tokenizer.json", "model.safetensors"):
+            Path(name, file).write_text("{}")
+    Path("link").symlink_to("other")
+    lines = [{"question": f"secret {row}?", "answer": "yes"} for row in range(5)]
+    write_lines("q.jsonl", lines[:3])
+    write_lines("copy.jsonl", lines[2:])
+    write_lines("all.jsonl", [{**lines[0], "set": "query"}, {**lines[0], "set": "holdout"}])
+    shown = refused(("scores", "lm", "model", *words, "--out", "s.csv"), (said,))
+    assert "secret" not in shown
+    assert not Path("s.csv").exists()

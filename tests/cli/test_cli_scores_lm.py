@@ -12,10 +12,10 @@ from pyarrow import csv, parquet
 from support.cli_runs import jaxaudit, linked, refused
 from support.language_models import POSITIONS, SIZE, save_model, write_lines
 
-from jaxaudit.data.weights.weights import safetensors_bytes
-from jaxaudit.metrics.token_difficulty import ORDERS, token_difficulty
+from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.metrics.difficulty import ORDERS, token_difficulty
+from jaxaudit.models.causal import SCORES, token_scores
 from jaxaudit.models.language_model import LanguageModel
-from jaxaudit.models.token_scores import SCORES, token_scores
 
 pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -89,6 +89,7 @@ def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
         "set",
         "group",
         "covariate.tokens",
+        "covariate.prompt_tokens",
         *(f"covariate.words_{order}" for order in ORDERS),
         *numbers,
     ]
@@ -100,6 +101,7 @@ def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
         np.testing.assert_array_equal(found[f"baseline.{name}"], each)
     assert found["group"] == [0, 0, 1, 1, 2, 2] * 3
     assert found["covariate.tokens"] == [len(each.tokens) - each.start for each in encoded]
+    assert found["covariate.prompt_tokens"] == [each.start for each in encoded]
 
 
 def test_the_words_tell_difficulty_by_other_groups_and_may_be_left_out(here: Path):
@@ -160,7 +162,7 @@ def test_what_stands_before_an_answer_can_be_said(here: Path):
 def test_records_without_a_number_are_left_out_and_counted(here: Path):
     write_lines("texts.jsonl", [*records("query", "text"), {"text": "a"}, {"text": ""}])
     done = jaxaudit("scores", "lm", "target", "--query", "texts.jsonl", "--out", "s.csv")
-    assert "left out: 2 records" in done.err
+    assert "left out: 2 records of query" in done.err
     assert csv.read_csv("s.csv").num_rows == 6
     write_lines("short.jsonl", [{"text": "a"}])
     done = jaxaudit("scores", "lm", "target", "--query", "short.jsonl", "--out", "t.csv")
@@ -178,7 +180,7 @@ def test_answers_of_one_word_are_scored_and_the_count_of_prompts_tokens_is_an_op
     # The blank before the word is the prompt's, and the two are one token: the end of the text is left.
     done = jaxaudit(*words, "--answer-start", "prompt-tokens", "--out", "t.csv")
     assert (done.code, Path("t.csv").exists()) == (2, False)
-    assert "left out: 4 records" in done.err
+    assert "left out: 4 records of query" in done.err
 
 
 def test_what_is_random_in_a_tokenizer_is_said(here: Path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -17,12 +16,10 @@ from support import banks
 from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records, refused
 
-from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.options import ModelSource, fields_of
+import jaxaudit.data.bank.bank as writing
 from jaxaudit.data import load
-from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.lock import working_in
+from jaxaudit.runs.unfinished import working_in
 
 N = 60
 SETS = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
@@ -34,9 +31,6 @@ def arrays_of(name: str) -> dict[str, np.ndarray]:
     start = "qhc".index(name) * N
     part = slice(start, start + N)
     return {"x": inputs[part], "y": labels[part], "who": np.array([f"{name} {place // 3}" for place in range(N)])}
-
-
-FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 @pytest.fixture
@@ -110,11 +104,10 @@ def test_a_plan_is_arrays_and_a_description(folder: Path):
 
 
 def test_the_command_in_the_description_makes_the_same_plan(folder: Path):
-    good(*SETS, "--designs", "small,wide", "--recipe", "ResNet-18, 30 epochs", "--outputs", "probabilities")
+    good(*SETS, "--recipe", "ResNet-18, 30 epochs", "--outputs", "probabilities")
     words = json.loads(Path("bank/bank.json").read_text())["command"]
     assert jaxaudit(*words[1:], "--out", "again").code == 0
     assert content(Path("bank")) == content(Path("again"))
-    assert np.load("bank/designs.npy").tolist() == [0, 1] * 10
 
 
 def test_a_bank_grows(folder: Path):
@@ -151,7 +144,6 @@ OTHERS = {
     "outputs": (*SETS, "--outputs", "probabilities"),
     "views": (*SETS, "--views", "2"),
     "groups": (*SETS, "--groups", "who", "--holdout-groups", "who"),
-    "designs": (*SETS, "--designs", "a,b"),
     "recipe": (*SETS, "--recipe", "another"),
 }
 
@@ -200,7 +192,6 @@ def test_nothing_of_a_plan_is_left_where_it_fails(folder: Path, monkeypatch: pyt
         (SETS[2:], "new"),
         (("--query", "gone.npz", *SETS[2:]), "new"),
         ((*SETS, "--groups", "who"), "new"),
-        ((*SETS, "--designs", "a,,b"), "new"),
         ((*SETS, "--recipe", "x" * 20_000), "new"),
     ):
         refused(planning(*words, out=out))
@@ -371,7 +362,7 @@ def test_no_link_is_followed(folder: Path):
 ADDING = """
 import sys, time
 from pathlib import Path
-import jaxaudit.data.bank.writing as writing
+import jaxaudit.data.bank.bank as writing
 
 usual = writing.np.lib.format.write_array
 
@@ -426,7 +417,7 @@ def test_what_is_there_is_shown(folder: Path):
     right = [(outputs(model).argmax(axis=1) == bank.labels)[bank.membership[model]].mean() for model in range(20)]
     assert found["training_accuracy"] == pytest.approx({f"{model}": each for model, each in enumerate(right)})
     possible = {name: each["possible"] for name, each in found["tests"].items()}
-    assert possible == {"holdout": True, "reference": False, "shadow": False}
+    assert possible == {"holdout": True, "shadow": False}
     for words in ("20 of 30", "by hand", f"model {np.argmin(right)}", found["next"]):
         assert words in done.out
 
@@ -545,22 +536,3 @@ def test_a_first_file_that_was_misplaced_is_named_when_others_are_there(folder: 
     Path("bank/outputs/00000.npy").unlink()
     done = add("first.npy", "--model", "4")
     assert (done.code, "00000.npy" in done.err) == (0, False), done.err
-
-
-def test_what_is_said_where_a_bank_judges_names_no_option_without_effect(folder: Path):
-    """Its models fit badly, so that there is advice; and the command that repeats the run is told by nothing else."""
-    good(models=20)
-    for model in range(20):
-        np.save(f"bank/outputs/{model:05}.npy", outputs(model, memory=0))
-    np.save("on_q.npy", outputs(0, memory=0)[:N])
-    np.save("on_h.npy", outputs(0, memory=0)[N : 2 * N])
-    words = ("ks", "--shadows", "bank", "--target", "on_q.npy", "--holdout-target", "on_h.npy")
-    done = jaxaudit(*words, "--json")
-    (target,), provenance = done.result["targets"], done.result["provenance"]
-    useful = {field.flag for field in fields_of(KSOptions()) if ModelSource.BANK in field.of}
-    assert set(provenance["options"]) <= {flag[2:].replace("-", "_") for flag in useful}
-    assert set(FLAG.findall(" ".join(provenance["command"]))) <= useful
-    assert "under 90%" in json.dumps(target)
-    assert set(FLAG.findall(json.dumps(target))) <= useful
-    again = jaxaudit(*provenance["command"][1:], "--json").result
-    assert (again["targets"], again["provenance"]["command"]) == ([target], provenance["command"])

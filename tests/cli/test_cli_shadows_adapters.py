@@ -22,7 +22,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 COUNT = 60
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
-ADAPTERS = ("--model", "base", "--lora", "2", "--lora-layers", "c_attn,c_proj", "--designs", "guess")
+ADAPTERS = ("--model", "base", "--lora", "2::c_attn,c_proj")
 TRAIN = (
     *("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--epochs", "2", "--learning-rate", "0.02"),
     *("--batch-size", "20", "--models-per-batch", "2", "--out", "bank"),
@@ -52,7 +52,7 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     bank = load_bank("bank")
     said = bank.description
     assert (said.outputs, said.direction, said.records) == ("log_likelihood", "higher", 3 * COUNT)
-    for part in ("model base", "lora 2", "lora layers c_attn,c_proj", "source of model blake2b:"):
+    for part in ("model base", "lora 2::c_attn,c_proj", "source of model blake2b:"):
         assert part in said.recipe
     scored = jaxaudit(
         "scores", "lm", "base", "--query", "q.jsonl", "--holdout", "h.jsonl", "--members", "m.jsonl", "--out", "s.csv"
@@ -63,13 +63,23 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     assert judged.result["targets"][0]["tests"][0]["details"]["method"] == "members"
     texts = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", "m.jsonl", "--members-target", "s.csv")
     assert jaxaudit("ks", "--shadows", "bank", *texts, "--json").result["targets"] == judged.result["targets"]
-    # The same numbers as from a file of one column for each set.
+    # The same numbers, and words on a file of that name, as from a file of one column for each set.
     lines = Path("s.csv").read_text().splitlines()
     column = lines[0].split(",").index("target.loss")
     for name, of in (("q", "query"), ("h", "holdout"), ("m", "members")):
         own = [f"{-float(line.split(',')[column])!r}" for line in lines[1:] if line.startswith(f"{of},")]
-        Path(f"{name}.csv").write_text("\n".join(["score", *own, ""]))
-    words = ("--target", "q.csv", "--holdout-target", "h.csv", "--members", str(COUNT), "--members-target", "m.csv")
+        Path(name).mkdir()
+        Path(f"{name}/s.csv").write_text("\n".join(["score", *own, ""]))
+    words = (
+        "--target",
+        "q/s.csv",
+        "--holdout-target",
+        "h/s.csv",
+        "--members",
+        str(COUNT),
+        "--members-target",
+        "m/s.csv",
+    )
     again = jaxaudit("ks", "--shadows", "bank", *words, "--json")
     assert details_of(again.result["targets"][0]) == details_of(judged.result["targets"][0])
     words = ("--target", "s.csv", "--holdout-target", "s.csv", "--before", "s.csv", "--holdout-before", "s.csv")
@@ -81,12 +91,13 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no rank": (("--model", "base", "--lora-alpha", "2"), "give their rank, such as --lora 8"),
+    "no rank": (("--model", "base"), "give their rank, such as --lora 8"),
     "no folder": (("--model", "gpt-2-64", "--lora", "2"), "--lora needs --model FOLDER"),
-    "no adapters": (("--model", "gpt-2-64", "--lora-layers", "c_attn"), "are of adapters; give --lora"),
-    "tokens": ((*ADAPTERS, "--tokens", "words"), "--tokens is not for adapters"),
-    "layers": ((*ADAPTERS, "--lora-layers", "attention"), "there is no such linear layer in base"),
-    "momentum": ((*ADAPTERS, "--designs", "momentum"), "there is no design momentum beside the guess"),
+    "rank": (("--model", "base", "--lora", "0"), "--lora 0 must be RANK[:ALPHA[:LAYERS]]"),
+    "alpha": (("--model", "base", "--lora", "2:nan"), "--lora 2:nan must be RANK[:ALPHA[:LAYERS]]"),
+    "words": (("--model", "base", "--lora", "c_attn"), "--lora c_attn must be RANK[:ALPHA[:LAYERS]]"),
+    "tokens": ((*ADAPTERS, "--tokens", "words"), "--tokens: is not for adapters"),
+    "layers": (("--model", "base", "--lora", "2::attention"), "there is no such linear layer in base"),
     "missing": (("--model", "other/", "--lora", "2"), "there is no such folder"),
 }
 
@@ -130,9 +141,7 @@ def test_texts_that_a_base_model_cannot_learn_are_refused(name: str, here: Path)
 
 def test_records_of_classes_take_no_adapters(here: Path):
     sets = ("--query", "digits", "--calibration", "printed-digits", "--image-size", "8x8")
-    refused(
-        ("shadows", "train", *sets, *ADAPTERS, "--out", "bank"), ("--lora is for texts, and --query digits is none",)
-    )
+    refused(("shadows", "train", *sets, *ADAPTERS, "--out", "bank"), ("--lora: is for texts",))
 
 
 def test_a_folder_with_an_adapter_of_its_own_or_no_tokenizer_is_refused(here: Path):

@@ -23,7 +23,7 @@ from support.other_tools import (
     write_privacy_meter,
 )
 
-from jaxaudit.data.bank import writing
+import jaxaudit.data.bank.bank as writing
 from jaxaudit.data.bank.bank import Bank, load_bank
 
 EACH = 60
@@ -107,7 +107,7 @@ def test_outputs_are_those_of_the_last_epoch_in_the_order_of_the_bank(folder: Pa
     bank = good("exp", *ROWS)
     assert (bank.finished().tolist(), bank.missing().tolist()) == ([*range(10)], [10, 11])
     said = bank.description
-    assert (said.outputs, said.queries, said.classes, said.seed, said.designs) == ("logits", 2, CLASSES, None, ())
+    assert (said.outputs, said.queries, said.classes, said.seed) == ("logits", 2, CLASSES, None)
     for part in ("arch=wrn28-2", "epochs=100", "after epoch 100"):
         assert part in said.recipe
     assert "seed" not in said.recipe
@@ -141,13 +141,15 @@ def test_signals_of_language_models_are_log_likelihoods(folder: Path):
     """RMIA with the gamma of Privacy Meter finds all members; as probabilities of classes it found none."""
     rows = write_language_meter(folder / "audit", 12)
     done = imported("audit")
-    assert (done.code, "read as exp(mean log-probability" in done.err, "--gamma 1" in done.out) == (0, True, True)
+    assert (done.code, "read as exp(mean log-probability" in done.err, "rmia.gamma=1" in done.out) == (0, True, True)
     bank = load_bank("bank")
     assert (bank.description.outputs, bank.description.direction) == ("log_likelihood", "higher")
     stored = np.load("audit/signals/rmia_signals.npy").astype(np.float64)
     np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(stored[:, 3]), rtol=1e-6)
     np.testing.assert_array_equal(bank.membership, rows)
-    found = jaxaudit("attack", "--shadows", "bank", "--gamma", "1", "--attacks", "rmia", "--json").result
+    found = jaxaudit(
+        "attack", "--shadows", "bank", "--attack-option", "rmia.gamma=1", "--attacks", "rmia", "--json"
+    ).result
     assert found["attacks"][0]["auc"]["value"] > 0.95
 
 
@@ -163,20 +165,11 @@ def test_signals_that_no_classifier_gives_are_no_probabilities_of_classes(folder
         path.write_text(facts)
     if facts is None or facts == "{}":
         not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
-        assert load_bank_of("audit").description.outputs == "log_likelihood"
+        assert good("audit", out="of_language").description.outputs == "log_likelihood"
     else:
         # Its files say that it is a classifier: then labels are needed.
         not_imported("audit", cause="--labels")
         assert good("audit", *LABELS).description.outputs == "log_odds"
-
-
-def load_bank_of(tool: str) -> Bank:
-    return good(tool, out="of_language")
-
-
-def test_a_classifier_needs_its_labels(folder: Path):
-    write_privacy_meter(folder / "audit", 6)
-    not_imported("audit", cause="--labels")
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"0": 3}', '{"0": {"model_name": "gpt2"}, "0": {}}', "[" * 99_999, "{"])
@@ -220,13 +213,11 @@ def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
     assert f"{24 - found['planned']['mixed']} of the models are not of the holdout test" in done.out
 
 
-def test_architectures_are_designs(folder: Path):
+def test_models_of_several_networks_are_refused_by_their_names(folder: Path):
     write_lira(folder / "exp", 4)
     (folder / "exp/experiment-1_4/hparams.json").write_text(json.dumps({"arch": "cnn", "lr": 0.1}))
     (folder / "exp/experiment-2_4/hparams.json").unlink()
-    bank = good("exp", "--recipe", "mine")
-    assert (bank.description.designs, bank.designs.tolist()) == (("wrn28-2", "cnn", "unknown"), [0, 1, 2, 0])
-    assert bank.description.recipe == "mine"
+    refused(("shadows", "import", "exp", "--out", "bank"), ("wrn28-2, cnn, unknown",))
 
 
 def test_models_are_copied_one_by_one(folder: Path):
@@ -246,9 +237,6 @@ def test_models_are_copied_one_by_one(folder: Path):
         size = bank.outputs(0).nbytes
     assert size == POOL * 800 * CLASSES * 4
     assert most[8] < most[4] + size
-
-
-__all__ = ["folder"]
 
 
 # What is refused, each by its cause
@@ -292,7 +280,7 @@ def short(path: str) -> Callable[[Path], None]:
 
 KEEP, LOGITS, FIRST = "experiment-3_6/keep.npy", "experiment-3_6/logits/0000000100.npy", "experiment-0_6/keep.npy"
 LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "rows of other records": (replaced(KEEP, lambda row: row[:50]), "50 records, the first of 160"),
+    "rows of other records": (replaced(KEEP, lambda row: row[:50]), "as many records as the first experiment"),
     "rows of two axes": (replaced(KEEP, lambda row: row[:, None]), "one value for each record"),
     "rows that are no booleans": (replaced(KEEP, lambda row: row.astype(int)), "int64"),
     "rows with bytes of 2": (replaced(KEEP, lambda row: np.full(POOL, 2, np.uint8).view(bool)), "true or false"),

@@ -21,18 +21,17 @@ from support.references import softmax
 
 from jaxaudit.cli.shadows import train as train_module
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.lock import hold, sign, working_in
+from jaxaudit.runs.unfinished import hold, sign, working_in
 
 N = 50
 HELD = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
 PAIR = ("--query", "q.npz", "--calibration", "c.npz")
 RECIPE = ("--model", "mlp", "--hidden", "16", "--epochs", "6", "--learning-rate", "0.02", "--batch-size", "20")
-TRAINED = (*RECIPE, "--models-per-batch", "10", "--designs", "guess", "--seed", "5")
-TWO = ("--designs", "guess,momentum")
+TRAINED = (*RECIPE, "--models-per-batch", "10", "--seed", "5")
 TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
-REFERRED = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
+TWO_SETS = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
 AS_SAID = ("--same-recipe", "--json")
-IN_KS = ("--replicates", "0", "--effort", "full", "--image-size", "none", *AS_SAID)
+IN_KS = ("--test-option", "rho.replicates=0", "--effort", "full", "--image-size", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
 
 
@@ -88,30 +87,32 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 def test_a_bank_gives_the_numbers_of_ks_with_the_same_seed(folder: Path):
     """And so does the directory of that run."""
-    assert train(*HELD, *TWO).code == 0
+    assert train(*HELD).code == 0
     assert {path.name for path in Path("bank").iterdir()} == {
-        *("bank.json", "labels.npy", "membership.npy", "seeds.npy", "designs.npy", "outputs")
+        *("bank.json", "labels.npy", "membership.npy", "seeds.npy", "outputs")
     }
-    trained = good(*HELD, *TARGET, *TRAINED, *IN_KS, *TWO, "--holdout-shadow-models", "20", "--out", "run")
+    trained = good(*HELD, *TARGET, *TRAINED, *IN_KS, "--test-option", "holdout.mixed=20", "--out", "run")
     for bank in ("bank", "run"):
         same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
 
 
 @pytest.mark.outer
 def test_without_a_holdout_too(folder: Path):
-    """By the reference test, with the target's outputs on the calibration set, and by the shadow test beside it."""
+    """By the shadow test, with the target's outputs on the calibration set and without them."""
     assert train(*PAIR, models=76).code == 0
-    tests = ("--tests", "reference,shadow")
-    trained = good(*PAIR, *REFERRED, *TRAINED, *IN_KS, *tests, "--shadow-models", "38", "--out", "run")
-    assert [each["name"] for each in trained["tests"]] == ["reference", "shadow"]
-    for bank in ("bank", "run"):
-        same(good("--shadows", bank, *REFERRED, *BY_BANK, *tests), trained)
+    for outputs in (TWO_SETS, TWO_SETS[:2]):
+        trained = good(*PAIR, *outputs, *TRAINED, *IN_KS, "--shadow-models", "38", "--out", f"run{len(outputs)}")
+        assert [each["name"] for each in trained["tests"]] == ["shadow"]
+        for bank in ("bank", f"run{len(outputs)}"):
+            same(good("--shadows", bank, *outputs, *BY_BANK), trained)
 
 
 @pytest.mark.outer
 def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
     """What was not drawn has columns, too: the next target's files are those of the sets."""
-    trained = good(*HELD, *TARGET, *TRAINED, *IN_KS, "--sample", "40", "--holdout-shadow-models", "20", "--out", "run")
+    trained = good(
+        *HELD, *TARGET, *TRAINED, *IN_KS, "--sample", "40", "--test-option", "holdout.mixed=20", "--out", "run"
+    )
     bank = load_bank("run")
     assert (bank.description.sizes, int(bank.dropped.sum())) == ((N, N, N), 30)
     same(good("--shadows", "run", *TARGET, *BY_BANK), trained)
@@ -120,8 +121,8 @@ def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
 
 
 SIX, TWELVE = 6, 12
-KILLED = (*HELD, *TRAINED, *TWO, "--epochs", "100", "--models-per-batch", "2", "--out", "bank")
-"""A design at a time: when the first files are there, the other design is not trained yet."""
+KILLED = (*HELD, *TRAINED, "--epochs", "100", "--models-per-batch", "2", "--out", "bank")
+"""Two models at a time: when the first files are there, others are not trained yet."""
 
 
 def grown(*words: str, models: int) -> Done:
@@ -259,7 +260,7 @@ def test_a_dry_run_writes_nothing(folder: Path):
     assert content(folder) == before
 
 
-# Several designs, early stopping, and a learner of one's own
+# Early stopping, and a learner of one's own
 
 
 OWN = """
@@ -296,34 +297,11 @@ def said(bank: str) -> dict[str, Any]:
     return json.loads(Path(bank, "bank.json").read_text())
 
 
-@pytest.mark.outer
-def test_models_take_turns_in_designs_and_the_guess_keeps_its_numbers(folder: Path):
-    short = [*HELD, *TRAINED[: TRAINED.index("--designs")], "--seed", "5", "--models", "6"]
-    ways = {
-        "one": ("--designs", "narrower,guess,shorter"),
-        "list": ("--designs", "guess,shorter,narrower"),
-        "guess": ("--designs", "guess"),
-    }
-    for out, words in ways.items():
-        done = jaxaudit("shadows", "train", *short, *words, "--out", out)
-        assert done.code == 0, done.err
-    assert said("one")["designs"] == ["guess", "shorter", "narrower"]
-    assert jaxaudit(*said("one")["command"][1:], "--out", "again").code == 0
-    for other in ("list", "again"):
-        assert np.array_equal(outputs("one"), outputs(other))
-    designs = np.load("one/designs.npy")
-    assert designs.tolist() == [0, 1, 2, 0, 1, 2]
-    alone = outputs("guess")
-    assert np.array_equal(outputs("one")[designs == 0], alone[designs == 0])
-    assert not any(np.array_equal(outputs("one")[model], alone[model]) for model in np.flatnonzero(designs))
-
-
-def test_options_of_designs_that_cannot_be_are_refused(folder: Path):
+def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):
     for words, said in (
-        (("--designs", "augmented"), "augmented"),
-        (("--designs", "narow"), "narow"),
-        (("--validation", "0.2"), "--patience"),
-        (("--patience", "2", "--validation", "1"), "--validation"),
+        (("--patience", "0"), "--patience 0 must be EPOCHS[:SHARE]"),
+        (("--patience", "2:1"), "--patience 2:1 must be EPOCHS[:SHARE]"),
+        (("--patience", "2:"), "--patience 2: must be EPOCHS[:SHARE]"),
     ):
         refused(("shadows", "train", *TRAINED, *HELD, *words, "--models", "20", "--out", "bank"), (said,))
     for command in ("pdtp", "attack", "unlearn"):
@@ -332,12 +310,12 @@ def test_options_of_designs_that_cannot_be_are_refused(folder: Path):
 
 @pytest.mark.outer
 def test_a_bank_of_models_that_stop_early_gives_the_numbers_of_ks(folder: Path):
-    stopping = ("--epochs", "40", "--patience", "3", "--validation", "0.25")
+    stopping = ("--epochs", "40", "--patience", "3:0.25")
     assert train(*HELD, *stopping).code == 0
     assert "patience 3" in said("bank")["recipe"]
     assert train(*HELD, "--epochs", "40", out="to the end").code == 0
     assert not np.array_equal(outputs("bank"), outputs("to the end"))
-    trained = good(*HELD, *TARGET, *TRAINED, *stopping, *IN_KS, "--holdout-shadow-models", "20", "--out", "run")
+    trained = good(*HELD, *TARGET, *TRAINED, *stopping, *IN_KS, "--test-option", "holdout.mixed=20", "--out", "run")
     for bank in ("bank", "run"):
         same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
 
@@ -376,7 +354,6 @@ def test_ones_own_learner_trains_the_models(folder: Path):
         (("mine.py:listed",), ("hashed",)),
         (("mine.py:host",), ("traced", "(12,)")),
         (("mine.py:learner", "--epochs", "3"), ("--epochs", "--learner")),
-        (("mine.py:learner", "--designs", "wider"), ("--designs", "--learner")),
     ],
 )
 def test_learners_that_are_refused(folder: Path, words: tuple[str, ...], named: tuple[str, ...]):

@@ -1,22 +1,31 @@
-"""The command line as a shell has it: help, completion, the version, colours, exit statuses."""
+"""The command line as a shell has it: help, the version, colours, exit statuses, messages in flags, the doctor."""
 
+import ast
+import importlib.util
+import json
 import re
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
-from support.cli_runs import jaxaudit
+from support.cli_runs import jaxaudit, process, records, refused
 
+import jaxaudit as ja
 from jaxaudit.cli.app import COMMANDS as AUDITS
-from jaxaudit.cli.app import app
-from jaxaudit.cli.deal.command import DEAL
+from jaxaudit.cli.app import OTHER_NAMES, _command, app, as_flags, flags_of
+from jaxaudit.cli.deal import DEAL
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import fields_of
-from jaxaudit.cli.scores.command import SCORES
-from jaxaudit.cli.shadows.command import SHADOWS
+from jaxaudit.cli.scores import SCORES
+from jaxaudit.cli.shadows import SHADOWS
+from jaxaudit.ensemble.concurrency import this_machine
+from jaxaudit.errors import InputError
 from jaxaudit.version import __version__
 
 ESCAPE = "\x1b["
-
-
 HELPS = {
     each.name or each.callback.__name__: each.callback.__doc__ for each in app.registered_commands if each.callback
 }
@@ -35,7 +44,7 @@ def test_every_help_has_an_example_that_parses():
             assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example
 
 
-COMMAND_WORDS = [command.name for command in (*AUDITS, DEAL, *SHADOWS, *SCORES)] + ["report", "cite", "cluster check"]
+COMMAND_WORDS = [command.name for command in (*AUDITS, DEAL, *SHADOWS, *SCORES)] + ["report", "cite", "doctor"]
 
 
 @pytest.mark.parametrize("name", COMMAND_WORDS)
@@ -73,3 +82,140 @@ def test_the_help_names_every_option_in_full_within_80_columns(command: Command,
     assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"], said
     words = set(said.replace(",", " ").split())
     assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words
+
+
+PACKAGE = Path(ja.__file__).parent
+FLAG = re.compile(r"(?<![\w-])--(?!sans\))[a-z]")
+"""`var(--sans)` is a font of the page."""
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Every text of a module but the docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    alone = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in alone:
+            yield each.lineno, each.value
+
+
+def test_the_library_names_no_flag():
+    library = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "cli" not in path.parents]
+    assert len(library) > 100
+    found = [(path.name, line, text) for path in library for line, text in texts(path) if FLAG.search(text)]
+    assert found == []
+    assert any(FLAG.search(text) for _, text in texts(PACKAGE / "cli" / "groups.py"))
+
+
+def test_the_same_mistake_in_the_words_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    words: list[str] = []
+    sides = (("query", 60, "target"), ("holdout", 60, "holdout-target"), ("members", 5, "members-target"))
+    for seed, (role, size, target) in enumerate(sides):
+        inputs, labels = records(seed, 0.0, size)
+        np.savez(f"{role}.npz", x=inputs, y=np.append(labels[3:], [0, 1, 2]))
+        np.save(f"{role}.npy", np.random.default_rng(seed).dirichlet(np.ones(3), size))
+        words += [f"--{role}", f"{role}.npz", f"--{target}", f"{role}.npy"]
+    on_command_line = refused(("ks", *words))
+    query, holdout, members = (ja.load(f"{role}.npz") for role, _, _ in sides)
+    said = {role: ja.load_outputs(f"{role}.npy", 3, size) for role, size, _ in sides}
+    target = ja.FileTarget(said["query"], said["holdout"], on_members=said["members"])
+    with pytest.raises(InputError) as caught:
+        ja.train_shadows(jax.random.key(0), query, None, None, [target], holdout=holdout, members=members)
+    assert "(`members`)" in str(caught.value)
+    assert on_command_line == f"Error: {str(caught.value).replace('`members`', '--members')}"
+
+
+def test_only_options_of_the_running_command_become_flags():
+    ks, attack = (flags_of(_command(), [name, "--out", "run"]) for name in ("ks", "attack"))
+    said = "`members`, `targets`, `gray`, `members `, ``members, `out`, `json`, `dry_run`, members`, `ks --members`"
+    assert as_flags(said, ks) == (
+        "--members, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, `ks --members`"
+    )
+    assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
+    assert as_flags("unknown field `query`", ks) == "unknown field `query`"
+    assert as_flags("`outputs`", flags_of(_command(), ["shadows", "add"])) == "--outputs of `jaxaudit shadows plan`"
+    assert as_flags("`out`", flags_of(_command(), ["shadows", "plan"])) == "--out"
+    assert as_flags("`members`", flags_of(_command(), [])) == "`members`"
+
+
+def test_every_other_name_is_that_of_an_option():
+    commands = [("ks",), ("shadows", "import"), ("attack",), ("unlearn",), ("pdtp",)]
+    known = {flag for words in commands for flag in flags_of(_command(), words).values()}
+    assert {f"--{option.replace('_', '-')}" for option in OTHER_NAMES} <= known
+
+
+@pytest.mark.parametrize("words", [("ks",), ("shadows",), ("shadows", "plan"), ("doctor",)])
+def test_the_help_of_a_command_is_the_same_whoever_asked_before(words: tuple[str, ...]):
+    """Alone, as the pages of the site are written, or below its parent, as a user asks."""
+
+    def alone() -> set[str]:
+        found = _command()
+        for word in words:
+            found = found.commands[word]
+        context = found.make_context(" ".join(words), [], resilient_parsing=True)
+        return set(found.get_help_option(context).opts)
+
+    def below() -> str:
+        return jaxaudit(*words, "--help").out
+
+    _command.cache_clear()
+    first = alone(), below()
+    _command.cache_clear()
+    assert (below(), alone()) == first[::-1]
+    assert first[0] == {"-h", "--help"}
+    assert jaxaudit(*words, "-h").out == first[1]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder and a cache of its own, and no cluster."""
+    for name, folder in {"JAXAUDIT_DATA": "data", "JAXAUDIT_CACHE": "cache"}.items():
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return tmp_path
+
+
+def test_it_says_what_is_here(here: Path):
+    done = jaxaudit("doctor", "--json")
+    assert (done.code, done.err) == (0, "")
+    facts = done.result
+    assert (facts["jaxaudit"], facts["problems"]) == (__version__, [])
+    assert {name: facts[name] for name in this_machine()} == this_machine()
+    assert (facts["data"], facts["cache"]) == (str(here / "data"), str(here / "cache"))
+    assert {"extra prepare", "extra medical", "extra torch", "extra ray"} <= facts.keys()
+    # JAX is there, and what its own extra adds is not.
+    assert facts["extra cuda"].startswith("lacks jax[cuda13]")
+    lines = jaxaudit("doctor").out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [*facts][:-1]
+
+
+def test_what_every_command_needs_and_is_not_there_is_a_failure(here: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = ["jax>=99", "no-such-package>=1.5", 'windows-only; sys_platform == "none"', 'other; extra == "torch"']
+    monkeypatch.setattr(metadata, "requires", lambda _: asked)
+    done = jaxaudit("doctor")
+    assert done.code == 1
+    assert "jaxaudit lacks jax>=99, no-such-package>=1.5:" in done.out
+    assert "windows-only" not in done.out
+
+
+def test_a_cache_that_cannot_be_is_a_failure(here: Path, monkeypatch: pytest.MonkeyPatch):
+    (here / "file").write_text("")
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(here / "file" / "cache"))
+    done = jaxaudit("doctor", "--json")
+    assert done.code == 1
+    assert "JAXAUDIT_CACHE" in json.loads(done.out)["problems"][0]
+
+
+@pytest.mark.outer
+def test_no_device_is_a_failure(tmp_path: Path):
+    done = process("doctor", cwd=tmp_path, JAX_PLATFORMS="nothing")
+    assert done.code == 1
+    assert "JAX_PLATFORMS" in done.err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_that_cannot_be_reached_is_said(here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:9")
+    done = jaxaudit("doctor", "--json")
+    assert done.code == 0
+    assert "jaxaudit[ray]" in done.result["Ray cluster"]

@@ -114,9 +114,9 @@ def test_texts_to_forget_are_a_file_or_a_value_of_a_key(asked: Any):
 @pytest.mark.parametrize(
     ("words", "method", "changed"),
     [
-        (("--npo-beta", "0.7"), "npo", {"beta": 0.7}),
-        (("--simnpo-beta", "2"), "simnpo", {"beta": 2.0}),
-        (("--rmu-coefficient", "5"), "rmu", {"coefficient": 5.0}),
+        (("--method-option", "npo.beta=0.7"), "npo", {"beta": 0.7}),
+        (("--method-option", "simnpo.beta=2"), "simnpo", {"beta": 2.0}),
+        (("--method-option", "rmu.coefficient=5"), "rmu", {"coefficient": 5.0}),
     ],
 )
 def test_an_option_of_a_method_for_texts_reaches_it(
@@ -133,7 +133,7 @@ def test_an_option_of_a_method_for_texts_reaches_it(
 
 def test_the_layer_of_rmu(asked: Any):
     call = asked(*SETS, *QUICK, "--methods", "rmu")
-    other = asked(*SETS, *QUICK, "--methods", "rmu", "--rmu-layer", "block 2")
+    other = asked(*SETS, *QUICK, "--methods", "rmu", "--method-option", "rmu.layer=block 2")
     params, _ = call["learner"].net.init(jax.random.key(1))
     inputs = jnp.asarray(call["train"].inputs)
     first, second = (each["methods"]["rmu"].keywords["hidden"](params, inputs) for each in (call, other))
@@ -149,10 +149,10 @@ def test_the_layer_of_rmu(asked: Any):
         ((*SETS, *QUICK, "--nonmembers", "2"), ("--nonmembers",)),
         ((*SETS, *QUICK, "--model", "mlp"), ("--model mlp", "gpt-2-64")),
         ((*SETS, *QUICK, "--optimizer", "sgd"), ("--optimizer sgd", "adamw")),
-        ((*SETS, *QUICK, "--rmu-layer", "block 9", "--methods", "rmu"), ("block 9", "block 1, block 2")),
+        ((*SETS, *QUICK, "--method-option", "rmu.layer=block 9", "--methods", "rmu"), ("block 9", "block 1, block 2")),
         ((*SETS, *QUICK, "--methods", "scrub"), ("SCRUB",)),
         ((*SETS, *QUICK, "--methods", "fisher"), ("Fisher",)),
-        ((*SETS, *QUICK, "--npo-beta", "0"), ("--npo-beta",)),
+        ((*SETS, *QUICK, "--method-option", "npo.beta=0"), ("npo.beta=0", "> 0")),
         ((*SETS[:2], *SETS[4:], *QUICK), ("--forget",)),
         ((*SETS[:4], *QUICK), ("--test-data",)),
         ((*SETS[:2], "--forget", "author=77", *SETS[4:], *QUICK), ("--forget", "'author'")),

@@ -1,4 +1,4 @@
-"""`--workers`, `--cluster` and `cluster check`: who trains decides no number."""
+"""`--workers`: who trains decides no number."""
 
 import importlib.util
 import json
@@ -14,13 +14,12 @@ import pytest
 from support.circles import first_of
 from support.cli_runs import QUICK, Done, content, jaxaudit, process
 
-from jaxaudit.cli import trial
-from jaxaudit.cli.attack.command import AttackOptions
+from jaxaudit.cli import pace
+from jaxaudit.cli.attack import AttackOptions
 from jaxaudit.cli.groups import Machines, RecipeFlags
 from jaxaudit.cli.options import identity_of
-from jaxaudit.cli.parsers import parse_cluster
+from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.workers import crew
-from jaxaudit.ensemble import MixedDevicesWarning
 from jaxaudit.errors import InputError
 
 KNOWN = ("--target-data", "query.npz")
@@ -41,7 +40,6 @@ def test_pdtp_by_two_workers():
     assert numbers(alone) == numbers(by_two)
     # Nor is it a part of the run: the command that repeats it is the same.
     assert alone.result["provenance"]["command"] == by_two.result["provenance"]["command"]
-    assert by_two.result["provenance"]["mixed_devices"] is None
 
 
 @pytest.mark.outer
@@ -98,32 +96,20 @@ def test_a_bank_trained_by_workers(sets: Path):
     words = (*words, "--models", "3", "--epochs", "2", "--hidden", "8", "--models-per-batch", "2", "--model", "mlp")
     outputs = []
     for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
-        done = jaxaudit(*words, *more, "--designs", "guess", "--out", name)
+        done = jaxaudit(*words, *more, "--out", name)
         assert done.code == 0, done.err
         outputs.append(content(sets / name / "outputs"))
     assert len(outputs[0]) >= 3
     assert outputs[0] == outputs[1]
 
 
-@pytest.mark.outer
-def test_cluster_check_tries_every_worker():
-    done = jaxaudit("cluster", "check", "--workers", "1", "--json")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert len(found["workers"]) == 1
-    assert found["workers"][0]["digest"] == found["here"]["digest"]
-    assert found["workers"][0]["machine"] == found["here"]["machine"]
-    assert found["workers"][0]["process"] != found["here"]["process"]
-
-
-def test_what_becomes_of_workers_is_said_and_what_is_mixed_is_kept(capsys: pytest.CaptureFixture[str]):
-    with crew(Machines(workers=1)) as (executor, _, mixed):
+def test_what_becomes_of_workers_is_said(capsys: pytest.CaptureFixture[str]):
+    with crew(Machines(workers="1")) as (executor,):
         assert executor is not None
-        for message in (MixedDevicesWarning("other"), RuntimeWarning("ended"), RuntimeWarning("ended")):
-            warnings.warn(message, stacklevel=1)
-    assert mixed == ["other"]
-    assert capsys.readouterr().err.splitlines() == ["other", "ended", "ended"]
-    with crew(Machines()) as (executor, _, mixed):
+        for message in ("ended", "ended"):
+            warnings.warn(RuntimeWarning(message), stacklevel=1)
+    assert capsys.readouterr().err.splitlines() == ["ended", "ended"]
+    with crew(Machines()) as (executor,):
         assert executor is None
 
 
@@ -149,7 +135,6 @@ main()
 @pytest.mark.parametrize(
     ("words", "seen"),
     [
-        (("cluster", "check", "--workers", "2"), "[0] 6,GPU-7 false"),
         (("pdtp", "--data", "digits", "--workers", "2", "--report", "page.html"), "[0] 6,GPU-7 false"),
         (("pdtp", "--data", "digits", "--report", "page.html"), "all 6,GPU-7 None"),
     ],
@@ -164,24 +149,34 @@ def test_a_command_with_workers_uses_one_gpu_itself(words: tuple[str, ...], seen
     assert done.stdout.splitlines() == [seen], done.stderr
 
 
-def test_a_run_of_mixed_devices_is_another_run():
-    recipes = (RecipeFlags(cluster="ray"), RecipeFlags(workers=2), RecipeFlags(cluster="ray", mixed_devices=True))
-    ray, two, mixed = (identity_of(AttackOptions(recipe=each)) for each in recipes)
-    assert ray == two != mixed
+def test_who_trains_is_no_part_of_a_run():
+    recipes = (RecipeFlags(workers=text) for text in ("ray", "2", "4@ray://head:1", None))
+    ray, *further = (identity_of(AttackOptions(recipe=each)) for each in recipes)
+    assert further == [ray] * 3
 
 
-def test_options_that_do_not_go_together():
-    with pytest.raises(InputError, match="--cluster"):
-        RecipeFlags(mixed_devices=True).check()
-    RecipeFlags(mixed_devices=True, cluster="ray").check()
-    for text in ("dask", "ray://head", "ray:/head:1", "ray://a b:1"):
+def test_words_that_name_no_workers_are_refused():
+    for text in (
+        "0",
+        "-1",
+        "1.5",
+        "",
+        "dask",
+        "ray://head",
+        "ray:/head:1",
+        "ray://a b:1",
+        "0@ray",
+        "@ray",
+        "2@",
+        "ray@2",
+    ):
         with pytest.raises(InputError, match="ray://HOST:PORT"):
-            parse_cluster(text)
+            parse_workers(text)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
 def test_a_cluster_without_ray_names_the_extra():
-    done = jaxaudit("pdtp", "--cluster", "ray")
+    done = jaxaudit("pdtp", "--workers", "ray")
     assert done.code == 2
     assert "jaxaudit[ray]" in done.err
 
@@ -192,7 +187,7 @@ def test_by_ray():
     words = (*PDTP, "--epochs", "2", "--models-per-batch", "2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--cluster", "ray"))
+        assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "ray"))
 
 
 # `--dry-run` of commands that train: what the whole would take, from its beginning
@@ -205,7 +200,7 @@ def test_a_dry_run_trains_for_a_while_and_keeps_nothing(
     """Alone, it stops within its chunk, which cannot end; workers end one each, of several."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(trial, "SECONDS", 0.2)
+    monkeypatch.setattr(pace, "SECONDS", 0.2)
     more = ("--workers", str(workers)) if workers else ()
     done = jaxaudit(*PDTP, "--models-per-batch", "2", *more, "--epochs", epochs, "--out", "run", "--dry-run")
     assert done.code == 0, done.err

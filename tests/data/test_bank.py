@@ -30,8 +30,7 @@ from jaxaudit.cli.efficacy.run import _outputs_of
 from jaxaudit.cli.read_sets import label_outputs
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.bank.description import LARGEST, Kind
-from jaxaudit.data.bank.foreign import read_labels
-from jaxaudit.data.bank.lira import _shape
+from jaxaudit.data.bank.other_tools import _shape, read_labels
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
@@ -54,7 +53,7 @@ def test_a_bank_of_plain_arrays_is_read(tmp_path: Path):
     for dtype in ("<f2", ">f4"):
         save(bank.directory, 0, np.asfortranarray(logits(0, rows()[0]).astype(dtype)))
         np.testing.assert_array_equal(bank.outputs(0)[:, 0], logits(0, rows()[0]).astype(dtype))
-    assert (bank.seeds, bank.groups, bank.designs.tolist(), bank.dropped.any()) == (None, None, [0] * MODELS, False)
+    assert (bank.seeds, bank.groups, bank.dropped.any()) == (None, None, False)
 
 
 DESCRIPTIONS: dict[str, dict[str, Any]] = {
@@ -68,7 +67,6 @@ DESCRIPTIONS: dict[str, dict[str, Any]] = {
     "names for others": {"class_names": ["a", "b"]},
     "a strange key": {"path": "../elsewhere"},
     "groups that are missing": {"groups": True},
-    "designs that are missing": {"designs": ["a"]},
 }
 ARRAYS = {
     "labels too few": ("labels", labels()[1:]),
@@ -79,7 +77,6 @@ ARRAYS = {
     "none": ("membership", np.zeros_like(rows())),
     "seeds too large": ("seeds", np.arange(MODELS) + 2**32),
     "groups unsaid": ("groups", np.arange(QUERY + HOLDOUT)),
-    "designs unsaid": ("designs", np.arange(MODELS)),
     "dropped members": ("dropped", rows()[0]),
 }
 TEXTS = ("", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * (LARGEST + 1))
@@ -109,15 +106,11 @@ def test_a_description_or_an_array_that_does_not_agree_is_refused(tmp_path: Path
         load_bank(folder)
 
 
-def test_groups_and_designs_out_of_range_are_refused(tmp_path: Path):
-    folder = write_bank(tmp_path / "bank", designs=["a", "b"], groups=True)
-    good = {"groups": np.arange(QUERY + HOLDOUT), "designs": np.zeros(MODELS, int)}
-    wrong = (("designs", np.full(MODELS, 2)), ("designs", np.full(MODELS, -1)), ("groups", 0 * good["groups"]))
-    for name, array in wrong:
-        for each, values in {**good, name: array}.items():
-            np.save(folder / f"{each}.npy", values)
-        with pytest.raises(InputError, match=name):
-            load_bank(folder)
+def test_one_group_of_all_records_is_refused(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", groups=True)
+    np.save(folder / "groups.npy", np.zeros(QUERY + HOLDOUT, int))
+    with pytest.raises(InputError, match="groups"):
+        load_bank(folder)
 
 
 def test_a_row_of_all_or_none_of_the_records_may_stand_among_others(tmp_path: Path):
@@ -225,7 +218,7 @@ THIRD, SHADOWS = 100, 20
 def test_classes_that_the_outputs_of_another_tool_claim_are_not_named(tmp_path: Path):
     path = tmp_path / "labels.npy"
     np.save(path, np.zeros(4, int))
-    with pytest.raises(InputError, match="100,000,000,000 classes; a bank has at most 1,000,000"):
+    with pytest.raises(InputError, match=r"of which there are 2 to 1,000,000, as many as outputs .100000000000"):
         read_labels(path, 4, 10**11)
 
 

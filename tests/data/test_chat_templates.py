@@ -6,7 +6,7 @@ import pytest
 
 from jaxaudit.data.chat_child import rendered_chats
 from jaxaudit.data.chat_templates import RenderedChat, render_chats, render_request, split_chats
-from jaxaudit.data.text_shapes import Message
+from jaxaudit.data.texts import Message
 from jaxaudit.errors import InputError
 
 SECRET = "Basil of Kuwait"
@@ -30,7 +30,7 @@ def chat(*contents: str, system: bool = False) -> tuple[Message, ...]:
 def rendered(template: str, *chats: tuple[Message, ...]) -> list[RenderedChat]:
     """As `render_chats`, in this process."""
     request = render_request(template, chats, TOKENS)
-    return split_chats(request, rendered_chats(json.loads(json.dumps(request))), "folder")
+    return split_chats(rendered_chats(json.loads(json.dumps(request))), "folder")
 
 
 def test_the_answer_is_told_from_what_precedes_it_and_ends_its_turn():
@@ -44,26 +44,62 @@ def test_the_answer_is_told_from_what_precedes_it_and_ends_its_turn():
     assert rendered(LLAMA_2, chat("Who?", " He.")) == [("<s>[INST] Who? [/INST] ", "He. </s>")]
 
 
+WRITES, REFUSES, NO_TEMPLATE = "does not write the answer of record 1 once", "refuses record 1\\.", "no template"
+LAST, SOME = "{{ messages[-1].content }}", "{% for m in messages %}{{ m.content }}{% endfor %}"
+LISTED = "{% if 'Basil' in messages[0].content %}x{% endif %}"
+
+
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{% for %}", r"refuses record 1\."),
-        ("{{ raise_exception(messages[0]['content']) }}", r"refuses record 1\."),
-        ("{{ raise_exception('only tools') }}", r"refuses record 1 \(only tools\)"),
-        ("nothing", "does not write the answer of record 1"),
-        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "does not write the answer"),
-        ("{{ messages[-1]['content'][:3] }}", "does not write the answer"),
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}{{ messages[-1]['content'] }}", "refuses record 1"),
-        ("{% include '/etc/passwd' %}{{ messages[-1]['content'] }}", "refuses record 1"),
-        ("{% import 'os' as os %}{{ messages[-1]['content'] }}", "refuses record 1"),
-        ("{{ messages.append(1) }}{{ messages[-1]['content'] }}", "refuses record 1"),
-        ("{% set n = namespace() %}{% set n._a = 1 %}{{ messages[-1]['content'] }}", "refuses record 1"),
+        ("{% for %}", NO_TEMPLATE),
+        (LAST + "{{ ['x', 'y'] | random }}", NO_TEMPLATE),
+        (LAST + "{{ lipsum(1) }}", REFUSES),
+        (LAST + "{{ range(9) | list | shuffle }}", NO_TEMPLATE),
+        ("{{ raise_exception(messages[0]['content']) }}", REFUSES),
+        (f"{{# {SECRET} #}}{{{{ raise_exception(messages[0]['content']) }}}}", REFUSES),
+        (f"{{# {SECRET} #}}{{{{ messages[0]['content'].nothing.more }}}}", REFUSES),
+        ("{{ raise_exception('only tools') }}", REFUSES),
+        ("nothing", WRITES),
+        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", WRITES),
+        ("{{ messages[-1]['content'][:3] }}", WRITES),
+        (LAST + LAST, WRITES),
+        (SOME + SOME, WRITES),
+        (LAST + "{{ messages[0].content }}", WRITES),
+        ("{{ messages[-1].content[:8] }}" + SOME, WRITES),
+        ("{{ messages[-1].content | upper }}" + SOME, WRITES),
+        ("{{ messages[-1].content | length }}" + SOME, WRITES),
+        (LISTED + SOME, WRITES),
+        (SOME + LISTED, WRITES),
+        (SOME + "{% if messages[-1].content | length > 30 %}x{% endif %}", WRITES),
+        (SOME + "{{ messages[-1].content | list | unique | list | length }}", WRITES),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}{{ messages[-1]['content'] }}", REFUSES),
+        ("{% include '/etc/passwd' %}{{ messages[-1]['content'] }}", REFUSES),
+        ("{% import 'os' as os %}{{ messages[-1]['content'] }}", REFUSES),
+        ("{{ messages.append(1) }}{{ messages[-1]['content'] }}", REFUSES),
+        ("{% set n = namespace() %}{% set n._a = 1 %}{{ messages[-1]['content'] }}", REFUSES),
     ],
 )
 def test_what_a_template_may_not_is_refused_without_a_text(template: str, words: str):
     with pytest.raises(InputError, match=words) as caught:
         rendered(template, chat(SECRET, f"{SECRET}."))
     assert SECRET not in str(caught.value)
+    assert "Basil" not in str(caught.value)
+
+
+def test_thoughts_stay_where_the_template_leaves_them_and_other_answers_are_refused():
+    """As Qwen 3 writes them: those of the last answer alone, and an empty thought where there is none."""
+    template = (
+        "{% for m in messages %}{% set c = m.content %}[{{ m.role }}]{% if m.role == 'assistant' %}{% if loop.last %}"
+        "{% if '</think>' not in c %}<think>\n\n</think>\n\n{% endif %}{{ c }}"
+        "{% else %}{{ c.split('</think>')[-1].lstrip('\n') }}{% endif %}{% else %}{{ c }}{% endif %}{% endfor %}"
+    )
+    thought = "<think>\nHe \n</think>\n\nm"
+    first, second = rendered(template, chat("Who?", thought, "So?", thought), chat("Who?", "m"))
+    assert first == ("[user]Who?[assistant]m[user]So?[assistant]", thought)
+    assert second == ("[user]Who?[assistant]<think>\n\n</think>\n\n", "m")
+    with pytest.raises(InputError, match=WRITES):
+        rendered("{{ messages[-1].content.split('</think>')[-1] }}", chat("Who?", thought))
 
 
 @pytest.mark.parametrize("name", ["''.__class__", "messages.__class__", "self._TemplateReference__context"])
@@ -89,7 +125,7 @@ def test_what_templates_of_transformers_use_is_there():
 def test_a_process_of_its_own_renders_the_same():
     chats = [chat("Who?", f"é {row}") for row in range(300)]
     assert render_chats(CHATML, chats, TOKENS, "folder") == rendered(CHATML, *chats)
-    with pytest.raises(InputError, match=r"refuses record 1 \(no system here\)"):
+    with pytest.raises(InputError, match=r"refuses record 1\."):
         render_chats(LLAMA_2, [chat("Short.", "Who?", "m", system=True)], TOKENS, "folder")
 
 
@@ -100,6 +136,8 @@ LARGE: dict[str, tuple[str, str]] = {
     "a number": ("{{ 10 ** (10 ** 9) }}", "time"),
     "loops": ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "time"),
     "a long text": ("{{ 'a' * 10**6 }}{{ messages[-1]['content'] }}", "too long"),
+    "texts that are long together": ("{{ 'a' * 10**5 }}{{ messages[-1]['content'] }}", "too long"),
+    "an address": ("{{ messages[-1]['content'] }}{{ namespace }}", "another text at each call"),
 }
 
 
@@ -108,12 +146,12 @@ LARGE: dict[str, tuple[str, str]] = {
 def test_memory_time_and_output_of_a_template_are_bounded(name: str, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("resource", reason="this system bounds no process")
     monkeypatch.setattr("jaxaudit.data.chat_templates.SECONDS", 2)
+    monkeypatch.setattr("jaxaudit.data.chat_templates.MOST_WRITTEN", 2**19)
     template, words = LARGE[name]
     with pytest.raises(InputError, match=words):
-        render_chats(template, [chat("a", "b")], TOKENS, "folder")
+        render_chats(template, [chat("a", "b")] * 9, TOKENS, "folder")
 
 
 def test_a_message_names_the_folder_and_what_to_do():
-    request = render_request("{{ messages[0].nothing.more }}", [chat("a", "b")], {})
     with pytest.raises(InputError, match=r"folder: its chat template cannot be used.*`template`"):
-        split_chats(request, rendered_chats(request), "folder")
+        rendered("{{ messages[0].nothing.more }}", chat("a", "b"))

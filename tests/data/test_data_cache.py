@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from jaxaudit.data import cache as cache_module
-from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cached_arrays, cached_rows
+from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cache_place, cached_arrays, cached_rows
+
+SHAPES = {"images": (40,), "labels": (40,)}
 
 
 def _arrays() -> dict[str, np.ndarray]:
@@ -30,12 +33,12 @@ def _assert_same(found: dict[str, np.ndarray]) -> None:
 
 
 def test_a_second_call_reads_what_the_first_left():
-    _assert_same(cached_arrays("set 1.0.0", _arrays))
-    _assert_same(cached_arrays("set 1.0.0", _never))
+    _assert_same(cached_arrays("set 1.0.0", _arrays, SHAPES))
+    _assert_same(cached_arrays("set 1.0.0", _never, SHAPES))
     assert [path.name for path in cache_dir().iterdir()] == [cache_path("set 1.0.0").name]
     # The same readable start, so that only the digest tells them apart.
-    assert cached_arrays("set/1.0.0", lambda: {"x": np.zeros(3)}).keys() == {"x"}
-    _assert_same(cached_arrays("set 1.0.0", _never))
+    assert cached_arrays("set/1.0.0", lambda: {"x": np.zeros(3)}, {"x": (3,)}).keys() == {"x"}
+    _assert_same(cached_arrays("set 1.0.0", _never, SHAPES))
 
 
 @pytest.mark.parametrize(
@@ -47,22 +50,54 @@ def test_a_second_call_reads_what_the_first_left():
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(b"no archive at all"),
         lambda path: np.save(path.open("wb"), np.zeros(3)),
+        lambda path: np.savez(path, images=np.zeros((41, 100), np.uint8), labels=np.zeros(40, np.int32)),
+        lambda path: np.savez(path, images=np.zeros((40, 100), np.uint8)),
+        lambda path: (path.unlink(), os.mkfifo(path)),
     ],
-    ids=["bytes", "pickle", "cut short", "empty", "text", "no archive"],
+    ids=["bytes", "pickle", "cut short", "empty", "text", "no archive", "another shape", "one array", "pipe"],
 )
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_damaged_entry_is_built_anew(damage):
-    cached_arrays("key", _arrays)
-    before = cache_path("key").read_bytes()
+    cached_arrays("key", _arrays, SHAPES)
     damage(cache_path("key"))
-    assert cache_path("key").read_bytes() != before
-    _assert_same(cached_arrays("key", _arrays))
-    _assert_same(cached_arrays("key", _never))
+    _assert_same(cached_arrays("key", _arrays, SHAPES))
+    _assert_same(cached_arrays("key", _never, SHAPES))
+
+
+def test_a_file_that_unpacks_to_gigabytes_is_built_anew():
+    """Two megabytes, and an array of the expected shape: nobody but this package writes here, and it packs nothing."""
+    np.savez_compressed(cache_path("key"), images=np.zeros((40, 1 << 26), np.uint8), labels=np.zeros(40, np.int32))
+    tracemalloc.start()
+    _assert_same(cached_arrays("key", _arrays, SHAPES))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 << 20
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0])
+def test_the_folder_is_its_owners_alone_whatever_the_umask(umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "some" / "cache"))
+    before = os.umask(umask)
+    try:
+        cached_arrays("key", _arrays, SHAPES)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "some" / "cache").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o702, 0o1777])
+def test_what_others_may_have_put_there_is_not_read(mode: int):
+    cached_arrays("key", lambda: {name: 0 * array for name, array in _arrays().items()}, SHAPES)
+    place = cache_dir()
+    place.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="others may write there"):
+        _assert_same(cached_arrays("key", _arrays, SHAPES))
+    place.chmod(0o700)
 
 
 def test_nothing_is_pickled_and_nothing_half_written_stays():
     with pytest.warns(RuntimeWarning, match="Object arrays cannot be saved"):
-        cached_arrays("key", lambda: {"bad": np.array([{}], dtype=object)})
+        cached_arrays("key", lambda: {"bad": np.array([{}], dtype=object)}, {"bad": ()})
     assert list(cache_dir().iterdir()) == []
 
 
@@ -71,12 +106,12 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     if sys.platform == "linux":
-        assert cache_dir() == tmp_path / ".cache/jaxaudit"
-    assert cache_dir().is_relative_to(tmp_path)
+        assert cache_place() == tmp_path / ".cache/jaxaudit"
+    assert cache_place().is_relative_to(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_dir() == tmp_path / "xdg/jaxaudit"
+    assert cache_place() == tmp_path / "xdg/jaxaudit"
     monkeypatch.setenv("JAXAUDIT_CACHE", "mine")
-    assert cache_dir() == Path("mine")
+    assert cache_place() == Path("mine")
 
 
 @pytest.fixture(params=["~/.cache/jaxaudit", RuntimeError("Could not determine home directory.")])
@@ -98,8 +133,8 @@ def test_without_a_home_the_cache_is_a_private_folder(homeless):
     folder = cache_dir()
     assert folder.parent == homeless
     assert folder.stat().st_mode & 0o777 == 0o700
-    _assert_same(cached_arrays("key", _arrays))
-    _assert_same(cached_arrays("key", _never))
+    _assert_same(cached_arrays("key", _arrays, SHAPES))
+    _assert_same(cached_arrays("key", _never, SHAPES))
     assert cache_dir() == folder
 
 
@@ -121,7 +156,7 @@ def test_a_folder_that_others_could_have_put_files_in_is_not_used(homeless, monk
         monkeypatch.setattr(os, "getuid", lambda: user + 1)
     assert cache_dir() == NOWHERE
     with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE"):
-        _assert_same(cached_arrays("key", _arrays))
+        _assert_same(cached_arrays("key", _arrays, SHAPES))
 
 
 def test_rows_are_made_once_and_damaged_ones_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

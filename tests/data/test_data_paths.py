@@ -11,18 +11,18 @@ import pytest
 from support.banks import describe, rows, save, write_bank
 
 from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.data import load, load_table
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.challenge import file_hash
 from jaxaudit.data.formats.arrays import NpzArrays, StoredArray, read_npy
-from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parsing import open_bounded, parsing
+from jaxaudit.data.formats.text_table import read_csv
 from jaxaudit.data.groups import load_groups
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.paths import entries, open_data, open_regular, read_small, regular_files, whole_file
 from jaxaudit.data.records import open_records
-from jaxaudit.data.scores.reading import is_score_table
-from jaxaudit.data.tables.people import load_columns, read_people
+from jaxaudit.data.scores.files import is_score_table
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import LONGEST_MESSAGE, InputError, without_folders
 
@@ -240,8 +240,8 @@ def test_a_file_that_was_written_since_it_was_opened_is_not_mixed(tmp_path: Path
     "read",
     [
         read_csv,
-        read_people,
-        load_columns,
+        lambda path: load(str(path)),
+        lambda path: load_table(str(path)),
         read_texts,
         file_hash,
         lambda path: read_small(path, 100),

@@ -11,11 +11,11 @@ from support.prepared_set import tiny_digits
 from support.small_sets import TABLES, write_mnist
 
 import jaxaudit.data.resolve as resolve_module
-import jaxaudit.data.tfds.prepare as prepare_module
+import jaxaudit.data.tfds_prepare as prepare_module
 from jaxaudit.data import Examples, digits, load, load_tfds
+from jaxaudit.data.resolve import load_table
 from jaxaudit.data.selection import SplitSlice, choose_parts, parse_split, split_name
 from jaxaudit.data.sets.embedded import wine
-from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.errors import InputError
 
 
@@ -272,8 +272,8 @@ def test_files_of_tables(data):
     (data / "more.csv").write_text(content)
     (here / "odd@name.csv").write_text(content)
     for name in ("people.csv", str(here / "people.csv"), "more.csv", "odd@name.csv"):
-        table = load_table(name, label="income", numeric=["a"], data_dir=data)
-        assert table.values.tolist() == [[1, 0], [2, 1], [3, 0]]
+        table = load_table(name, label="income", data_dir=data)
+        assert table.values.tolist() == [[0, 0], [1, 1], [2, 0]]
         assert table.name == name
     part = load_table("people.csv@train[1:]", label="income")
     assert part.labels.tolist() == [1, 0]

@@ -20,13 +20,12 @@ import pytest
 from fuzz.texts import CANARY, FEATURE, HOSTILE_FEATURES
 from support.prepared_set import digit_features, encode_png, random_images, rewrite, tiny_digits, write_prepared
 
-import jaxaudit.data.tfds.prepare as prepare_module
+import jaxaudit.data.tfds_prepare as prepare_module
 from jaxaudit.data import load
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
-from jaxaudit.data.tfds.prepare import CONNECT_SECONDS, prepare_array_record, unreachable_hosts
-from jaxaudit.data.tfds.read import read_prepared
-from jaxaudit.data.tfds.tfds import SetName, find_prepared
+from jaxaudit.data.tfds import SetName, find_prepared, read_prepared
+from jaxaudit.data.tfds_prepare import CONNECT_SECONDS, prepare_array_record, unreachable_hosts
 from jaxaudit.errors import InputError
 
 
@@ -85,7 +84,7 @@ def test_slices_are_those_of_tfds(prepared, split):
 
 
 def test_the_cache_is_used_until_the_set_is_prepared_again(prepared, monkeypatch):
-    from jaxaudit.data.tfds import read as module
+    import jaxaudit.data.tfds as module
 
     first = read_prepared(prepared.folder, "train", "tiny")
     with monkeypatch.context() as patch:
@@ -205,7 +204,9 @@ def test_promises_of_the_metadata_are_not_believed(prepared, file, old, new):
 def test_images_of_differing_sizes_are_refused(tmp_path):
     records = [{"image": encode_png(np.zeros(size, np.uint8)), "label": 0} for size in [(8, 8), (8, 8), (8, 9)]]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, 1)))
-    with pytest.raises(InputError, match=r"mixed: record 2: is 8x9 pixels but mixed: record 0 is 8x8; .*`image_size`"):
+    with pytest.raises(
+        InputError, match=r"mixed: record 2: is 8x9 pixels of uint8 but mixed: record 0 is 8x8 of uint8; .*`image_size`"
+    ):
         read_prepared(folder, "", "mixed")
 
 

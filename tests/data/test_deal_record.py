@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxaudit.data.deal_record import DEAL_RECORD, dealt_side
+from jaxaudit.data.challenge import DEAL_RECORD, dealt_side
 
 HASH = hashlib.sha256(b"records").hexdigest()
 

@@ -62,6 +62,12 @@ def test_the_right_answer_s_log_likelihood_is_the_score(tmp_path: Path):
     assert numbers == [-0.5, -2.5, -12.5, -7.25]
     assert math.isnan(none)
     assert log.scores["holdout"]["log_likelihood"].values.tolist() == [-1.0]
+    # Of the rolling record, all of the text is scored.
+    size, covariates = len(SECRET), log.covariates["query"]
+    assert covariates["choices"].tolist() == [3, 2, 1, 1, 1]
+    assert covariates["prompt_characters"].tolist() == [size, size, 0, size, size]
+    assert covariates["answer_characters"].tolist() == [size + 3, size + 3, size, size + 1, size + 3]
+    assert (covariates["zlib_bytes"] > size).all()
 
 
 def test_a_target_may_be_the_text_of_the_right_choice(tmp_path: Path):
@@ -78,25 +84,25 @@ def test_a_target_may_be_the_text_of_the_right_choice(tmp_path: Path):
 REFUSED: dict[str, tuple[list[Line], str]] = {
     "generated": (
         [sample(0, [-1.0], arguments={"gen_args_0": {"arg_0": SECRET, "arg_1": {"until": []}}})],
-        "generated",
+        "line 1 has no log-likelihood of a prompt and an answer .Expected `str`",
     ),
-    "twice": ([sample(0, [-1.0]), sample(0, [-1.0])], "line 2 has the doc_id of an earlier line"),
-    "no index": ([sample(0, [-1.0, -2.0], SECRET)], "line 1 has 2 choices, and its target is neither the index"),
-    "another index": ([sample(0, [-1.0, -2.0], 2)], "its target is neither the index nor the text of one"),
-    "several right": ([sample(0, [-1.0, -2.0], [0, 1])], "its target is neither the index"),
+    "twice": ([sample(0, [-1.0]), sample(0, [-1.0])], "has 2 samples of 1 doc_id"),
+    "no index": ([sample(0, [-1.0, -2.0], SECRET)], "line 1 has 2 choices, and its target is not the index"),
+    "another index": ([sample(0, [-1.0, -2.0], 2)], "not the index or the text of just one of them"),
+    "several right": ([sample(0, [-1.0, -2.0], [0, 1])], "its target is not the index"),
     "either": (
         [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "2"))],
-        "its target is the index of one and the text of another",
+        "not the index or the text of just one of them",
     ),
     "prompts": (
         [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "1", prompts=("a", SECRET)))],
-        "line 1 has 2 prompts with one answer",
+        "those of Winogrande are prompts",
     ),
     "no request": ([sample(0, [])], "has 0 choices"),
     "a text": ([sample(0, [-1.0], filtered_resps=[[SECRET, "False"]])], "line 1 has no log-likelihood"),
     "above 0": ([sample(0, [42.0])], "above 0"),
     "no sample": ([{"doc_id": 0, "text": SECRET}], "line 1 is no sample"),
-    "nothing": ([], "is empty"),
+    "nothing": ([], "has 0 samples"),
 }
 
 
@@ -111,7 +117,7 @@ def test_what_is_no_log_likelihood_is_refused_without_a_text(name: str, tmp_path
 def test_choices_of_other_bytes_than_utf_8_are_refused(tmp_path: Path):
     path = write(tmp_path, "t", [sample(0, [-1.0, -2.0])]) / f"samples_t_{DATE}.jsonl"
     path.write_bytes(path.read_bytes().replace(f"{SECRET} b".encode(), b"\xff"))
-    with pytest.raises(InputError, match="line 1 has a choice that is no text"):
+    with pytest.raises(InputError, match="line 1 has no log-likelihood of a prompt and an answer"):
         read_samples(tmp_path, {"query": "t"})
 
 
@@ -122,6 +128,49 @@ def test_a_task_has_one_file(tmp_path: Path):
     write(tmp_path, "t", [sample(0, [-1.0])], date="2026-01-06T10-11-12.123456")
     with pytest.raises(InputError, match="2 evaluations of the task 't'"):
         read_samples(tmp_path, {"query": "t"})
+
+
+ONE_MODEL = {
+    "config": {"model": "hf", "model_args": "pretrained=org/model", "model_sha": "0123abcd", "peft_sha": "4567"},
+    "chat_template_sha": "89ef",
+}
+TWO_RUNS: dict[str, tuple[bool, dict[str, Any] | None]] = {
+    "one model": (True, ONE_MODEL),
+    "no results": (False, None),
+    "another model": (False, ONE_MODEL | {"config": ONE_MODEL["config"] | {"model_sha": "0123abce"}}),
+    "other arguments": (False, ONE_MODEL | {"config": ONE_MODEL["config"] | {"model_args": {"dtype": "float16"}}}),
+    "another prompt": (False, ONE_MODEL | {"chat_template_sha": None}),
+    "no config": (False, {}),
+}
+
+
+@pytest.mark.parametrize("name", TWO_RUNS)
+def test_tasks_of_two_runs_must_be_of_one_model(name: str, tmp_path: Path):
+    is_read, other = TWO_RUNS[name]
+    later = "2026-01-06T10-11-12.123456"
+    write(tmp_path, "a", [sample(0, [-1.0])])
+    write(tmp_path, "b", [sample(0, [-2.0])], later)
+    for date, results in ((DATE, ONE_MODEL), (later, other)):
+        if results is not None:
+            (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
+    if is_read:
+        assert list(read_samples(tmp_path, {"query": "a", "holdout": "b"}).scores) == ["query", "holdout"]
+    else:
+        with pytest.raises(InputError, match="are of several runs"):
+            read_samples(tmp_path, {"query": "a", "holdout": "b"})
+    # A single run is of one model, whatever its results say.
+    (tmp_path / f"results_{DATE}.json").write_text("{")
+    assert list(read_samples(tmp_path, {"query": "a"}).scores) == ["query"]
+
+
+def test_a_folder_on_disk_may_have_had_another_checkpoint(tmp_path: Path):
+    later = "2026-01-06T10-11-12.123456"
+    for task, date in (("a", DATE), ("b", later)):
+        write(tmp_path, task, [sample(0, [-1.0])], date)
+        config = {"model": "hf", "model_args": "pretrained=out/model", "model_sha": ""}
+        (tmp_path / f"results_{date}.json").write_text(json.dumps({"config": config}))
+    with pytest.raises(InputError, match="one run"):
+        read_samples(tmp_path, {"query": "a", "holdout": "b"})
 
 
 def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -135,6 +184,7 @@ def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.Mo
     assert done.code == 0, done.err
     assert SECRET not in done.out + done.err + Path("s.csv").read_text()
     table = csv.read_csv("s.csv").to_pydict()
+    assert not any(column.startswith("covariate") for column in table)
     assert table["set"] == [of for of in ("query", "holdout", "members") for _ in range(8)]
     assert table["target.npo.log_likelihood"] == [-1.0 - row - 10 * level for level in range(3) for row in range(8)]
     below = [2.0 + row + row / 7 + 10 * level for level in range(3) for row in range(8)]

@@ -1,7 +1,9 @@
 """A small Parquet file of another party never becomes gigabytes, and an honest one is read as it was written."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from jaxaudit.data import load_table
 from jaxaudit.data.formats.parquet_file import parquet_names, read_parquet
 from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.data.scores.reading import is_score_table, load_scores
-from jaxaudit.data.tables.people import read_people
+from jaxaudit.data.scores.files import is_score_table, load_scores
 from jaxaudit.data.tables.reading import read_text_table
+from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
-from jaxaudit.runs.files import LARGEST_ARRAYS, read_columns
+from jaxaudit.runs.saved import LARGEST_ARRAYS, read_columns
 
 ROWS, LONG = 2_000, 1 << 20
 BOUND = 3 << 28
@@ -71,7 +74,7 @@ def varint(number: int) -> bytes:
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "scores": load_scores,
-    "records": read_people,
+    "records": lambda path: load_table(str(path)),
     "groups": lambda path: load_groups("text", str(path), ROWS, "query set"),
     "outputs": lambda path: load_outputs(path, 3, parquet.ParquetFile(path).metadata.num_rows),
 }
@@ -89,6 +92,72 @@ def test_what_is_decoded_is_bounded_before(write: Callable[[Path], None], reader
     assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
     # The names of columns are read without any column.
     assert is_score_table(path)
+
+
+def few(values: pa.Array, of: int, per_row: int = 1) -> pa.Array:
+    """A list of this many values in each of `of` rows."""
+    return pa.ListArray.from_arrays(pa.array(np.arange(of + 1, dtype=np.int32) * per_row), values)
+
+
+BYTES = pa.DictionaryArray.from_arrays(pa.array(np.zeros(ROWS, np.int32)), pa.array([b"x" * LONG]))
+HIDDEN: dict[str, tuple[pa.Array, dict[str, Any]]] = {
+    "bytes": (BYTES, {}),
+    "bytes of one length": (pa.array([b"x" * (LONG << 3)] * 40, pa.binary(LONG << 3)), {}),
+    "lists of texts": (few(repeated(2 * ROWS), ROWS, 2), {}),
+    "texts of one list": (few(repeated(), 1, ROWS), {}),
+    "structs": (pa.StructArray.from_arrays([repeated()], ["text"]), {}),
+    "maps": (pa.MapArray.from_arrays(pa.array(np.arange(ROWS + 1, dtype=np.int32)), repeated(), repeated()), {}),
+    "nulls": (few(pa.nulls(ROWS << 14), ROWS, 1 << 14), {}),
+    "lists of lists": (few(few(pa.array(np.zeros(ROWS << 14, np.int8)), ROWS << 4, 1 << 10), ROWS, 16), {}),
+    "front-coded lists": (
+        few(pa.array(["x" * (LONG >> 1)] * 400), 200, 2),
+        {"use_dictionary": False, "column_encoding": {"hidden.list.element": "DELTA_BYTE_ARRAY"}},
+    ),
+}
+
+
+def texts_of(path: Path) -> int:
+    return len(read_texts(path).lines)
+
+
+@pytest.mark.parametrize("reader", ["outputs", "texts"])
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_types_decide_before_anything_is_decoded(kind: str, reader: str, tmp_path: Path):
+    """Outputs are numbers, so no other column is read; of texts all are, and what they take as JSON is bounded."""
+    hidden, how = HIDDEN[kind]
+    path, rows = tmp_path / "t.parquet", len(hidden)
+    beside = {"0": np.full(rows, 0.25)} if reader == "outputs" else {"prompt": ["a"] * rows, "completion": ["b"] * rows}
+    table = pa.table({**beside, "hidden": hidden})
+    parquet.write_table(table, path, compression="zstd", store_schema=False, **how)
+    before = pa.default_memory_pool().max_memory()
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        (texts_of if reader == "texts" else READERS["outputs"])(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < BOUND
+    assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
+
+
+def test_a_column_that_another_name_begins_is_not_read_with_it(tmp_path: Path):
+    """Arrow reads the column a.b where a is asked for."""
+    path = tmp_path / "o.parquet"
+    table = pa.table({"a": np.full(ROWS, 0.25), "a.b": BYTES})
+    parquet.write_table(table, path, compression="zstd", store_schema=False)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(InputError, match="its beginning"):
+        load_outputs(path, 2, ROWS)
+    with pytest.raises(ValueError, match="other columns"):
+        read_columns(path, ["a"], ROWS)
+    assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
+
+
+def test_numbers_are_bounded_by_what_they_take_as_text(tmp_path: Path):
+    """Nine million decimals of 38 digits, in a few kilobytes."""
+    cells = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int32)), pa.array([Decimal(10**37)]))
+    parquet.write_table(pa.table(dict.fromkeys("abc", cells)), tmp_path / "t.parquet", store_schema=False)
+    with pytest.raises(InputError, match="more than the allowed"):
+        read_parquet(tmp_path / "t.parquet")
 
 
 def test_a_column_of_repeated_labels_is_refused_without_its_texts(tmp_path: Path):
@@ -153,7 +222,7 @@ def test_an_index_with_the_name_of_a_label_is_the_label(tmp_path: Path):
     table = pa.table({"a": [1.0, 2.0] * 10, "b": [0.0, 1.0] * 10, "label": ["x", "y"] * 10})
     kept = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["label"]})})
     parquet.write_table(kept, tmp_path / "t.parquet")
-    assert read_people(tmp_path / "t.parquet", numeric=["a", "b"]).class_names == ("x", "y")
+    assert load_table(str(tmp_path / "t.parquet")).class_names == ("x", "y")
 
 
 def test_a_file_without_values_has_no_pages():

@@ -2,13 +2,13 @@
 
 import pytest
 
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Role, Sets
 
 
 def test_the_order_is_that_of_roles_and_what_is_none_is_absent():
-    sets = Sets(reference=3, members=None, query=1)
-    assert list(sets.items()) == [(Role.QUERY, 1), (Role.REFERENCE, 3)]
-    assert Role.MEMBERS not in sets
+    sets = Sets(members=3, calibration=None, query=1)
+    assert list(sets.items()) == [(Role.QUERY, 1), (Role.MEMBERS, 3)]
+    assert Role.CALIBRATION not in sets
     with pytest.raises(KeyError):
         sets[Role.HOLDOUT]
 
@@ -24,4 +24,4 @@ def test_equal_sets_are_equal_and_nothing_changes_one():
 
 def test_a_role_is_its_key_and_has_words():
     assert Role("holdout") is Role.HOLDOUT
-    assert [role.words for role in Role] == ["query set", "calibration set", "holdout", "members", "reference"]
+    assert [role.words for role in Role] == ["query set", "calibration set", "holdout", "members"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxaudit.data.scores.copies import refuse_repeated
+from jaxaudit.data.scores.columns import refuse_repeated
 from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
 
@@ -76,6 +76,20 @@ def test_a_table_that_has_every_record_several_times_is_refused(times: int) -> N
     score_table({name: values[:-1] for name, values in repeated.items()})
     few = {"set": np.repeat(SETS, 2), "target.accuracy": np.repeat(RIGHT, 2)}
     score_table(few)
+
+
+@pytest.mark.parametrize("change", [lambda a: a + 0.003 * RANDOM.normal(size=200), lambda a: a.round(3)])
+@pytest.mark.parametrize("role", ["unused.1", "used.1", "target.b"])
+def test_a_model_that_was_asked_again_is_one_model(change: Any, role: str) -> None:
+    """Another batch size, or rounding: where three models that are trained alike show what is usual."""
+    a, b, c = HARD + 0.4 * np.random.default_rng(3).normal(size=(3, 200))
+    with pytest.raises(InputError, match=rf"(?=.*target\.a\.loss)(?=.*{role}\.loss)".replace(".1", r"\.1")):
+        table({"target.a.loss": a, f"{role}.loss": change(a), "unused.2.loss": c, "used.9.loss": b})
+    table({"target.a.loss": a, f"{role}.loss": b, "unused.2.loss": c})
+    # A deletion of few records may change little.
+    table(
+        {"target.a.loss": a, "before.loss": a + 0.003 * RANDOM.normal(size=200), "unused.2.loss": c, "used.9.loss": b}
+    )
 
 
 def test_what_a_copy_means_is_said_by_its_roles() -> None:

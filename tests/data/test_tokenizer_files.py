@@ -96,6 +96,51 @@ def test_rules_that_make_any_text_long_are_refused_at_once(entries: dict[str, An
         Normalizers(b"[1", "t")
 
 
+TEXT, TOKEN = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "b", "type_id": 0}}
+TWICE = {"type": "TemplateProcessing", "single": [TEXT, TEXT], "pair": [TEXT], "special_tokens": {}}
+SPECIAL = {"b": {"id": "b", "ids": [1], "tokens": ["b"]}}
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+def added(*numbers: int) -> list[dict[str, Any]]:
+    whether = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    return [{"id": number, "content": f"<{number}>", **whether} for number in numbers]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"post_processor": TWICE},
+        {"post_processor": {**TWICE, "single": [TEXT] * 10_000}},
+        {"post_processor": {**TWICE, "single": [TOKEN], "special_tokens": SPECIAL}},
+        {"post_processor": {**TWICE, "single": "$A $A"}},
+        {"post_processor": {**TWICE, "processors": []}},
+        {"post_processor": {name: entry for name, entry in TWICE.items() if name != "type"}},
+        {"post_processor": {"type": "Sequence", "processors": [{"type": "Sequence", "processors": [TWICE]}]}},
+        {"post_processor": {"type": "Sequence", "processors": [{**TWICE, "single": [TEXT]}] * 2}},
+        {"post_processor": {**TWICE, "single": [TEXT, *[TOKEN] * 9], "special_tokens": SPECIAL}},
+        {"post_processor": {"type": "Other"}},
+        {"model": {"type": "BPE", "vocab": {**LETTERS, "c": 2**31}, "merges": []}},
+        {"model": {"type": "BPE", "vocab": {**LETTERS, "c": -1}, "merges": []}},
+        {"model": {"type": "BPE", "vocab": {**LETTERS, "c": 1.5}, "merges": []}},
+        {"added_tokens": added(2**31)},
+        {"added_tokens": added(*range(5, 20_000))},
+    ],
+)
+def test_rules_that_write_a_text_twice_and_numbers_without_end_are_refused(entries: dict[str, Any], tmp_path: Path):
+    with pytest.raises(InputError, match=r"is it the tokenizer that the model was trained with|is no tokenizer"):
+        read_tokenizer(saved(tmp_path, **entries))
+
+
+def test_rules_that_write_a_text_once_pass(tmp_path: Path):
+    once = {**TWICE, "single": [TOKEN, TEXT, TOKEN], "special_tokens": SPECIAL}
+    roberta = {"type": "RobertaProcessing", "sep": ["b", 1], "cls": ["a", 0], "trim_offsets": True}
+    for processor in (once, {"type": "Sequence", "processors": [LEVEL, once]}, roberta | {"add_prefix_space": False}):
+        found = read_tokenizer(saved(tmp_path, post_processor=processor, added_tokens=added(*range(5, 9))))
+        assert found.encode(["ab"]) == [Tokens([2], [2])]
+        assert found.vocabulary == 10
+
+
 @pytest.mark.parametrize(("size", "refused"), [(33, False), (100, True)])
 def test_maps_of_characters_are_read_for_the_longest_text_they_insert(size: int, refused: bool):
     charsmap = base64.b64encode((4).to_bytes(4, "little") + b"trie" + b"a\0" + b"b" * size + b"\0").decode()

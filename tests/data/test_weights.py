@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load
 
-from jaxaudit.data.weights import trees
-from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
+from jaxaudit.data.weights import read_weights, safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models import MLP
 
@@ -62,7 +61,7 @@ def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
     )
 )
 def test_what_is_written_is_read_bit_for_bit(tmp_path_factory, weights):
-    path = tmp_path_factory.mktemp("weights") / "w"  # known by its content
+    path = tmp_path_factory.mktemp("weights") / "w.safetensors"  # known by its content
     path.write_bytes(safetensors_bytes(weights))
     assert same(read_weights(path), weights)
     assert same(load(path.read_bytes()), weights)  # by the format's own library, too
@@ -78,8 +77,8 @@ def test_the_header_says_which_names_these_are():
     assert np.array_equal(load(data)["transposed"], np.arange(6.0).reshape(2, 3).T)
 
 
-@pytest.mark.parametrize("name", ["w.msgpack", "w.flax", "w"])
-def test_what_flax_serialises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+def test_what_flax_serialises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    name = "w.msgpack"
     (tmp_path / name).write_bytes(serialization.to_bytes(TREE))
     assert same(read_weights(tmp_path / name), flat())
     monkeypatch.setattr(serialization, "MAX_CHUNK_SIZE", 8)  # it splits what is larger
@@ -96,14 +95,12 @@ def test_what_orbax_saves(tmp_path: Path):
     assert same({name: found[name] for name in NAMES[:2]}, {name: flat()[name] for name in NAMES[:2]})
     state = nnx.state(MLP((2,), 3, hidden=(), rngs=nnx.Rngs(0)))
     with ocp.CheckpointManager(tmp_path / "runs") as manager:
-        for step in (7, 8):
-            manager.save(step, args=ocp.args.StandardSave(state))
-            manager.wait_until_finished()
-            for place in ("runs", "runs/7", "runs/7/default") if step == 7 else ():
-                found = read_weights(tmp_path / place)
-                assert found.keys() == {"layers/0/kernel/value", "layers/0/bias/value"}
-                assert np.array_equal(found["layers/0/kernel/value"], jax.tree.leaves(state)[1])
-    with pytest.raises(InputError, match=r"several Orbax checkpoints \(7, 8\); name the folder of"):
+        manager.save(7, args=ocp.args.StandardSave(state))
+        manager.wait_until_finished()
+    found = read_weights(tmp_path / "runs/7/default")
+    assert found.keys() == {"layers/0/kernel/value", "layers/0/bias/value"}
+    assert np.array_equal(found["layers/0/kernel/value"], jax.tree.leaves(state)[1])
+    with pytest.raises(InputError, match=r"no _METADATA of Orbax .name the folder that has it"):
         read_weights(tmp_path / "runs")
     with pytest.raises(InputError, match="more than the allowed"):
         read_weights(tmp_path / "tree", max_bytes=20)
@@ -167,21 +164,26 @@ def zipped() -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["w.pt", "w.pkl", "w.bin", "w.ckpt", "w", "w.msgpack", "w.safetensors", "w.npz"])
+PICKLED = r"may be pickles, which run code when they are loaded, so they are not\..*weights_only"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *((name, PICKLED) for name in ("w.pt", "w.pkl", "w.bin", "w.ckpt", "w", "w.npz", "w.h5")),
+        ("w.msgpack", "is not a tree of arrays"),
+        ("w.safetensors", "is not a complete safetensors file"),
+    ],
+)
 @pytest.mark.parametrize("data", [pickle.dumps(Bomb()), zipped()])
-def test_a_pickle_is_never_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes):
+def test_a_pickle_is_never_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str, data: bytes
+):
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(data)
-    with pytest.raises(InputError, match=r"pickle.* run.? code when .* loaded, .*\.safetensors\. .*weights_only"):
+    with pytest.raises(InputError, match=message):
         read_weights(name)
     assert not Path("exploded").exists()
-
-
-@pytest.mark.parametrize("length", [0x0280, 0x4B50])
-def test_a_header_as_long_as_the_first_bytes_of_a_pickle_or_an_archive_are_high(tmp_path: Path, length: int):
-    """640 and 19,280: their bytes are those that a pickle of protocol 2 and a zip archive begin with."""
-    (tmp_path / "w.safetensors").write_bytes(header(length, "F32"))
-    assert same(read_weights(tmp_path / "w.safetensors"), {"a": np.array([2.5], np.float32)})
 
 
 def packed(value: object) -> bytes:
@@ -210,13 +212,13 @@ def header(length: int = 0, kind: str = "F8_E5M2") -> bytes:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("w.safetensors", b"", "is empty; was it written to its end"),
+        ("w.safetensors", b"", "is not a complete safetensors file"),
         ("w.safetensors", SAFE[:-1], "safetensors file"),
         ("w.safetensors", struct.pack("<Q", 2**62) + b"{}", "safetensors file"),
         ("w.safetensors", SAFE.replace(b"F32", b"F99"), "safetensors file"),
-        ("w.safetensors", serialization.to_bytes(TREE), "its content is msgpack; rename"),
-        ("w.msgpack", SAFE, "its content is safetensors; rename it"),
-        ("w.txt", b"hello, world", "is neither safetensors nor Flax msgpack; weights are a .safetensors file"),
+        ("w.safetensors", serialization.to_bytes(TREE), "is not a complete safetensors file"),
+        ("w.msgpack", SAFE, "is not a tree of arrays"),
+        ("w.txt", b"hello, world", "weights are a .safetensors file or a folder"),
         ("w.msgpack", b"\xff\xff", r"is not a tree of arrays as flax.serialization writes it \("),
         ("w.msgpack", b"\x81\xa1a" + b"\x91" * 5000 + b"\0", "is not a tree of arrays"),
         ("w.msgpack", packed({"a": msgpack.ExtType(7, b"")}), "a value of the unknown kind 7"),
@@ -229,9 +231,17 @@ def header(length: int = 0, kind: str = "F8_E5M2") -> bytes:
             for length in (100_000, 990)
         ),
         ("w.msgpack", packed({"a": None}), "no arrays; save the network's parameters"),
-        ("w.safetensors", header(), "numbers of type F8_E5M2; save them as float32"),
-        ("w", safetensors_bytes({"a": np.array([1, np.nan, np.inf])}), "2 of the 3 numbers of a are NaN or infinite"),
-        ("w", serialization.to_bytes({"a": {"b": jnp.array([jnp.nan], jnp.bfloat16)}}), "1 of the 1 numbers of a/b "),
+        ("w.safetensors", header(), "usual numbers .'F8_E5M2'.; save them as float32"),
+        (
+            "w.safetensors",
+            safetensors_bytes({"a": np.array([1, np.nan, np.inf])}),
+            "2 of the 3 numbers of a are NaN or infinite",
+        ),
+        (
+            "w.msgpack",
+            serialization.to_bytes({"a": {"b": jnp.array([jnp.nan], jnp.bfloat16)}}),
+            "1 of the 1 numbers of a/b ",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, name: str, data: bytes, message: str):
@@ -246,7 +256,7 @@ def test_sizes_are_bounded_before_anything_is_read(tmp_path: Path, monkeypatch: 
         file.truncate(2**40)  # no bytes on disk
     with pytest.raises(InputError, match=r"1024\.0 GiB, more than the"):
         read_weights(tmp_path / "w.safetensors")
-    monkeypatch.setattr(trees, "MOST_VALUES", 100)
+    monkeypatch.setattr("jaxaudit.data.weights.MOST_VALUES", 100)
     for values in ([0] * 101, [[0] * 60, [0] * 60]):
         (tmp_path / "w.msgpack").write_bytes(packed({"a": values}))
         with pytest.raises(InputError, match="is not a tree of arrays"):
@@ -259,11 +269,13 @@ def test_paths_that_are_no_weights(tmp_path: Path):
     (tmp_path / "pickled" / "config.json").write_text("{}")
     (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"PK")
     os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "pipe.msgpack")
     for name, message in (
-        ("gone.safetensors", r"there is no such file or folder; weights are a \.safetensors file or a "),
-        ("folder", "is a folder but no Orbax checkpoint"),
-        ("pickled", r"pytorch_model\.bin may be a pickle.*save_pretrained"),
-        ("pipe", "is neither a file nor a folder; weights are"),
+        ("gone.safetensors", "No such file"),
+        ("folder", "has no model.safetensors, no index of such files, and no _METADATA of Orbax"),
+        ("pickled", r"may be pickles, .*save_pretrained"),
+        ("pipe", "weights are"),
+        ("pipe.msgpack", "pipe"),
     ):
         with pytest.raises(InputError, match=message):
             read_weights(tmp_path / name)
@@ -284,10 +296,10 @@ def test_the_files_of_an_index_hold_what_it_says(tmp_path: Path):
     with pytest.raises(InputError, match="more than the allowed"):
         read_weights(tmp_path, max_bytes=100)
     for placed, words in (
-        ({"a": "0.safetensors", "b": "2.safetensors"}, r"2\.safetensors, and there is no such file"),
+        ({"a": "0.safetensors", "b": "2.safetensors"}, r"2\.safetensors: .*No such file"),
         ({"a": "0.safetensors", "c": "1.safetensors"}, r"does not hold the arrays"),
-        ({"a": "../0.safetensors"}, "no .safetensors file beside it"),
-        ({"a": "/etc/passwd"}, "no .safetensors file beside it"),
+        ({"a": "../0.safetensors"}, "weight_map"),
+        ({"a": "/etc/passwd"}, "weight_map"),
         ({"a": 1}, "weight_map"),
         ({}, "weight_map"),
     ):

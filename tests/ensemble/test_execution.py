@@ -15,7 +15,7 @@ from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, concurrency, fit_many, measure_models_per_batch, models_per_batch, train
 from jaxaudit.ensemble.execution import WHOLE
-from jaxaudit.ensemble.pull import STARTS, Pulling, WorkerEnded
+from jaxaudit.ensemble.local_workers import STARTS, Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 from jaxaudit.membership import everyone, leave_one_out_masks, only
 
@@ -79,7 +79,7 @@ def test_parts_may_report_at_the_same_time():
 @pytest.mark.parametrize("progress", [None, lambda done, total: None])
 @pytest.mark.parametrize("weights", [(1, -1), (0, 0), (0,), (1, float("nan")), (1, float("inf"))])
 def test_weights_that_are_none_are_refused(weights: tuple[float, ...], progress):
-    with pytest.raises(InputError, match="give finite numbers of at least 0"):
+    with pytest.raises(InputError, match="weights` must be"):
         Execution(progress=progress).split(*weights)
 
 

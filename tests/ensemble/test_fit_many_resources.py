@@ -29,8 +29,8 @@ from support.tiny_learners import (
 
 from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
 from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_arrays
+from jaxaudit.ensemble.chunk import steps_from_host
 from jaxaudit.ensemble.concurrency import concurrent_chunks
-from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.program import LEAST_WORDS
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network

@@ -13,8 +13,15 @@ from support.circles import first_of
 from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, jitter, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_states
-from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
-from jaxaudit.ensemble.training_state import KeptState, StateKeeper, UnderWay
+from jaxaudit.ensemble.checkpoint import (
+    KeptState,
+    StateKeeper,
+    UnderWay,
+    read_arrays,
+    read_chunk,
+    write_arrays,
+    write_chunk,
+)
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, by_epoch, network, schedule
 from jaxaudit.membership import leave_one_out_masks
@@ -101,7 +108,7 @@ def test_a_call_killed_within_its_chunks_goes_on(one: Any, tmp_path: Path):
 @pytest.mark.parametrize("name", ["network", "driven from the host"])
 def test_an_interrupt_keeps_the_very_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "1000")
-    monkeypatch.setattr("jaxaudit.ensemble.training_state.WORTH_SECONDS", 0)
+    monkeypatch.setattr("jaxaudit.ensemble.checkpoint.WORTH_SECONDS", 0)
     monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     stopped, last = killed(LEARNERS[name], tmp_path, 0.5, KeyboardInterrupt), Watched()
     assert fit(LEARNERS[name], tmp_path, last).tobytes() == fit(LEARNERS[name], None).tobytes()

@@ -25,7 +25,7 @@ from support.workers_child import EPOCHS
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
 from jaxaudit.ensemble.concurrency import this_machine, unlike
 from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
-from jaxaudit.ensemble.parts import LARGE, drop_left, shared
+from jaxaudit.ensemble.worker import LARGE, drop_left, shared
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
 from jaxaudit.membership import everyone, leave_one_out_masks
@@ -125,12 +125,12 @@ class Deadly(NearestCentroid):
 @pytest.mark.outer
 @pytest.mark.parametrize(
     ("limit", "models", "said"),
-    [("ATTEMPTS", 1, r"status 9.*2 times.*memory"), ("MOST_ENDED", MODELS, r"the 1 before it.*cluster check")],
+    [("ATTEMPTS", 1, r"status 9.*2 times.*memory"), ("MOST_ENDED", MODELS, r"the 1 before it.*none trained")],
 )
 def test_chunks_that_end_their_workers_are_given_up(
     limit: str, models: int, said: str, two: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(f"jaxaudit.ensemble.distribute.{limit}", 2)
+    monkeypatch.setattr(f"jaxaudit.ensemble.train.{limit}", 2)
     with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=said):
         fit_many(KEYS[:models], ROWS[:models], *POOL, Deadly(), execution=Execution(1, executor=two))
 
@@ -160,7 +160,7 @@ def test_another_machine_is_refused_by_name_or_told(two: Any, monkeypatch: pytes
     one, other = LEARNERS["whole"], {**this_machine(), "jaxlib": "0.0.1"}
     alone = fit(one, Execution(3))
     assert unlike(this_machine(), this_machine()) == ""
-    monkeypatch.setattr("jaxaudit.ensemble.distribute.this_machine", lambda: other)
+    monkeypatch.setattr("jaxaudit.ensemble.train.this_machine", lambda: other)
     with pytest.raises(InputError, match=r"jaxlib: .* there, 0\.0\.1 here.*`mixed_devices`"):
         fit(one, Execution(3, executor=two))
     with pytest.warns(RuntimeWarning, match=r"rounds differently.*jaxlib") as told:
@@ -298,7 +298,7 @@ def test_arrays_that_a_killed_process_left_are_removed(tmp_path: Path):
 import os, signal
 from pathlib import Path
 import numpy as np
-from jaxaudit.ensemble.parts import shared
+from jaxaudit.ensemble.worker import shared
 with shared(None, {{"a": np.zeros(9)}}, Path({str(tmp_path)!r})):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -17,7 +17,7 @@ and 1 GiB above what it began with. A case is good when the input was read, or r
 line that shows no cell of a table, and what was made of it holds nothing that it should not (`printed`); whatever else
 happens is a finding: another exception, a crash, a hang, too much time or memory, a word on stdout or stderr, a module
 imported, a file changed or left behind. `planted` does all of these, so that a test can see them found. Readers of
-Keras archives, of tokenizers and of models of transformers are there where these libraries are.
+tokenizers and of models of transformers are there where these libraries are.
 
 Status: 0 without findings, 1 with.
 """

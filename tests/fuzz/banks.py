@@ -17,7 +17,7 @@ MODELS, MEMORY = 20, 6.0
 SHOW = ("shadows", "show", "bank")
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
 PLAN = ("shadows", "plan", "--query", "query.npz", "--holdout", "holdout.npz", "--calibration", "calibration.npz")
-PLAN += ("--groups", "who", "--holdout-groups", "who", "--designs", "guess,wider", "--out", "bank")
+PLAN += ("--groups", "who", "--holdout-groups", "who", "--out", "bank")
 OWN_CODE = "import fuzz_canary\n\nNet = fuzz_canary.Thing\n"
 """Of a file that only a command line may name."""
 
@@ -32,14 +32,13 @@ def bank(folder: Path) -> None:
 
 
 def several_views(folder: Path) -> None:
-    """Models of probabilities of two views, of two designs, dealt by groups; some records are dropped."""
+    """Models of probabilities of two views, dealt by groups; some records are dropped."""
     planned(folder / "bank", MODELS, 0, holdout=True, groups=True, outputs="probabilities", queries=2)
     found = load_bank(folder / "bank")
     dropped = np.arange(RECORDS) % 30 == 7
     np.save(folder / "bank" / "dropped.npy", dropped)
-    np.save(folder / "bank" / "designs.npy", np.arange(MODELS) % 2)
     said = json.loads((folder / "bank" / "bank.json").read_text())
-    (folder / "bank" / "bank.json").write_text(json.dumps({**said, "designs": ["guess", "wider"], "recipe": "mine"}))
+    (folder / "bank" / "bank.json").write_text(json.dumps({**said, "recipe": "mine"}))
     np.save(folder / "members.npy", USED)
     rows = found.membership & ~dropped
     np.save(folder / "bank" / "membership.npy", rows)

@@ -15,7 +15,7 @@ from fuzz.commands import Ran, command, swept
 from fuzz.readers import SECRET, Reader
 from jaxaudit.data import load
 from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
-from jaxaudit.data.roles import Role
+from jaxaudit.data.examples import Role
 
 RECORDS, CLASSES, A_GROUP = 240, 3, 4
 ROLES = {"query": 80, "holdout": 80, "members": 80}

@@ -42,7 +42,7 @@ NO_NUMBER = {"", "nan", "x", "9" * 5000, "18446744073709551616"}
 """What no option of whole numbers with a least value can mean."""
 NO_SHARE = {"", "nan", "inf", "-inf", "x", "-1", "1e400"}
 """What none of these can mean:"""
-SHARES = {"--level", "--subsample", "--learning-rate", "--penalty", "--fraction", "--min-accuracy", "--smoothing"}
+SHARES = {"--level", "--learning-rate", "--penalty", "--fraction", "--min-accuracy", "--smoothing"}
 SHARES |= {"--holdout-share"}
 TRAPS: Tree = {each: Special(each) for each in ("folder", "pipe")}
 TRAPS |= {"dangling": Link("nothing"), "circular": Link("itself"), "outside": Link("{outside}/kept")}
@@ -51,8 +51,8 @@ SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 SETS += ("--hidden", "4", "--epochs", "2", "--models-per-batch", "3")
 PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--models-per-batch", "3")
 USUAL = {
-    "ks": (*SETS, "--replicates", "1", "--tests", "rho", "--effort", "full"),
-    "power": (*SETS, "--effort", "full", "--holdout-shadow-models", "19"),
+    "ks": (*SETS, "--test-option", "rho.replicates=1", "--tests", "rho", "--effort", "full"),
+    "power": (*SETS, "--effort", "full", "--models", "19"),
     "pdtp": PEOPLE,
     "attack": (*PEOPLE, "--iterations", "2", "--targets", "5", "--shadow-pairs", "2"),
     "unlearn": ("--data", "query.npz", "--class", "1", "--per-class", "4", "--epochs", "2", "--seeds", "3"),
@@ -63,7 +63,6 @@ USUAL = {
     "shadows add": ("bank", "outputs.npy"),
     "shadows show": ("bank",),
     "shadows import": ("exp", "--out", "new"),
-    "scores regression": ("errors.csv", "--prediction", "age", "--truth", "weight", "--set", "of", "--out", "new.csv"),
     "scores open-unlearning": (f"a/{LOG}", "--unused", f"b/{LOG}", "--out", "new.csv"),
     "scores lm-eval": (".", "--query", TASKS[0], "--holdout", TASKS[1], "--out", "new.csv"),
 }
@@ -77,9 +76,6 @@ def prepare(line: str) -> Callable[[Path], object]:
             np.savez(folder / f"{name}.npz", **arrays, patient=np.arange(60) // 4)
         lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
-        (folder / "errors.csv").write_text(
-            "\n".join(["age,weight,of", *(f"{row},{row + 1.5 + row % 2},query" for row in range(9)), ""])
-        )
         save(RUNS["efficacy"](), folder / "run")
         write_bank(folder / "bank")
         write_lira(folder / "exp", 4)
@@ -107,9 +103,9 @@ def options_of(words: list[str]) -> list[Any]:
 
 def fields_called(words: list[str]) -> list[OptionField]:
     from jaxaudit.cli.app import COMMANDS
-    from jaxaudit.cli.deal.command import DEAL
-    from jaxaudit.cli.scores.command import SCORES
-    from jaxaudit.cli.shadows.command import SHADOWS
+    from jaxaudit.cli.deal import DEAL
+    from jaxaudit.cli.scores import SCORES
+    from jaxaudit.cli.shadows import SHADOWS
 
     every = (*COMMANDS, DEAL, *SHADOWS, *SCORES)
     known = [each for each in every if each.name.split() == words[: len(each.name.split())]]

@@ -1,10 +1,7 @@
-"""Readers of models that others saved: folders of `save_pretrained`, and, where their libraries are, Keras archives."""
+"""Readers of models that others saved: folders of `save_pretrained`."""
 
 import json
-import os
 import random
-from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,13 +14,7 @@ from fuzz.readers import Reader, only
 from fuzz.results import weights
 from jaxaudit.data.sequences import read_tokenizer, sequences
 from jaxaudit.data.texts import Texts
-from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
-from jaxaudit.models import pure_module
-from jaxaudit.models.bridge import PureModule
-from jaxaudit.models.restore import load_weights
-
-# Keras reads it once, when it is imported.
-os.environ.setdefault("KERAS_BACKEND", "jax")
+from jaxaudit.data.weights import read_weights, safetensors_bytes
 
 BERT = {
     "architectures": ["BertForSequenceClassification"],
@@ -75,35 +66,10 @@ def classifier(folder: Path) -> None:
 
 def read_classifier(folder: Path, choose: random.Random) -> object:
     """The network by its configuration alone, with the weights beside it."""
-    from jaxaudit.models.transformers_classifier import TransformersClassifier
+    from jaxaudit.models.pretrained import TransformersClassifier
 
     found = TransformersClassifier(folder / "hub")
     return found.as_named_here(read_weights(folder / "hub"), "hub")
-
-
-def keras_model() -> Any:
-    """A Keras model, as its users' functions build one."""
-    keras: Any = import_module("keras")
-    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2)])
-
-
-@cache
-def keras_network() -> PureModule:
-    return pure_module(keras_model, (4,), 2)
-
-
-def keras_archive(name: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        model = keras_model()
-        model.save(folder / name) if name.endswith(".keras") else model.save_weights(folder / name)
-
-    return make
-
-
-def read_keras(folder: Path, choose: random.Random) -> object:
-    read = keras_network().origin.read
-    assert read is not None
-    return load_weights(keras_network(), read(only(folder, "w")), "w", "the network")
 
 
 def causal(folder: Path) -> None:
@@ -113,8 +79,8 @@ def causal(folder: Path) -> None:
 
 def read_causal(folder: Path, choose: random.Random) -> object:
     """The model, with its weights and the scores of two texts."""
+    from jaxaudit.models.causal import token_scores
     from jaxaudit.models.language_model import STARTS, LanguageModel
-    from jaxaudit.models.token_scores import token_scores
 
     model = LanguageModel(folder / "hub")
     start = choose.choice(STARTS)
@@ -138,9 +104,4 @@ READERS = [
     *([Reader("hub-classifier", classifier, read_classifier, 3)] if find_spec("transformers") else []),
     *([Reader("tokenizer", lambda folder: save_tokenizer(folder, True), read_one_tokenizer, 3)] if TOKENIZERS else []),
     *([Reader("hub-causal", causal, read_causal, 3)] if find_spec("transformers") else []),
-    *(
-        [Reader(f"keras-{name}", keras_archive(name), read_keras, 2) for name in ("w.keras", "w.weights.h5")]
-        if find_spec("keras") and find_spec("h5py")
-        else []
-    ),
 ]

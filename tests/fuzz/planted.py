@@ -14,7 +14,7 @@ from fuzz.meanwhile import Meddler, changing
 from fuzz.printed import check_bibliography, check_card, check_markdown, check_page
 from fuzz.readers import SECRET, Reader
 from jaxaudit.errors import InputError
-from jaxaudit.report.papers import as_bibtex
+from jaxaudit.report.sources import as_bibtex
 
 
 def refuse(message: str) -> Callable[[Path], object]:

@@ -8,7 +8,7 @@ import yaml
 from markdown_it import MarkdownIt
 from support.html_pages import Parsed
 
-from jaxaudit.report.papers import as_bibtex, bibliography
+from jaxaudit.report.sources import as_bibtex, bibliography
 
 TEXTS = {"about", "interval", "confidence", "seed", "program"}
 PLAIN = {"inline", "text", "strong_open", "strong_close", "code_inline", "softbreak", "hardbreak", "text_special"}

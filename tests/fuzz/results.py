@@ -1,7 +1,6 @@
 """Readers of what models leave: outputs and weights; and of names that stand for a set."""
 
 import random
-import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 
 import msgpack
 import numpy as np
-import pyarrow as pa
 from support.outputs_files import NAMES, P, table, write_outputs
 from support.outputs_files import csv as csv_text
 
@@ -18,7 +16,7 @@ from fuzz.readers import SECRET, Reader, only
 from jaxaudit.data import load, load_table
 from jaxaudit.data.groups import as_groups, load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
+from jaxaudit.data.weights import read_weights, safetensors_bytes
 
 
 def outputs(content: Any) -> Callable[[Path], object]:
@@ -98,13 +96,6 @@ def orbax(**options: Any) -> Callable[[Path], None]:
     return make
 
 
-def orbax_manager(folder: Path) -> None:
-    """A step within a manager's folder."""
-    orbax()(folder)
-    (folder / "runs" / "7").mkdir(parents=True)
-    shutil.move(folder / "tree", folder / "runs" / "7" / "default")
-
-
 def read_any_weights(folder: Path, choose: random.Random) -> object:
     return read_weights(only(folder, "w", "tree", "runs"))
 
@@ -138,14 +129,12 @@ READERS = [
     Reader("outputs-npz", outputs({"probabilities": P, "other": np.arange(3)}), read_outputs, 3),
     Reader("outputs-csv", outputs(csv_text(P, "id,ant,bee,cat,dog", 6, index=lambda row: row)), read_outputs, 4),
     Reader("outputs-parquet", outputs(table(P.astype(np.float32))), read_outputs, 5),
-    Reader("outputs-lists", outputs(pa.table({"probabilities": P.tolist()})), read_outputs),
     *(Reader(f"groups-{name}", groups(f"g.{name}"), read_groups) for name in ("npy", "npz", "csv")),
     Reader("safetensors", safetensors, read_any_weights, 4),
     Reader("safetensors-fit", safetensors, read_and_fit, 1),
     Reader("msgpack", flax, read_any_weights, 6),
     Reader("orbax-zarr", orbax(use_ocdbt=False), read_any_weights, 2, threads=True),
     Reader("orbax-ocdbt", orbax(), read_any_weights, 2, threads=True),
-    Reader("orbax-manager", orbax_manager, read_any_weights, 1, threads=True),
     Reader("name-set", name("digits@train[:10%]"), read_name(load), 3),
     Reader("name-table", name("wine@train[5:50]"), read_name(load_table), 2),
 ]

@@ -109,7 +109,7 @@ def image_folders(suffix: str, splits: tuple[str, ...] = ("",)) -> Callable[[Pat
 
 def acdc(folder: Path) -> None:
     """Two patients and the table of their scanners."""
-    (folder / "field_strength.csv").write_text("patient,field_strength\npatient001,1.5\n2,3T\n")
+    (folder / "field_strength.csv").write_text("patient,field_strength\npatient001,1.5\npatient002,3\n")
     for number, group in ((1, "DCM"), (2, "RV")):
         write_patient(folder, f"patient00{number}", group, (5, 6, 2, 2))
 
@@ -127,14 +127,14 @@ def read_prepared_set(folder: Path, choose: random.Random) -> object:
 
 
 def people(folder: Path) -> None:
-    cells = [f"{20 + row},{('red', 'green', '?', SECRET)[row % 4]},{row * 1.5},{'ny'[row % 2]}" for row in range(16)]
+    cells = [f"{20 + row},{('red', 'green', 'NA', SECRET)[row % 4]},{row * 1.5},{'ny'[row % 2]}" for row in range(16)]
     cells[5] = f"25,{SECRET},{SECRET_NUMBER},n"
-    (folder / "x.csv").write_text("\n".join(["age,colour,weight,class", *cells, ""]))
+    (folder / "x.csv").write_text("\n".join(["age,colour,weight,label", *cells, ""]))
 
 
 def read_table(folder: Path, choose: random.Random) -> object:
-    chosen: dict[str, Any] = {"label": choose.choice((None, None, "class", "colour"))}
-    for option in ("categorical", "numeric", "drop"):
+    chosen: dict[str, Any] = {"label": choose.choice((None, None, "label", "colour"))}
+    for option in ("categorical", "drop"):
         chosen[option] = choose.choice(((), (), (), ("age",), ("colour",), ("weight", "nothing")))
     return load_table(str(only(folder, "x")), **chosen)
 

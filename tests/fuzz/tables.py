@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from fuzz.commands import command, swept
 from fuzz.readers import SECRET, Reader, only
-from jaxaudit.data.scores.reading import load_scores
+from jaxaudit.data.scores.files import load_scores
 
 RECORDS = 180
 SETS = ("query", "holdout", "members")
@@ -51,16 +51,6 @@ def as_csv(folder: Path) -> None:
 
 def as_parquet(folder: Path) -> None:
     parquet.write_table(pa.table(columns()), folder / "x.parquet")
-
-
-def as_lines(folder: Path) -> None:
-    rows = zip(*columns().values(), strict=True)
-    (folder / "x.jsonl").write_text("\n".join(json.dumps(dict(zip(columns(), row, strict=True))) for row in rows))
-
-
-def as_npz(folder: Path) -> None:
-    made: dict[str, Any] = {name: np.array(each) for name, each in columns().items()}
-    np.savez(folder / "x.npz", **made)
 
 
 def judged(folder: Path, choose: random.Random) -> object:
@@ -104,8 +94,6 @@ def judged_texts(folder: Path, choose: random.Random) -> object:
 FORMATS: dict[str, Callable[[Path], None]] = {
     "csv": as_csv,
     "parquet": as_parquet,
-    "jsonl": as_lines,
-    "npz": as_npz,
 }
 READERS = [
     *(Reader(f"scores-{name}", make, judged, 4) for name, make in FORMATS.items()),

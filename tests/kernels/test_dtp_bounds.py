@@ -1,4 +1,4 @@
-"""Bounds of DTP by hand, and what is refused; `tests/test_experiments_stability.py` tries them by brute force."""
+"""Bounds of DTP by hand and by brute force, and what is refused."""
 
 import math
 
@@ -8,6 +8,9 @@ from support.references import log_of
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import dtp_bound, log_odds_dtp_bound, smoothed_naive_bayes_delta
+from jaxaudit.metrics.pdtp import dtp, every_input
+
+ROUNDING = 1e-12
 
 
 def test_theorem_6_2_by_hand():
@@ -28,17 +31,128 @@ def test_log_odds_by_hand():
 
 def test_log_odds_of_impossible_outputs_are_refused(monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
-    for shape, labels in (((2, 2), [0, 0, 0]), ((3, 2), [0, 0, 2]), ((3, 2), [0, 0]), ((3, 2), [0, -1, 0])):
-        with pytest.raises(InputError, match=r"got \(3, 2\) and"):
+    for shape, labels, parameter in (
+        ((2, 2), [0, 0, 0], "without_record"),
+        ((3, 2), [0, 0, 2], "labels"),
+        ((3, 2), [0, 0], "labels"),
+        ((3, 2), [0, -1, 0], "labels"),
+    ):
+        with pytest.raises(InputError, match=f"`{parameter}`"):
             log_odds_dtp_bound(np.zeros((3, 2)), np.zeros(shape), np.array(labels))
     for delta in (0.9, np.nan):
-        with pytest.raises(InputError, match="PDTP of at least 0 and a delta of at least 1"):
+        with pytest.raises(InputError, match="`delta` must be at least 1"):
             log_odds_dtp_bound(np.zeros((1, 2)), np.zeros((1, 2)), np.array([0]), delta)
 
 
 @pytest.mark.parametrize(
-    ("smallest", "counts", "smoothing"), [(0, (2,), 1.0), (1, (), 1.0), (1, (0, 2), 1.0), (1, (2,), 0.0)]
+    ("smallest", "counts", "smoothing", "parameter"),
+    [
+        (0, (2,), 1.0, "smallest_class"),
+        (1, (), 1.0, "columns"),
+        (1, (0, 2), 1.0, "category_counts"),
+        (1, (2,), 0.0, "smoothing"),
+    ],
 )
-def test_a_smoothed_constant_of_nothing_is_refused(smallest, counts, smoothing):
-    with pytest.raises(InputError, match=rf"^no stability constant for {smallest} records in the smallest class, cat"):
+def test_a_smoothed_constant_of_nothing_is_refused(smallest, counts, smoothing, parameter):
+    with pytest.raises(InputError, match=f"^`{parameter}` must be"):
         smoothed_naive_bayes_delta(smallest, counts, smoothing)
+
+
+# By brute force: slow learners, counts of records in float64, that give outputs [inputs, classes] at every input.
+
+
+def naive_bayes(x, y, counts, classes, smoothing):
+    """The joint, prod p(x_i | y) p(y)."""
+    inputs = every_input(counts).astype(int)
+    joint = np.zeros((len(inputs), classes))
+    for label in set(y.tolist()):
+        members = x[y == label]
+        for i, row in enumerate(inputs):
+            value = len(members) / len(y)
+            for column, count in enumerate(counts):
+                same = np.sum(members[:, column] == row[column])
+                value *= (same + smoothing) / (len(members) + smoothing * count)
+            joint[i, label] = value
+    return joint
+
+
+def random_trees(x, y, counts, classes, trees):
+    """The geometric mean of trees, each the columns it splits on: a leaf is all records that agree there."""
+    inputs = every_input(counts).astype(int)
+    mean = np.ones((len(inputs), classes))
+    for columns in trees:
+        for i, row in enumerate(inputs):
+            leaf = y[(x[:, columns] == row[columns]).all(axis=1)]
+            share = np.bincount(leaf, minlength=classes) / len(leaf) if len(leaf) else np.zeros(classes)
+            mean[i] *= share ** (1 / len(trees))
+    return mean
+
+
+def normalised(outputs):
+    """Posteriors; uniform where no class has any probability."""
+    total = outputs.sum(axis=1, keepdims=True)
+    return np.divide(outputs, total, out=np.full(outputs.shape, 1 / outputs.shape[1]), where=total > 0)
+
+
+def random_sets(seed, sets):
+    """Small sets, half of them skewed to one class and one value."""
+    random = np.random.default_rng(seed)
+    for i in range(sets):
+        counts = tuple(map(int, random.integers(2, 4, random.integers(1, 4))))
+        n, classes = int(random.integers(3, 9)), int(random.integers(2, 4))
+        x = np.stack([random.integers(0, count, n) for count in counts], axis=1)
+        y = random.integers(0, classes, n)
+        if i % 2:
+            x *= random.random(x.shape) < 0.4
+            y *= random.random(n) < 0.5
+        yield x, y, counts, classes
+
+
+def bound_and_dtp(learner, x, y, t, counts, classes, delta, **options):
+    """The bound that the outputs at record t give of its DTP, and its DTP over every input."""
+    kept = np.arange(len(y)) != t
+    a, b = (log_of(normalised(learner(x[k], y[k], counts, classes, **options))) for k in (kept | True, kept))
+    at = np.flatnonzero((every_input(counts) == x[t]).all(axis=1))
+    return log_odds_dtp_bound(a[at], b[at], y[[t]], delta)[0], dtp(a, b, bins=0).value
+
+
+@pytest.mark.parametrize("smoothing", [0.2, 1.0, 3.0])
+def test_log_odds_at_the_record_bound_the_posterior_of_naive_bayes(smoothing):
+    checked, tightest = 0, 0.0
+    for x, y, counts, classes in random_sets(8, 25):
+        delta = smoothed_naive_bayes_delta(int(np.unique(y, return_counts=True)[1].min()), counts, smoothing)
+        for t in range(len(y)):
+            bound, value = bound_and_dtp(naive_bayes, x, y, t, counts, classes, delta, smoothing=smoothing)
+            assert value <= bound + ROUNDING
+            if np.isfinite(value):
+                checked += 1
+                tightest = max(tightest, value / bound)
+            else:
+                assert (y == y[t]).sum() == 1  # the class goes with its only member
+    assert checked > 60
+    assert tightest > 0.8
+
+
+def test_delta_is_needed():
+    """All of class 0 agree: without one of them, an input that differs in every column is more likely of class 0."""
+    x, y = np.repeat([[0] * 6, [1] * 6], [10, 50], axis=0), np.repeat([0, 1], [10, 50])
+    delta = smoothed_naive_bayes_delta(10, (2,) * 6, 1.0)
+    bounds, values = zip(
+        *(bound_and_dtp(naive_bayes, x, y, 0, (2,) * 6, 2, least, smoothing=1.0) for least in (1.0, delta)), strict=True
+    )
+    assert values[0] > bounds[0] + 0.1
+    assert 0.7 * bounds[1] < values[1] <= bounds[1]
+
+
+def test_log_odds_at_the_record_bound_the_posteriors_of_random_trees():
+    random, checked, tightest = np.random.default_rng(9), 0, 0.0
+    for x, y, counts, classes in random_sets(10, 40):
+        trees = [np.flatnonzero(random.random(len(counts)) < 0.5) for _ in range(random.integers(1, 5))]
+        for t in range(len(y)):
+            bound, value = bound_and_dtp(random_trees, x, y, t, counts, classes, 1.0, trees=trees)
+            if np.isfinite(bound):
+                assert value <= bound + ROUNDING
+                checked += 1
+                tightest = max(tightest, value / bound)
+    assert checked > 30
+    assert tightest > 0.7

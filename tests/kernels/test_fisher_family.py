@@ -159,13 +159,13 @@ def test_records_of_several_arrays():
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_standard_deviation_is_positive(sigma: float):
-    with pytest.raises(InputError, match="standard deviation of a Gaussian"):
+    with pytest.raises(InputError, match="`sigma` must be above 0"):
         Gaussian(sigma)
 
 
 def test_of_nothing_there_is_no_gradient():
     for of in (partial(mean_gradient, LOG_PROB, PARAMS), partial(gradient_similarity, LOG_PROB, PARAMS)):
-        with pytest.raises(InputError, match="there are no examples"):
+        with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
             of(X[:0], Y[:0])
-    with pytest.raises(InputError, match="there are no examples"):
+    with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
         expected_squared_grad_norms(outputs, WEIGHTS, X[:0])

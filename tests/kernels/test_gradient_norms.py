@@ -330,7 +330,7 @@ def test_several_devices_share_every_chunk():
         ({"params": {}}, "the model has no parameters"),
         ({"params": {**PARAMS, "steps": jnp.int32(3)}}, r"the parameter \['steps'\] is int32, not an array of real"),
         ({"params": {**PARAMS, "name": "x"}}, r"the parameter \['name'\] is str, not an array"),
-        ({"chunk": 0}, "a chunk must"),
+        ({"chunk": 0}, "`chunk` must"),
         ({"log_prob": lambda p, x, y: x @ p["kernel"]}, r"maps one example to float32 of shape \(1, 3\); it must"),
         ({"log_prob": lambda p, x, y: linear(p, x, y).mean()}, r"maps one example to float32 of shape \(\)"),
         ({"log_prob": lambda p, x, y: 3.0}, "maps one example to a float;"),
@@ -342,5 +342,5 @@ def test_what_cannot_be_measured_says_why(change: dict[str, Any], message: str):
         squared_grad_norms(**call)
     with pytest.raises(InputError, match=message):
         fisher_diagonal(**call)
-    with pytest.raises(InputError, match=r"weights of shape \(5,\) for 6 examples"):
+    with pytest.raises(InputError, match=r"`weights` has shape \(5,\) but must have \(6,\)"):
         fisher_diagonal(linear, PARAMS, X, Y, weights=np.ones(5, np.float32))

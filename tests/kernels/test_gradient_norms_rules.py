@@ -1,4 +1,7 @@
-"""Every rule against JAX's own derivative of the operation, over what shapes and settings there are."""
+"""Every rule against JAX's own derivative of the operation, over what shapes and settings there are.
+
+Gradient norms of tables that are looked up and multiplied, and of a part of the weights beside constants.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,50 +13,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.kernels.gradient_norms.factors import (
-    Factors,
-    Rows,
-    gradient_array,
-    is_made,
-    is_thin,
-    join_factors,
-    squared_norm,
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import (
+    examples_at_a_time,
+    fisher_diagonal,
+    gradient_similarity,
+    mean_gradient,
+    squared_grad_norms,
 )
-from jaxaudit.kernels.gradient_norms.program import Operation, evaluate
-from jaxaudit.kernels.gradient_norms.rules import by_derivative, matching_rule
-from jaxaudit.kernels.gradient_norms.tracing import trace
 
 SIZES = st.integers(1, 3)
 
 
-def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.ndarray, unmatched: bool = False) -> None:
+def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.ndarray, known: bool = True) -> None:
     """What the rule for `array` finds in the one operation of `function(array, other)`, against the derivative."""
-    random = np.random.default_rng(array.size + other.size)
     with jax.enable_x64(True):
-        program = trace(lambda leaves, x: function(leaves[0], x), [jnp.asarray(array)], [jnp.asarray(other)])
-        operations = [op for op in program.operations if isinstance(op, Operation)]
-        (operation,) = [op for op in operations if any(program.depends[place] for place in op.inputs)]
-        position = operation.inputs.index(program.leaves[0])
-        matched = matching_rule(operation, position, program.types)
-        if unmatched:
-            assert matched is None
-            return
-        assert matched is not None
+        shape = jax.eval_shape(function, array, other).shape
+        weights, labels = np.random.default_rng(array.size + other.size).normal(size=shape), np.zeros(1)
+
+        def log_prob(params: Any, x: Any, y: Any) -> Any:
+            return jnp.sum(function(params, x[0]) * weights)[None]
 
         # One program: compiling takes the time of these tests.
         @jax.jit
-        def both(array: Any, other: Any, cotangent: Any) -> tuple[Any, Any, Any]:
-            known = program.constants | {program.leaves[0]: array, program.example[0]: other}
-            values = evaluate(operations, known)
-            operands = [values[place] for place in operation.inputs]
-            found = matched[0](operation, position, operands, cotangent)
-            (expected,) = by_derivative(operation, [position], operands, [cotangent])
-            return gradient_array(found), squared_norm(found), expected
+        def all_three(array: Any, inputs: Any) -> tuple[Any, Any, Any]:
+            norms = squared_grad_norms(log_prob, array, inputs, labels)
+            diagonal = fisher_diagonal(log_prob, array, inputs, labels)
+            return norms, diagonal, jax.grad(lambda array: log_prob(array, inputs, labels)[0])(array)
 
-        cotangent = random.normal(size=program.types[operation.outputs[0]].shape)
-        whole, norm, expected = map(np.asarray, both(array, other, cotangent))
-        np.testing.assert_allclose(whole, expected, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(norm, np.square(expected).sum(), rtol=1e-10, atol=1e-12)
+        norms, diagonal, gradient = all_three(jnp.asarray(array), jnp.asarray(other)[None])
+    assert (norms.paths_of_leaves == ("contracted",)) is known
+    np.testing.assert_allclose(norms.total[0], np.square(gradient).sum(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(diagonal, np.square(gradient), rtol=1e-10, atol=1e-12)
 
 
 @settings(max_examples=8)
@@ -178,48 +169,160 @@ def test_one_slice_at_a_place_that_the_example_decides(axes: list[tuple[int, int
 def test_what_the_rules_leave_alone():
     """The image of a convolution."""
     image = np.ones((1, 1, 4))
-    compare(lambda image, kernel: jax.lax.conv(image, kernel, (1,), "SAME"), image, image, unmatched=True)
+    compare(lambda image, kernel: jax.lax.conv(image, kernel, (1,), "SAME"), image, image, known=False)
 
 
 @pytest.mark.parametrize(("positions", "rows", "columns"), [(1, 3, 4), (2, 30, 40), (7, 3, 4)])
-def test_every_form_of_the_norm_is_that_of_the_product(positions: int, rows: int, columns: int):
-    """One position, few (compared with one another), many (the product is made)."""
+def test_products_of_one_position_of_few_and_of_many(positions: int, rows: int, columns: int):
     random = np.random.default_rng(positions)
-    left, right = (random.normal(size=(2, positions, width)) for width in (rows, columns))
-    product = np.einsum("gti,gto->gio", left, right)
-    with jax.enable_x64(True):
-        factors = Factors(jnp.asarray(left), jnp.asarray(right), lambda gradient: gradient)
-        assert (is_thin(factors), is_made(factors)) == (positions == 1, positions == 7)
-        norm, twice = jax.jit(lambda: (squared_norm(factors), gradient_array(join_factors([factors, factors]))))()
-        np.testing.assert_allclose(norm, np.square(product).sum(), rtol=1e-10)
-        np.testing.assert_allclose(twice, 2 * product, rtol=1e-10)
+    compare(lambda kernel, x: x @ kernel, random.normal(size=(rows, columns)), random.normal(size=(positions, rows)))
 
 
 @pytest.mark.parametrize(("positions", "height"), [(1, 3), (2, 50), (40, 7), (40, 1)])
-def test_what_is_added_to_one_row_is_summed_without_the_table(positions: int, height: int):
+def test_rows_that_are_taken_again_and_again(positions: int, height: int):
     random = np.random.default_rng(positions)
-    indices, values = random.integers(0, height, positions), random.normal(size=(positions, 5))
-    table = np.zeros((height, 5))
-    for index, value in zip(indices, values, strict=True):
-        table[index] += value
-    with jax.enable_x64(True):
-        rows = Rows(jnp.asarray(indices), jnp.asarray(values), height, lambda table: table)
-        norm, whole, summed = jax.jit(
-            lambda: (squared_norm(rows), gradient_array(rows.summed()), rows.summed().values)
-        )()
-        np.testing.assert_allclose(norm, np.square(table).sum(), rtol=1e-10)
-        np.testing.assert_allclose(whole, table, rtol=1e-10)
-        assert np.count_nonzero(np.any(summed, axis=1)) == len(set(indices))
+    compare(lambda table, at: table[at], random.normal(size=(height, 5)), random.integers(0, height, positions))
 
 
-def test_gradients_that_cancel_have_no_negative_norm():
-    """Positions of opposite sign: the Gram form's rounding could go below 0."""
+def test_positions_that_cancel_have_no_negative_norm():
     random = np.random.default_rng(1)
-    left, right = (np.repeat(random.normal(size=(1, 1, 200)), 2, axis=1).astype(np.float32) for _ in range(2))
-    right[:, 1] *= -1
-    factors = Factors(jnp.asarray(left), jnp.asarray(right), lambda gradient: gradient)
-    rows = Rows(jnp.array([1, 1]), jnp.asarray(right[0]), 5, lambda table: table)
-    assert not is_made(factors)
-    assert not is_made(rows)
-    assert 0 <= squared_norm(factors) <= 1e-5 * np.square(left).sum() * np.square(right).sum()
-    assert 0 <= squared_norm(rows) <= 1e-5 * np.square(right).sum()
+    left, right = random.normal(size=(2, 1, 1, 200)).astype(np.float32)
+    inputs = np.repeat(left, 2, axis=1)
+
+    def log_prob(kernel: Any, x: Any, y: Any) -> Any:
+        return jnp.sum(x @ kernel * right * np.array([[1.0], [-1.0]], np.float32), axis=(1, 2))
+
+    (found,) = squared_grad_norms(log_prob, jnp.zeros((200, 200)), inputs, np.zeros(1)).total
+    assert 0 <= found <= 1e-5 * np.square(left).sum() * np.square(right).sum()
+
+
+N, LENGTH, TOKENS, WIDTH = 3, 4, 40, 30
+"""The table is large beside the positions, so that no gradient of it need be made."""
+IDS = np.random.default_rng(1).integers(0, TOKENS, (N, LENGTH))
+IDS[0] = 7  # one row for all positions
+NEXT = np.random.default_rng(2).integers(0, TOKENS, (N, LENGTH))
+
+
+def transposed(table: Any, hidden: Any) -> Any:
+    return hidden @ table.T
+
+
+def contracted(table: Any, hidden: Any) -> Any:
+    return jnp.einsum("nld,vd->nlv", hidden, table)
+
+
+def turned_round(table: Any, hidden: Any) -> Any:
+    return jnp.moveaxis(jnp.einsum("vd,nld->vnl", table, hidden), 0, -1)
+
+
+def log_prob_of(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    def log_prob(params: Any, x: Any, y: Any) -> Any:
+        logits = product(params.get("output", params["table"]), jnp.tanh(params["table"][x] @ params["kernel"]))
+        return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], -1), axis=(1, 2))
+
+    return log_prob
+
+
+def parameters(width: int = WIDTH) -> dict[str, Any]:
+    random = np.random.default_rng(3)
+    return {"table": random.normal(size=(TOKENS, width)), "kernel": random.normal(size=(width, width))}
+
+
+def loop(log_prob: Any, params: Any, *constants: Any) -> Any:
+    """The slow twin: one gradient after another, squared."""
+    gradient = jax.grad(lambda params, i: log_prob(params, IDS[i : i + 1], NEXT[i : i + 1], *constants)[0])
+    return [jax.tree.map(np.asarray, gradient(params, i)) for i in range(N)]
+
+
+def entries(jaxpr: Any) -> int:
+    """Entries of the largest array that a program makes, in any part of it."""
+    sizes = [variable.aval.size for eqn in jaxpr.eqns for variable in eqn.outvars]
+    bodies = [value for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
+    return max([0, *sizes, *(entries(body.jaxpr) for body in bodies)])
+
+
+@pytest.mark.parametrize("product", [transposed, contracted, turned_round])
+@pytest.mark.parametrize("width", [2, WIDTH])
+def test_both_uses_of_a_table_add_before_squaring(product: Any, width: int):
+    """Whichever way the product is written; a narrow table's gradient is made, a wide one's is not."""
+    log_prob, params = log_prob_of(product), parameters(width)
+    with jax.enable_x64(True):
+        found = squared_grad_norms(log_prob, params, IDS, NEXT)
+        each = loop(log_prob, params)
+        for name in params:
+            slow = [np.square(gradient[name]).sum() for gradient in each]
+            np.testing.assert_allclose(found.leaves[name], slow, rtol=1e-12)
+            mean = np.mean([np.square(gradient[name]) for gradient in each], axis=0)
+            np.testing.assert_allclose(fisher_diagonal(log_prob, params, IDS, NEXT)[name], mean, rtol=1e-10, atol=1e-14)
+        untied = squared_grad_norms(log_prob, {**params, "output": params["table"]}, IDS, NEXT).leaves
+        assert not np.allclose(found.leaves["table"], untied["table"] + untied["output"], rtol=1e-3)
+    assert set(found.paths_of_leaves) == {"contracted"}
+
+
+@pytest.mark.parametrize("product", [transposed, contracted])
+def test_no_gradient_of_a_wide_table_is_stored(product: Any):
+    log_prob, params = log_prob_of(product), jax.tree.map(jnp.asarray, parameters())
+    program = jax.make_jaxpr(lambda params: squared_grad_norms(log_prob, params, IDS, NEXT).total)(params)
+    assert entries(program.jaxpr) < N * TOKENS * WIDTH
+
+
+def test_a_table_is_looked_up_twice_and_multiplied():
+    def log_prob(table: Any, x: Any, y: Any) -> Any:
+        return jnp.sum((jnp.tanh(table[x] + 2 * table[y]) @ table.T) ** 2, axis=(1, 2))
+
+    table = parameters()["table"]
+    with jax.enable_x64(True):
+        found = squared_grad_norms(log_prob, table, IDS, NEXT).total
+        np.testing.assert_allclose(found, [np.square(each).sum() for each in loop(log_prob, table)], rtol=1e-12)
+
+
+def test_uses_that_cancel_have_a_norm_of_zero_and_not_below():
+    def log_prob(table: Any, x: Any, y: Any) -> Any:
+        one_hot = jax.nn.one_hot(x, TOKENS)
+        return jnp.sum(table[x] ** 1 - one_hot @ table, axis=(1, 2))
+
+    found = np.asarray(squared_grad_norms(log_prob, jnp.asarray(parameters()["table"], jnp.float32), IDS, NEXT).total)
+    assert ((found >= 0) & (found < 1e-4)).all()
+
+
+def test_constants_have_no_gradient_and_are_not_compiled_in():
+    """The low-rank part of a layer is measured, the rest is frozen; another rest is another number."""
+
+    def log_prob(params: Any, x: Any, y: Any, base: Any) -> Any:
+        kernel = base["kernel"] + params["b"] @ params["a"]
+        logits = jnp.tanh(base["table"][x] @ kernel) @ base["table"].T
+        return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], -1), axis=(1, 2)) * base["scale"]
+
+    random = np.random.default_rng(4)
+    params = {"a": random.normal(size=(2, WIDTH)), "b": random.normal(size=(WIDTH, 2))}
+    with jax.enable_x64(True):
+        totals = []
+        for scale in (1, 2):
+            base = {**parameters(), "scale": np.int32(scale)}
+            how: Any = {"constants": (base,)}
+            found = squared_grad_norms(log_prob, params, IDS, NEXT, **how)
+            each = loop(log_prob, params, base)
+            for name in params:
+                slow = [np.square(gradient[name]).sum() for gradient in each]
+                np.testing.assert_allclose(found.leaves[name], slow, rtol=1e-12)
+            mean = mean_gradient(log_prob, params, IDS, NEXT, **how)
+            for name in params:
+                np.testing.assert_allclose(mean[name], np.mean([g[name] for g in each], axis=0), rtol=1e-10)
+            similar = gradient_similarity(log_prob, params, IDS, NEXT, **how)
+            length = np.sqrt(sum(np.square(leaf).sum() for leaf in mean.values()))
+            assert np.mean(similar.along) == pytest.approx(length, rel=1e-10)
+            totals.append(np.asarray(found.total))
+            assert examples_at_a_time(log_prob, params, IDS, NEXT, **how) == N
+        np.testing.assert_allclose(totals[1], 4 * totals[0], rtol=1e-12)
+
+
+def test_how_many_at_a_time_follows_from_memory(monkeypatch: pytest.MonkeyPatch):
+    from jaxaudit.kernels.gradient_norms import chunks
+
+    log_prob, params = log_prob_of(transposed), parameters()
+    assert examples_at_a_time(log_prob, params, IDS, NEXT) == N
+    monkeypatch.setattr(chunks, "BUDGETS", {})
+    monkeypatch.setattr(chunks, "ELSEWHERE", 1)
+    assert examples_at_a_time(log_prob, params, IDS, NEXT) == 1
+    with pytest.raises(InputError):
+        examples_at_a_time(log_prob, params, IDS[:0], NEXT[:0])

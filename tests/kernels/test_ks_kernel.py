@@ -1,9 +1,12 @@
-"""Two-sample Kolmogorov-Smirnov distance: exact, the same by every path, and NaN refused."""
+"""Two-sample Kolmogorov-Smirnov distance: exact, the same by every path, and NaN refused; its bootstrap."""
 
+import itertools
 import os
 import subprocess
 import sys
+from collections import Counter
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,13 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import stats
 from support.references import assert_within_a_rounding, f32, ks_by_scipy, ks_gap_by_definition
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import kolmogorov_smirnov, ks_distance, ks_gap, ks_host
-from jaxaudit.kernels.ks_device import ks_gap_by_sort, multiply, subtract, uniform_indices, widest
-from jaxaudit.kernels.ks_host import _by_sorting, _by_splitting, ks_gap_rows, widest_gap
-from jaxaudit.kernels.ordered_keys import device_keys, device_values, host_keys, host_values
+from jaxaudit.kernels import bootstrap_ks, bootstrap_ks_paired, kolmogorov_smirnov, ks_distance, ks_gap
+from jaxaudit.kernels.kolmogorov_smirnov import (
+    host_values,
+    ks_gap_by_sort,
+    sorted_union,
+    uniform_indices,
+    widest,
+    widest_gap,
+)
+from jaxaudit.kernels.ks_bootstrap import _distance_of_counts, bootstrap_by_sort, distance_of_draws, runs_of
 
 VALUES = st.one_of(
     st.floats(width=32, allow_nan=False),
@@ -42,24 +52,9 @@ def test_host_gap_is_the_definition_exactly(first, second):
     assert np.sign(gap.numerator) == sign
 
 
-@pytest.mark.parametrize("values", [3, 200, 100_000])
-def test_sorting_with_bounds_is_the_textbook_way_whatever_the_ties(values: int):
-    for seed in range(30):
-        random = np.random.default_rng(seed)
-        n, m = random.integers(1, 2_000, 2)
-        first = random.integers(0, values, n).astype(np.uint32)
-        second = (random.integers(0, values, m) * random.uniform(0.9, 1)).astype(np.uint32)
-        keys = np.unique(np.concatenate([first, second]))
-        gap = (first[:, None] <= keys).sum(axis=0) * m - (second[:, None] <= keys).sum(axis=0) * n
-        place = int(np.argmax(np.abs(gap)))
-        assert _by_sorting(first, second, int(m), int(n)) == (gap[place], keys[place])
-        split = _by_splitting(first, second, int(m), int(n))
-        assert split is None or split == (gap[place], keys[place])
-
-
 @pytest.mark.parametrize("sorting", [False, True])
 def test_both_ways_to_the_gap_give_the_same(sorting: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ks_host, "sorting_pays", lambda: sorting)
+    monkeypatch.setattr(kolmogorov_smirnov, "sorting_pays", lambda: sorting)
     for first, second in shapes_of_confidences(np.random.default_rng(1), 5_000, 7_001):
         first, second = first.astype(np.float32), second.astype(np.float32)
         gap = widest_gap(first, second)
@@ -127,8 +122,6 @@ def test_large_samples_equal_scipy_by_both_paths():
 
 def test_samples_too_alike_to_bound_are_sorted():
     first = np.random.default_rng(1).normal(size=50_000).astype(np.float32)
-    keys = host_keys(first)
-    assert _by_splitting(keys, np.flip(keys), 1, 1) is None
     gap = ks_gap(first, np.flip(first))
     assert (float(gap.distance), float(gap.at), float(gap.sign)) == (0.0, float(first.min()), 0.0)
 
@@ -180,33 +173,11 @@ def test_vmap_over_either_argument_alone():
     np.testing.assert_array_equal(grid, [[ks_distance(a, b) for b in many] for a in many])
 
 
-def test_one_trace_a_shape_and_one_callback_a_batch(monkeypatch):
-    calls = []
-
-    def counted(first, second):
-        calls.append(first.shape)
-        return ks_gap_rows(first, second)
-
-    monkeypatch.setattr(kolmogorov_smirnov, "ks_gap_rows", counted)
-    traces = []
-    batched = jax.jit(jax.vmap(lambda a, b: (traces.append(1), ks_distance(a, b))[1]))
-    for _ in range(3):
-        batched(jnp.ones((8, 23)), jnp.zeros((8, 29))).block_until_ready()
-    assert len(traces) == 1
-    assert calls == [(8, 23)] * 3
-    kernel: Any = kolmogorov_smirnov._gap
-    traces_of_the_kernel = kernel._cache_size
-    before = traces_of_the_kernel()
-    for value in (1.0, 2.0, 3.0):
-        ks_distance(jnp.full(23, value), jnp.zeros(29))
-    assert traces_of_the_kernel() == before + 1
-
-
 def test_nan_is_refused_with_its_count_or_stays_nan_while_tracing():
     first, second = f32([0.1, np.nan, np.nan]), f32([0.5, 0.6])
-    with pytest.raises(InputError, match=r"2 of 5 values are NaN.*diverged"):
+    with pytest.raises(InputError, match=r"`values` .* as 2 of 5 numbers: did training diverge"):
         ks_distance(first, second)
-    with pytest.raises(InputError, match="2 of 5 values are NaN"):
+    with pytest.raises(InputError, match="as 2 of 5 numbers"):
         ks_gap(second, first)
     assert np.isnan(jax.jit(ks_distance)(first, second))
     assert np.isnan(jax.jit(ks_distance)(second, first))
@@ -218,9 +189,9 @@ def test_nan_is_refused_with_its_count_or_stays_nan_while_tracing():
 
 def test_empty_samples_are_refused():
     some, none = f32([1.0]), f32([])
-    with pytest.raises(InputError, match=r"the first sample is empty.*filter"):
+    with pytest.raises(InputError, match="`size_of_first` must be at least 1; got 0"):
         ks_distance(none, some)
-    with pytest.raises(InputError, match="the second sample is empty"):
+    with pytest.raises(InputError, match="`size_of_second` must be at least 1; got 0"):
         jax.jit(ks_distance)(some, none)
 
 
@@ -238,33 +209,6 @@ def test_float64_where_x64_is_on():
         device = jax.jit(ks_gap_by_sort)(first, second)
     assert (gap.distance.dtype, float(gap.distance), float(gap.at)) == (np.float64, 0.75, first[2])
     assert tuple(map(float, device)) == (0.75, first[2], 1.0)
-
-
-@given(SAMPLES)
-def test_keys_keep_the_order_and_come_back(values):
-    keys = host_keys(values)
-    np.testing.assert_array_equal(keys[:, None] < keys, values[:, None] < values)
-    np.testing.assert_array_equal(keys[:, None] == keys, values[:, None] == values)
-    np.testing.assert_array_equal(host_values(keys), values)
-
-
-def test_host_and_device_keys_agree():
-    values = f32([-np.inf, -3, -1e-40, -0.0, 0.0, 1e-40, 0.1, 1, np.inf])
-    keys = jax.jit(device_keys)(values)
-    np.testing.assert_array_equal(keys, host_keys(values))
-    np.testing.assert_array_equal(np.asarray(jax.jit(device_values)(keys)), values)
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=4), st.integers(1, 2**31 - 1))
-def test_wide_products_and_differences_are_exact(numbers, factor):
-    product = multiply(jnp.asarray(numbers, jnp.uint32), factor)
-    exact = [number * factor for number in numbers]
-    assert [(int(h) << 32) + int(low) for h, low in zip(*product, strict=True)] == exact
-    order = np.argsort(np.asarray(exact, object))
-    small, large = (jax.tree.map(lambda half, i=i: half[order[i]], product) for i in (0, -1))
-    difference = subtract(large, small)
-    assert (int(difference.high) << 32) + int(difference.low) == max(exact) - min(exact)
 
 
 @pytest.mark.parametrize("below", [1, 3, 60_000, 2**20 + 7, 2**31 - 1])
@@ -288,3 +232,179 @@ print(float(jax.jit(lambda x: ks_distance(jnp.sqrt(x), x))(values)))
     # The widest gap of sqrt(x) and x as distribution functions of u**2 and u: u - u**2 at 1/2.
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert abs(float(run.stdout) - 0.25) < 1e-4
+
+
+KEY = jax.random.key(7)
+RECORDS, FEW = 30, 17
+"""Of samples, and replicates, that tests share: each other number is another program."""
+FEW_VALUES = st.one_of(st.floats(width=32, allow_nan=False), st.sampled_from([-1.0, -0.0, 0.0, 0.5, 1.0]))
+FEW_SAMPLES = hnp.arrays(np.float32, st.integers(1, 30), elements=FEW_VALUES)
+
+
+def on_host(key, first, second, replicates, paired):
+    return bootstrap_ks(key, first, second, replicates, paired=paired)
+
+
+def on_device(key, first, second, replicates, paired):
+    """The accelerator's lowering, run here."""
+    return _compiled(key, jnp.asarray(first), jnp.asarray(second)[None], replicates=replicates, paired=paired)[:, 0]
+
+
+_compiled: Any = jax.jit(bootstrap_by_sort, static_argnames=("replicates", "paired"))
+BOTH_PATHS = pytest.mark.parametrize("bootstrap", [on_host, on_device])
+
+
+@given(FEW_SAMPLES, FEW_SAMPLES, st.integers(0, 2**32))
+def test_replicate_is_the_distance_of_the_drawn_records(first, second, seed):
+    random = np.random.default_rng(seed)
+    first_draw = random.integers(0, first.size, first.size)
+    second_draw = random.integers(0, second.size, second.size)
+    expected = ks_gap_by_definition(first[first_draw].tolist(), second[second_draw].tolist())[0]
+    assert distance_of_draws(runs_of(first, second), first_draw, second_draw) == float(expected)
+
+
+@pytest.mark.parametrize("digits", [1, 6])
+def test_device_replicate_is_the_distance_of_the_drawn_records(digits):
+    random = np.random.default_rng(0)
+    first = random.normal(size=70).round(digits).astype("f4")
+    second = random.normal(0.2, size=91).round(digits).astype("f4")
+    union = sorted_union(jnp.asarray(first), jnp.asarray(second))
+    distance = jax.jit(partial(_distance_of_counts, dtype=jnp.float32))
+    for _ in range(30):
+        first_draw, second_draw = random.integers(0, 70, 70), random.integers(0, 91, 91)
+        counts = [np.bincount(draw, minlength=draw.size) for draw in (first_draw, second_draw)]
+        expected = ks_by_scipy(first[first_draw], second[second_draw])
+        assert_within_a_rounding(distance(*map(jnp.int32, counts), union), expected)
+
+
+def exact_distribution(first, second, paired) -> dict[float, Fraction]:
+    """Every possible draw, enumerated: the bootstrap distribution without chance."""
+    draws = [itertools.product(range(len(sample)), repeat=len(sample)) for sample in (first, second)]
+    pairs = [(draw, draw) for draw in draws[0]] if paired else list(itertools.product(*draws))
+    distances = Counter(
+        float(np.float32(ks_gap_by_definition([first[i] for i in a], [second[i] for i in b])[0])) for a, b in pairs
+    )
+    return {distance: Fraction(count, len(pairs)) for distance, count in distances.items()}
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize(
+    ("first", "second", "paired"),
+    [
+        ([0.1, 0.4, 0.4], [0.2, 0.4], False),
+        ([0.1, 0.4, 0.4, 0.9], [0.3, 0.2, 0.5, 0.9], True),
+    ],
+)
+def test_replicates_follow_the_exact_distribution(bootstrap, first, second, paired):
+    """Chi-square against all possible draws; a right program fails for 1 key in 10,000 (this key passes)."""
+    probabilities = exact_distribution(first, second, paired)
+    replicates = 4000
+    found = np.asarray(bootstrap(KEY, f32(first), f32(second), replicates, paired))
+    values = sorted(probabilities)
+    nearest = np.argmin(np.abs(found[:, None] - np.asarray(values)), axis=1)
+    np.testing.assert_allclose(found, np.asarray(values)[nearest], rtol=1e-6)
+    expected = [float(probabilities[value]) * replicates for value in values]
+    assert stats.chisquare(np.bincount(nearest, minlength=len(values)), expected).pvalue > 1e-4
+
+
+@BOTH_PATHS
+def test_spread_is_that_of_fresh_samples(bootstrap):
+    """Where the distance is far from 0 its bootstrap spread estimates its sampling spread, within 15%."""
+    random = np.random.default_rng(3)
+    fresh = [ks_distance(*f32([random.normal(0, 1, 300), random.normal(1, 1, 300)])) for _ in range(600)]
+    first, second = f32([random.normal(0, 1, 300), random.normal(1, 1, 300)])
+    replicates = bootstrap(KEY, first, second, 600, False)
+    assert 0.85 < np.std(replicates) / np.std(fresh) < 1.15
+
+
+def test_host_and_device_agree_in_distribution():
+    """Kolmogorov-Smirnov test of the two paths at 1 in 10,000, for one fixed key."""
+    random = np.random.default_rng(1)
+    first, second = random.beta(5, 1, 300).astype("f4"), random.beta(4, 1, 211).astype("f4")
+    host, device = (np.asarray(path(KEY, first, second, 1000, False)) for path in (on_host, on_device))
+    result: Any = stats.ks_2samp(host, device)
+    assert result.pvalue > 1e-4
+
+
+@BOTH_PATHS
+def test_paired_draws_serve_both_samples(bootstrap):
+    values = np.random.default_rng(2).normal(size=RECORDS).astype("f4")
+    np.testing.assert_array_equal(bootstrap(KEY, values, values, FEW, True), np.zeros(FEW))
+    assert np.min(bootstrap(KEY, values, values, FEW, False)) > 0
+
+
+@BOTH_PATHS
+def test_first_replicates_do_not_depend_on_how_many(bootstrap):
+    random = np.random.default_rng(4)
+    first, second = random.normal(size=(2, RECORDS)).astype("f4")
+    long = bootstrap(KEY, first, second, 50, False)
+    np.testing.assert_array_equal(bootstrap(KEY, first, second, FEW, False), long[:FEW])
+    assert (np.asarray(bootstrap(jax.random.key(8), first, second, 50, False)) != np.asarray(long)).any()
+
+
+def test_result_does_not_depend_on_the_number_of_cores(monkeypatch):
+    first, second = np.random.default_rng(5).normal(size=(2, 40)).astype("f4")
+    several = bootstrap_ks(KEY, first, second, 100, paired=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    np.testing.assert_array_equal(bootstrap_ks(KEY, first, second, 100, paired=False), several)
+
+
+@pytest.mark.parametrize("device", [False, True])
+def test_columns_share_their_draws(device):
+    random = np.random.default_rng(6)
+    reference, others = random.normal(size=RECORDS).astype("f4"), random.normal(0.5, 1, (3, RECORDS)).astype("f4")
+    if device:
+        table = _compiled(KEY, jnp.asarray(reference), jnp.asarray(others), replicates=FEW, paired=True)
+        bootstrap = on_device
+    else:
+        table, bootstrap = bootstrap_ks_paired(KEY, reference, others, FEW), on_host
+    assert table.shape == (FEW, 3)
+    for column, other in enumerate(others):
+        np.testing.assert_array_equal(table[:, column], bootstrap(KEY, reference, other, FEW, True))
+
+
+def test_jit_and_vmap_equal_single_calls():
+    random = np.random.default_rng(8)
+    first, second = random.normal(size=(2, 3, 25)).astype("f4")
+    keys = jax.random.split(KEY, 3)
+    run = partial(bootstrap_ks, replicates=19, paired=False)
+    single = np.stack([run(key, a, b) for key, a, b in zip(keys, first, second, strict=True)])
+    np.testing.assert_array_equal(jax.vmap(run)(keys, first, second), single)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(run))(keys, first, second), single)
+    one_first = np.stack([run(key, first[0], b) for key, b in zip(keys, second, strict=True)])
+    np.testing.assert_array_equal(jax.vmap(run, in_axes=(0, None, 0))(keys, first[0], second), one_first)
+
+
+def test_bad_input_is_refused():
+    three, two = f32([1, 2, 3]), f32([1, 2])
+    with pytest.raises(InputError, match=r"`other_samples` has shape \(1, 2\) but must have \(1, 3\)"):
+        bootstrap_ks(KEY, three, two, 10, paired=True)
+    with pytest.raises(InputError, match=r"\(1, 2\) but must have \(1, 3\)"):
+        bootstrap_ks_paired(KEY, three, two[None], 10)
+    with pytest.raises(InputError, match="`replicates` must be at least 1; got 0"):
+        bootstrap_ks(KEY, three, two, 0, paired=False)
+    with pytest.raises(InputError, match="`size_of_second` must be at least 1; got 0"):
+        bootstrap_ks(KEY, three, f32([]), 10, paired=False)
+    with pytest.raises(InputError, match="as 1 of 5 numbers"):
+        bootstrap_ks(KEY, three, f32([np.nan, 1]), 10, paired=False)
+
+
+def test_nan_stays_nan_while_tracing():
+    spoilt, fine = f32([0.1, np.nan]), f32([0.1, 0.2])
+    run = jax.jit(partial(bootstrap_ks, replicates=5, paired=False))
+    assert np.isnan(run(KEY, spoilt, fine)).all()
+    assert np.isnan(run(KEY, fine, spoilt)).all()
+    device = on_device(KEY, np.resize(spoilt, RECORDS), np.resize(fine, RECORDS), FEW, False)
+    assert np.isnan(device).all()
+    both = jax.vmap(run, in_axes=(None, 0, None))(KEY, np.stack([spoilt, fine]), fine)
+    assert np.isnan(both[0]).all()
+    assert not np.isnan(both[1]).any()
+
+
+def test_chunks_do_not_change_the_result(monkeypatch):
+    first, second = np.random.default_rng(9).normal(size=(2, RECORDS)).astype("f4")
+    whole = on_device(KEY, first, second, FEW, False)
+    monkeypatch.setattr("jaxaudit.kernels.ks_bootstrap._CHUNK_VALUES", 4 * 2 * RECORDS)
+    _compiled.clear_cache()
+    np.testing.assert_array_equal(on_device(KEY, first, second, FEW, False), whole)
+    _compiled.clear_cache()

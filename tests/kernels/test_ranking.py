@@ -103,9 +103,11 @@ def test_drawn_clusters_are_multinomial():
 def test_scores_that_cannot_be_ranked_are_refused(monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
     both = np.array([True, False])
-    with pytest.raises(InputError, match=r"^there are 3 scores and 2 truths: give one of each"):
+    with pytest.raises(InputError, match=r"^`truth` has shape \(2,\) but must have \(3,\)"):
         rank(np.zeros(3), both)
-    with pytest.raises(InputError, match=r"^1 scores are NaN, which have no rank; did training diverge"):
+    with pytest.raises(
+        InputError, match=r"^`scores` must be a number; got nan, as 1 of 2 numbers: did training diverge"
+    ):
         auc(np.array([np.nan, 1.0]), both)
     for one, members in ((both | True, 2), (both & False, 0)):
         with pytest.raises(InputError, match=rf"^{members} of 2 records are members: an attack is judged on"):

@@ -14,8 +14,8 @@ from support.tiny_learners import Normed, learner, small_mlp
 
 from jaxaudit.ensemble import batches, program
 from jaxaudit.ensemble.batches import Tables
-from jaxaudit.ensemble.plan import chunk_places, plan_groups
-from jaxaudit.learners.batch_order import epoch_bits, own_batches, pool_batches, takes_pool_order, traced_batches
+from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
+from jaxaudit.learners.stepped import epoch_bits, own_batches, pool_batches, takes_pool_order, traced_batches
 
 EXAMPLES = 30
 QUICK = settings(max_examples=25, deadline=None)

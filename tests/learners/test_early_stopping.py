@@ -28,9 +28,8 @@ from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.ensemble.checkpoint import read_arrays
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, network, stop_early
-from jaxaudit.learners.batch_order import held_back, held_back_bits, held_back_counts, init_key, step_key
 from jaxaudit.learners.learner import Moment
-from jaxaudit.learners.stepped import train_by_steps
+from jaxaudit.learners.stepped import held_back, held_back_bits, held_back_counts, init_key, step_key, train_by_steps
 
 KEY = jax.random.key(8)
 EPOCHS, BATCH, COUNT, SHARE = 12, 8, 60, 0.3

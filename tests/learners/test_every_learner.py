@@ -12,7 +12,7 @@ from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.data import Column, Examples, Table
 from jaxaudit.errors import InputError
 from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, SteppedLearner
-from jaxaudit.learners.left_out import check_left_out
+from jaxaudit.learners.learner import check_left_out
 
 RECORDS, CLASSES = 24, 3
 KEY = jax.random.key(5)
@@ -87,13 +87,13 @@ def test_records_labels_and_inputs_that_do_not_exist_are_refused(family: str):
         return
     good = {"inputs": examples.inputs, "labels": examples.labels, "records": np.arange(2)}
     for change, said in (
-        ({"records": np.array([0, RECORDS])}, f"record {RECORDS} does not exist"),
-        ({"records": np.array([2, -1])}, "record -1 does not exist"),
-        ({"labels": examples.labels + 1}, f"label {CLASSES} does not exist"),
-        ({"labels": examples.labels - 1}, "label -1 does not exist"),
+        ({"records": np.array([0, RECORDS])}, f"`records` .* below {RECORDS}; got {RECORDS}"),
+        ({"records": np.array([2, -1])}, "`records` .* got -1"),
+        ({"labels": examples.labels + 1}, f"`labels` .* below {CLASSES}; got {CLASSES}"),
+        ({"labels": examples.labels - 1}, "`labels` .* got -1"),
         ({"inputs": np.where(np.arange(RECORDS)[:, None] == 3, np.nan, examples.inputs)}, "nan|NaN|unit|lie in"),
     ):
         with pytest.raises(InputError, match=said):
             learner.leave_one_out(KEY, **{**good, **change})
-    with pytest.raises(InputError, match=r"^there are 5 inputs and 24 labels"):
+    with pytest.raises(InputError, match=r"^`labels` has shape \(24,\) but must have \(5,\)"):
         check_left_out(examples.inputs[:5], examples.labels, np.arange(2), CLASSES)

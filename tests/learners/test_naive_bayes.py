@@ -12,7 +12,6 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from support.memory import at_most
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners import naive_bayes_leave_one_out
 from jaxaudit.learners.naive_bayes import naive_bayes
 
 KEY = jax.random.key(17)
@@ -162,7 +161,7 @@ def test_records_in_any_number_and_order_are_the_same(monkeypatch):
     whole = leave_one_out((2, 3, 9), 2, inputs, labels, range(60))
     many = leave_one_out((2, 3, 9), 2, inputs, labels, np.tile(np.arange(60)[::-1], 3))
     mixed = leave_one_out((2, 3, 9, 0), 2, np.insert(inputs, 3, inputs[:, 1], axis=1), labels, range(60))
-    monkeypatch.setattr(naive_bayes_leave_one_out, "CHUNK_CELLS", 40)
+    monkeypatch.setattr(MODULE, "CHUNK_CELLS", 40)
     chunked = leave_one_out((2, 3, 9, 0), 2, np.insert(inputs, 3, inputs[:, 1], axis=1), labels, range(60))
     for part in range(2):
         np.testing.assert_allclose(many[part], np.tile(whole[part][::-1], (3, 1)), rtol=1e-14)
@@ -228,11 +227,11 @@ def test_records_are_counted_block_by_block(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (((), 2), {}, r"naive Bayes needs .*column and .*class; got category counts \(\)"),
-        (((2, -1), 2), {}, r"naive Bayes needs .*column and .*class; got category counts \(2, -1\)"),
-        (((2,), 0), {}, "naive Bayes needs .*column and .*class.* and 0 classes"),
-        (((2,), 2), {"smoothing": 0.0}, "smoothing and variance_smoothing must be above 0, got 0 and 1e-09"),
-        (((2,), 2), {"variance_smoothing": -1.0}, "smoothing and variance_smoothing must be above 0, got 1 and -1"),
+        (((), 2), {}, "`columns` must be at least 1; got 0"),
+        (((2, -1), 2), {}, "`category_counts` must be at least 0; got -1"),
+        (((2,), 0), {}, "`classes` must be at least 1; got 0"),
+        (((2,), 2), {"smoothing": 0.0}, "`smoothing` must be above 0; got 0"),
+        (((2,), 2), {"variance_smoothing": -1.0}, "`variance_smoothing` must be above 0; got -1"),
     ],
 )
 def test_what_no_learner_can_be_made_of(arguments, options, message):
@@ -256,5 +255,5 @@ def test_inputs_that_cannot_be_used(place, value, message):
     inputs[place] = value
     with pytest.raises(InputError, match=f"^{message}"):
         leave_one_out((3, 0), 2, inputs, labels, [0])
-    with pytest.raises(InputError, match=r"^inputs have shape \(10, 2\) but the learner was made for 3 columns"):
+    with pytest.raises(InputError, match=r"^`inputs` has shape \(10, 2\) but must have \(10, 3\)"):
         leave_one_out((3, 0, 0), 2, inputs, labels, [0])

@@ -177,16 +177,15 @@ def test_inputs_outside_the_unit_interval_are_never_answered(bad):
 
 
 def test_impossible_numbers_are_refused():
-    for classes, neighbours in ((1, 3), (2, 0)):
-        message = f"^nearest neighbours need .*2 classes and 1 neighbour.* got {classes} and {neighbours}"
+    for classes, neighbours, message in ((1, 3, "^`classes` .* 2; got 1"), (2, 0, "^`neighbours` .* 1; got 0")):
         with pytest.raises(InputError, match=message):
             nearest_neighbours(classes, neighbours=neighbours)
     for smoothing in (-1.0, np.inf, np.nan):
-        with pytest.raises(InputError, match=f"^smoothing must be 0 or more; got {smoothing}"):
+        with pytest.raises(InputError, match=f"^`smoothing` must be at least 0.*; got {smoothing:g}"):
             nearest_neighbours(2, neighbours=1, smoothing=float(smoothing))
-    with pytest.raises(InputError, match="neighbours are"):
+    with pytest.raises(InputError, match=r"`neighbours` must .* at most 2; got"):
         LEARNER.leave_one_out(KEY, INPUTS[:2], LABELS[:2], np.arange(2))
-    with pytest.raises(InputError, match="neighbours are"):
+    with pytest.raises(InputError, match=r"`neighbours` must .* at most 2; got"):
         LEARNER.fit(KEY, jnp.asarray(INPUTS[:2]), jnp.asarray(LABELS[:2]), jnp.ones(2))
 
 

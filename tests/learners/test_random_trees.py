@@ -13,7 +13,7 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import arithmetic_mean, geometric_mean, random_trees, unnormalised_geometric_mean
-from jaxaudit.learners.random_splits import GRID, draw_splits
+from jaxaudit.learners.random_trees import GRID, draw_splits
 
 KEY = jax.random.key(5)
 COUNTS = (0, 3, 0, 2, 1)
@@ -164,14 +164,14 @@ def test_without_smoothing_trees_that_contradict_each_other_know_nothing():
 @pytest.mark.parametrize(
     ("counts", "classes", "options", "message"),
     [
-        ((), 2, {}, r"counts must be 0 \(a number\) or more, one"),
-        ((0, -1), 2, {}, r"counts must be 0 \(a number\) or more, one"),
-        ((0,), 1, {}, "trees need 2 classes, 1 tree and a depth from 1 to"),
-        ((0,), 2, {"trees": 0}, "trees need 2 classes, 1 tree and a depth from 1 to"),
-        ((0,), 2, {"depth": 0}, "got 2, 3 and 0"),
-        ((0,), 2, {"depth": 17}, "got 2, 3 and 17"),
-        ((0,), 2, {"smoothing": -1.0}, r"^smoothing must be 0 or more, got -1.0; 1 is Laplace's"),
-        ((0,), 2, {"smoothing": float("nan")}, "^smoothing must be 0 or more, got nan"),
+        ((), 2, {}, "`columns` must be at least 1; got 0"),
+        ((0, -1), 2, {}, "`category_counts` must be at least 0; got -1"),
+        ((0,), 1, {}, "`classes` must be at least 2; got 1"),
+        ((0,), 2, {"trees": 0}, "`trees` must be at least 1; got 0"),
+        ((0,), 2, {"depth": 0}, "`depth` .* got 0"),
+        ((0,), 2, {"depth": 17}, "`depth` .* got 17"),
+        ((0,), 2, {"smoothing": -1.0}, "^`smoothing` must be at least 0; got -1"),
+        ((0,), 2, {"smoothing": float("nan")}, "^`smoothing` must be at least 0; got nan"),
     ],
 )
 def test_impossible_forests_are_refused(counts, classes, options, message):
@@ -182,7 +182,7 @@ def test_impossible_forests_are_refused(counts, classes, options, message):
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (INPUTS[:, :4], "^inputs have 4 columns but there are 5 category counts; were the one-hot inputs"),
+        (INPUTS[:, :4], r"^`inputs` has shape \(\d+, 4\) but must have \(\d+, 5\)"),
         (INPUTS + np.eye(5)[1] * 3, "which is not a category from 0 to 2: pass ordinal"),
         (INPUTS + np.eye(5)[3] / 2, "which is not a category from 0 to 1"),
         (INPUTS * [1, 1, 9, 1, 1], r"which is not a number in \[0, 1\]: pass ordinal"),

@@ -27,10 +27,8 @@ from support.tiny_learners import (
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import AUGMENTATIONS, NetworkLearner, by_epoch, network, schedule
-from jaxaudit.learners.augmentations import HOLE, NOISE, PADDING
-from jaxaudit.learners.batch_order import epoch_bits, init_key, pool_batches, step_key
-from jaxaudit.learners.schedules import SHAPES
-from jaxaudit.learners.stepped import moment_of, take_step
+from jaxaudit.learners.network import HOLE, NOISE, PADDING, SHAPES
+from jaxaudit.learners.stepped import epoch_bits, init_key, moment_of, pool_batches, step_key, take_step
 
 KEY = jax.random.key(5)
 EPOCHS, BATCH = 4, 8
@@ -78,7 +76,9 @@ def test_steps_come_at_the_first_epoch_past_a_milestone():
         assert drops == sorted({each for each in (-(-epochs // 2), -(-3 * epochs // 4)) if each < epochs})
 
 
-@pytest.mark.parametrize(("name", "epochs", "warmup", "said"), [("sine", 3, 0, "'sine'"), ("step", 3, 3, "3 epochs")])
+@pytest.mark.parametrize(
+    ("name", "epochs", "warmup", "said"), [("sine", 3, 0, "'sine'"), ("step", 3, 3, "`warmup` .* below 3; got 3")]
+)
 def test_schedules_that_cannot_be(name: str, epochs: int, warmup: int, said: str):
     with pytest.raises(InputError, match=said):
         schedule(name, 0.1, epochs, warmup)

@@ -14,8 +14,7 @@ from support.tiny_learners import CLASSES, records
 
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.recipe import make_learner
-from jaxaudit.learners.batch_order import init_key
-from jaxaudit.learners.stepped import train_by_steps
+from jaxaudit.learners.stepped import init_key, train_by_steps
 from jaxaudit.models import MLP, ResNet, ViT, WideResNet
 
 torch: Any = pytest.importorskip("torch")

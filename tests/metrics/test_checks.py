@@ -1,4 +1,4 @@
-"""Every check passes on one side of its threshold and fails on the other, and says what to do."""
+"""Every check passes on one side of its threshold; the order of columns and rows of a target's outputs is found."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,18 @@ from jaxaudit.metrics.checks import (
     HOLDOUT_MODELS,
     HOLDOUT_OUTPUTS,
     MEMBERS_OUTPUTS,
+    ORDER_LEVEL,
+    RANK_LEVEL,
     Check,
     calibration_reach,
     class_coverage,
+    counted,
     distances_apart,
     models_of_test,
+    moved_columns,
     positive_control,
     query_size,
+    ranked,
     shadow_accuracy,
     target_accuracy,
     tied_confidences,
@@ -41,7 +46,6 @@ def share_tied(share: float) -> np.ndarray:
 
 
 CRITICAL_200 = float(stats.kstwobign.ppf(0.95)) * np.sqrt(2 / 200)
-
 CASES = [
     # (the check on the right side, on the wrong side, value there, decisive, what it found, what to do)
     (
@@ -181,3 +185,155 @@ def test_at_the_edges(check: Check, passed: bool, value: float | None, words: st
 def test_fewer_right_answers_than_guesses_may_be_over_forgetting():
     below, above = (target_accuracy(accuracy, LABELS, "mine.npz") for accuracy in (0.0, 0.459))
     assert ["over-forgotten" in check.message for check in (below, above)] == [True, False]
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def model(seed, labels, classes, signal, offset: float | np.ndarray = 0.0):
+    """Probabilities of a model of this skill; `offset` is added to the logits."""
+    logits = 1.5 * np.random.default_rng(seed).normal(size=(len(labels), classes)) + offset
+    logits[np.arange(len(labels)), labels] += signal
+    return softmax(logits)
+
+
+def found(values, labels):
+    moved = moved_columns([counted(values, labels)])
+    return None if moved is None else moved[1]
+
+
+BALANCED = np.arange(400) % 10
+RARE = (np.arange(1500) % 33 == 0).astype(int)
+
+
+def test_exchanged_columns_are_named():
+    values = model(0, BALANCED, 10, 3.5)
+    assert found(values, BALANCED) is None
+    order = np.array([0, 1, 2, 3, 4, 5, 8, 6, 7, 9])
+    assert found(values[:, order], BALANCED) == {6: 7, 7: 8, 8: 6}
+    swapped = np.array([0, 1, 2, 3, 4, 5, 6, 7, 9, 8])
+    assert found(values[:, swapped], BALANCED) == {8: 9, 9: 8}
+
+
+def test_numbers_sorted_as_text_are_found():
+    """0, 1, 10, 11, ..., 19, 2, 3, ...: a cycle of many classes."""
+    labels = np.arange(800) % 20
+    order = np.array(sorted(range(20), key=str))
+    moved = found(model(1, labels, 20, 4.0)[:, order], labels)
+    assert moved == {own: int(np.argsort(order)[own]) for own in range(2, 20)}
+
+
+def test_the_columns_of_a_rare_class_are_found_though_it_is_never_the_largest():
+    values = model(2, RARE, 2, 3.0, np.array([0.0, -9.0]))
+    assert (values.argmax(axis=1) == 0).all()
+    assert found(values, RARE) is None
+    assert found(values[:, ::-1], RARE) == {0: 1, 1: 0}
+
+
+def test_one_of_several_tables_is_found():
+    values = model(3, BALANCED, 10, 4.0)
+    right, wrong = counted(values, BALANCED), counted(np.roll(values, 1, axis=1), BALANCED)
+    moved = moved_columns([right, wrong])
+    assert moved is not None
+    assert moved[0] == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_classes_of_hardly_a_record_stay(count):
+    """Two records that a model takes for the other class are no evidence."""
+    labels = np.repeat([0, 1, 2, 3], [200, 200, count, count])
+    values = np.eye(4)[labels]
+    values[labels >= 2] = values[labels >= 2][:, [0, 1, 3, 2]]
+    assert found(values, labels) is None
+    absent = np.repeat([0, 1], 200)
+    assert found(np.eye(4)[absent], absent) is None
+    assert found(np.eye(4)[np.zeros(5, int)], np.ones(5, int)) is None
+
+
+def unskilled(kind, seed):
+    """Outputs of models that are bad, in order, and the labels: what chance or common classes make of them."""
+    generator = np.random.default_rng([41, seed])
+    classes = int(generator.integers(2, 9))
+    sizes = generator.dirichlet(np.ones(classes))
+    labels = generator.choice(classes, 300, p=sizes)
+    if kind == "noise":
+        return softmax(3 * generator.normal(size=(300, classes))), labels
+    if kind == "constant":
+        return np.tile(generator.dirichlet(np.ones(classes)), (300, 1)) + 1e-3 * generator.random(
+            (300, classes)
+        ), labels
+    if kind == "coarse":  # it knows which half of the classes, and within it guesses
+        own = np.where(np.arange(classes) % 2 == labels[:, None] % 2, 3.0, 0.0)
+        return softmax(own + generator.normal(size=(300, classes))), labels
+    return model([43, seed], labels, classes, 0.5, 4 * generator.normal(size=classes)), labels
+
+
+@pytest.mark.parametrize("kind", ["noise", "constant", "coarse", "weak"])
+def test_bad_models_in_order_are_not_doubted(kind):
+    """At most `ORDER_LEVEL` of them may be: of 1,000, one with probability 0.1, and two with 0.005."""
+    doubted = sum(found(*unskilled(kind, seed)) is not None for seed in range(1000))
+    assert doubted <= 1 + 1000 * ORDER_LEVEL
+
+
+def test_an_untrained_network_is_not_doubted():
+    """What it takes for what is the same for all records of a class, and the other order is hardly better."""
+    labels, generator = np.arange(600) % 10, np.random.default_rng(5)
+    means = generator.normal(size=(10, 30))
+    doubted = 0
+    for _ in range(200):
+        inputs = means[labels] + 1.5 * generator.normal(size=(600, 30))
+        hidden = np.maximum(inputs @ generator.normal(size=(30, 64)), 0)
+        doubted += found(softmax(hidden @ generator.normal(size=(64, 10)) / 40), labels) is not None
+    assert doubted <= 4
+
+
+def test_a_ranking_is_told_from_rows_in_a_random_order():
+    """Rows are shuffled 2,000 times: p is uniform, so about `RANK_LEVEL` of them pass, and at most twice as many."""
+    generator, values = np.random.default_rng(6), model(7, RARE, 2, 3.0, np.array([0.0, -9.0]))
+    whole = ranked(values, RARE)
+    assert whole is not None
+    assert whole.area > 0.95
+    assert whole.p < 1e-9
+    shuffled = (ranked(values[generator.permutation(1500)], RARE) for _ in range(2000))
+    ps = np.array([each.p for each in shuffled if each is not None])
+    assert (ps <= RANK_LEVEL).mean() <= 2 * RANK_LEVEL
+    assert abs((ps <= 0.05).mean() - 0.05) < 0.015
+
+
+def test_the_area_is_that_of_the_mann_whitney_statistic():
+    labels, values = np.array([0, 1, 2, 0, 1, 2, 2]), model(8, np.array([0, 1, 2, 0, 1, 2, 2]), 3, 1.0).round(1)
+    areas = [
+        np.mean([(a > b) + 0.5 * (a == b) for a in values[labels == k, k] for b in values[labels != k, k]])
+        for k in range(3)
+    ]
+    result = ranked(values, labels)
+    assert result is not None
+    assert result.area == pytest.approx(np.mean(areas))
+    assert ranked(values, np.zeros(7, int)) is None
+
+
+def test_a_good_ranking_is_enough_where_accuracy_is_that_of_guessing():
+    values = model(9, RARE, 2, 3.0, np.array([0.0, -9.0]))
+    accuracy = float((values.argmax(axis=1) == RARE).mean())
+    assert not target_accuracy(accuracy, RARE, "rare.npy").passed
+    assert target_accuracy(accuracy, RARE, "rare.npy", ranking=ranked(values, RARE)).passed
+    shuffled = values[np.random.default_rng(10).permutation(1500)]
+    assert not target_accuracy(accuracy, RARE, "rare.npy", ranking=ranked(shuffled, RARE)).passed
+    assert not target_accuracy(accuracy, RARE, "rare.npy", ranking=ranked(values[:, ::-1], RARE)).passed
+
+
+def test_a_model_of_little_skill_is_refused_less_often_than_a_lower_level_would() -> None:
+    """Ten classes, accuracy 15%, 100 records: of 1,000 models 36% fail the check, and 65% at a tenth of the level.
+
+    Of 200 at most 46%: more by chance once in 500 times.
+    """
+    random, failed = np.random.default_rng(1), 0
+    for _ in range(200):
+        labels, logits = random.integers(0, 10, 100), random.normal(size=(100, 10))
+        logits[np.arange(100), labels] += 0.3
+        outputs = softmax(logits)
+        accuracy = float((outputs.argmax(axis=1) == labels).mean())
+        failed += not target_accuracy(accuracy, labels, "o.csv", ranking=ranked(outputs, labels)).passed
+    assert failed <= 92

@@ -8,8 +8,7 @@ import pytest
 from scipy import special, stats
 
 from jaxaudit.attacks.records import BASE, ShadowScores
-from jaxaudit.audits.attack.epsilon import bound_by_halves
-from jaxaudit.audits.attack.units import single_records
+from jaxaudit.audits.attack.exposure import bound_by_halves, single_records
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import FALSE_ALARM, EpsilonBound, coins, epsilon_bound, refuse_unless_coins
 
@@ -196,5 +195,5 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(("delta", "level"), [(0.0, 0.95), (1.0, 0.95), (-1e-5, 0.95), (1e-5, 0.4), (1e-5, 1.0)])
 def test_numbers_out_of_range_are_refused(delta: float, level: float):
     truth = fair(np.random.default_rng(42))
-    with pytest.raises(InputError, match="delta"):
+    with pytest.raises(InputError, match=r"^`(delta|level)` must be"):
         bound(truth.astype(float), truth, delta, level)

@@ -1,12 +1,25 @@
-"""The deletion test: its level, its limits against a search, their coverage, and what changes nothing."""
+"""The test of a deletion, and the change between two models: error rates on simulated answers of known use."""
+
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from scipy import stats
+from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deletion import deletion_test, limits_by_before, paired
+from jaxaudit.metrics.deletion import (
+    RULE_LEVEL,
+    Change,
+    before_after,
+    deletion_test,
+    limits_by_before,
+    paired,
+    rule_test,
+)
+from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.usage import Usage
 
 KEY = jax.random.key(4)
 SIZE, SURE, TRIALS = 120, 1e-4, 300
@@ -134,3 +147,171 @@ def test_scores_that_do_not_fit_are_refused() -> None:
 def test_constant_scores_show_nothing() -> None:
     usage = deletion_test(KEY, np.zeros(2 * SIZE), np.zeros(2 * SIZE), SIZE).usage
     assert (usage.verdict, usage.p_never, usage.p_fully) == ("inconclusive", 1.0, None)
+
+
+CLASSES = 3
+RULES = {
+    "fold": lambda odds, classes, random: np.where(odds > 1, 1 - 0.5 * (odds - 1), odds),
+    "reversed": lambda odds, classes, random: -odds,
+    "cap": lambda odds, classes, random: np.minimum(odds, 1),
+    "steps": lambda odds, classes, random: np.ceil(odds),
+    "teeth": lambda odds, classes, random: odds % 1,
+    "noise": lambda odds, classes, random: odds + 2 * random.normal(size=len(odds)),
+    "by class": lambda odds, classes, random: np.where(
+        odds > classes, classes - 0.3 * classes * (odds - classes), odds
+    ),
+    "one value": lambda odds, classes, random: np.ones_like(odds),
+}
+"""What an owner who deleted nothing makes of the log-odds of the model before."""
+
+
+def ruled(rule: str, seed: int, copies: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Answers after a rule and before it, classes, and groups of near-copies; some classes are harder than others."""
+    random = np.random.default_rng(seed)
+    classes, in_query = random.integers(CLASSES, size=2 * SIZE), np.arange(2 * SIZE) < SIZE
+    before = classes + random.normal(size=2 * SIZE) + in_query * random.uniform(0, 3, 2 * SIZE)
+    groups = np.repeat(np.arange(2 * SIZE), copies)
+    before = before[groups] + (0.05 * random.normal(size=len(groups)) if copies > 1 else 0)
+    return RULES[rule](before, classes[groups], random), before, classes[groups], groups
+
+
+@pytest.mark.parametrize(("rule", "copies"), [*((rule, 1) for rule in RULES), ("reversed", 3)])
+def test_a_rule_for_all_answers_passes_as_a_deletion_no_more_often_than_stated(rule: str, copies: int) -> None:
+    passed = 0
+    for seed in range(TRIALS // 2):
+        after, before, classes, groups = ruled(rule, seed, copies)
+        passed += rule_test(KEY, after, before, copies * SIZE, classes, groups) <= RULE_LEVEL
+    assert passed <= stats.binom.ppf(1 - SURE, TRIALS // 2, 2 * RULE_LEVEL)
+
+
+def test_a_rule_that_makes_both_sets_alike_clears_nobody_and_a_deletion_does() -> None:
+    """The fold at which both sets look most alike; without the check it is cleared."""
+    cleared = []
+    for seed in range(20):
+        _, before, classes, _ = ruled("cap", seed)
+        predictors = np.eye(CLASSES)[classes]
+        folds = (np.where(before > at, 2 * at - before, before) for at in np.linspace(0, 3, 31))
+        after = min(folds, key=lambda odds: abs(paired(odds, before, SIZE, None).after))
+        usage = deletion_test(KEY, after, before, SIZE, predictors, labels=classes, permutations=99).usage
+        assert usage.verdict != "forgotten"
+        cleared.append(any("a rule" in reason for reason in usage.reasons))
+        if cleared[-1]:
+            assert (usage.has_fraction, usage.upper) == (False, 1.0)
+    assert np.mean(cleared) > 0.3
+    generator = np.random.default_rng(10)
+    honest = [rule_test(KEY, *scores(generator, 0.0), SIZE) <= RULE_LEVEL for _ in range(100)]
+    assert np.mean(honest) > 0.7
+
+
+def test_the_comparison_at_equal_answers_is_that_of_a_fit_within_each_stratum() -> None:
+    """The slow twin: least squares in each stratum, one after the other."""
+    random = np.random.default_rng(11)
+    before, after = random.permutation(72) + 0.0, random.permutation(72) + 0.0
+    products = []
+    for part in np.array_split(np.argsort(before), 6):
+        design = np.c_[np.ones(12), np.arange(12)]
+        left = [
+            values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+            for values in ((part < 36).astype(float), after[part])
+        ]
+        products.append(left[0] * left[1] * np.sqrt(12 / 10))
+    statistic = np.sum(products) / np.sqrt(np.sum(np.square(products)))
+    assert rule_test(KEY, after, before, 36) == pytest.approx(stats.t.cdf(statistic, 5))
+
+
+SIDE, PAIRS = 24, 60
+
+
+def audits(
+    trial: int,
+    fractions: tuple[float, float],
+    *,
+    size: int = SIDE,
+    held: int = SIDE,
+    models: int = 11,
+    alone: bool = True,
+) -> tuple[Change, list[Usage]]:
+    """The change, and the two audits alone; both models used the first records of the query set."""
+    generator = np.random.default_rng([31, trial])
+    records = provider(generator, size + held, 4.0)
+    membership = halves(generator, models, size + held, size)
+    used = [np.arange(size + held) < round(fraction * size) for fraction in fractions]
+    # A model that goes on from another has most of its noise, too.
+    common = generator.normal(size=size + held)
+    pair = [records.outputs(generator, row) * 0.5 + (records.level + records.gap * row + common) * 0.5 for row in used]
+    shadows, key = records.outputs(generator, membership), jax.random.key(trial)
+    found = [
+        holdout_test(key, each[:size], each[size:], shadows, membership, permutations=199) for each in pair if alone
+    ]
+    return before_after(key, pair[0], pair[1], size, shadows, membership, permutations=199), found
+
+
+def test_the_change_is_the_difference_of_two_audits() -> None:
+    for trial in range(4):
+        change: Any
+        change, (before, after) = audits(trial, (0.7, 0.3), size=60, held=50, models=20)
+        assert change.p_never_before == before.p_never
+        if after.fraction > 0 and before.fraction < 1:
+            assert change.fraction == pytest.approx(before.fraction - after.fraction, abs=1e-9)
+        assert change.low <= change.fraction <= change.high
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("fractions", [(1.0, 0.0), (1.0, 0.5), (0.5, 0.0)])
+def test_the_interval_covers_the_change(fractions: tuple[float, float]) -> None:
+    found: list[Any] = [audits(1000 + trial, fractions, alone=False)[0] for trial in range(PAIRS)]
+    truth = fractions[0] - fractions[1]
+    covered = sum(change.low <= truth <= change.high for change in found)
+    assert covered >= stats.binom.ppf(SURE, PAIRS, 0.95)
+    assert np.median([change.fraction for change in found]) == pytest.approx(truth, abs=0.12)
+
+
+@pytest.mark.outer
+def test_a_pair_needs_less_than_two_audits() -> None:
+    widths = []
+    for trial in range(20):
+        change, (before, after) = audits(2000 + trial, (0.7, 0.3), size=60, held=60, models=20)
+        two = np.hypot(before.fraction_high - before.fraction_low, after.fraction_high - after.fraction_low)
+        widths.append((change.high - change.low) / two)
+    assert np.median(widths) < 0.9
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("fraction", [0.0, 1.0])
+def test_no_change_has_a_small_p_value_no_more_often_than_stated(fraction: float) -> None:
+    p_values = np.array([audits(3000 + trial, (fraction, fraction), alone=False)[0].p_value for trial in range(PAIRS)])
+    for u in (0.05, 0.2):
+        assert (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, PAIRS, u)
+    assert (p_values <= 0.5).sum() >= stats.binom.ppf(SURE, PAIRS, 0.5)
+
+
+def test_a_model_that_did_not_change_did_not_change() -> None:
+    generator = np.random.default_rng(4)
+    records, membership = provider(generator, 2 * SIDE, 8.0), halves(generator, 20, 2 * SIDE, SIDE)
+    same, shadows = records.outputs(generator, np.arange(2 * SIDE) < SIDE), records.outputs(generator, membership)
+    change = before_after(jax.random.key(1), same, same, SIDE, shadows, membership)
+    assert (change.fraction, change.low, change.high, change.p_value) == (0.0, 0.0, 0.0, 1.0)
+    other = before_after(jax.random.key(1), records.level, same, SIDE, shadows, membership)
+    assert other.high < 0
+
+
+def test_what_training_does_not_change_is_unknown() -> None:
+    generator = np.random.default_rng(5)
+    records, membership = provider(generator, 2 * SIDE, 0.0), halves(generator, 6, 2 * SIDE, SIDE)
+    pair, shadows = records.outputs(generator, np.zeros((2, 2 * SIDE), bool)), records.outputs(generator, membership)
+    change = before_after(jax.random.key(1), pair[0], pair[1], SIDE, shadows, membership)
+    assert (change.low, change.high) == (-1.0, 1.0)
+
+
+def test_groups_are_permuted_whole() -> None:
+    generator = np.random.default_rng(6)
+    groups = np.arange(48) // 4
+    level, noise = generator.normal(size=48), generator.normal(size=12)[groups]
+    dealt = np.stack([np.isin(groups, generator.permutation(12)[:6]) for _ in range(12)])
+    shadows = level + 4 * dealt + generator.normal(size=dealt.shape)
+    pair = level + np.stack([noise, -noise])
+    by_records, by_groups = (
+        before_after(jax.random.key(2), pair[0], pair[1], 24, shadows, dealt, groups=each) for each in (None, groups)
+    )
+    assert by_groups.fraction == by_records.fraction
+    assert by_groups.high - by_groups.low > 1.3 * (by_records.high - by_records.low)

@@ -45,10 +45,10 @@ def test_no_information_and_the_smallest():
 @pytest.mark.parametrize(
     ("norms", "of_mean", "message"),
     [
-        ([], 0.0, "there are none; is the set to forget empty"),
-        ([1.0, np.nan, np.inf], np.nan, "3 gradient norms are NaN or infinite; are the weights finite"),
-        ([1.0, -1.0], 0.0, "a squared gradient norm is negative"),
-        ([1.0], -1.0, "a squared gradient norm is negative"),
+        ([], 0.0, "`examples` must be at least 1; got 0"),
+        ([1.0, np.nan, np.inf], np.nan, "`squared_norms` .* got nan, as 2 of 3 numbers"),
+        ([1.0, -1.0], 0.0, "`squared_norms` must be at least 0; got -1"),
+        ([1.0], -1.0, "`mean_gradient_squared_norm` must be at least 0; got -1"),
         ([1.0, 1.0], 1.1, "the mean gradient's squared norm 1.1 is above the mean squared norm 1, which"),
     ],
 )
@@ -116,11 +116,17 @@ class Normed(nnx.Module):
     ("log_prob", "params", "x", "y", "message"),
     [
         (*nnx_log_prob(Normed(nnx.Rngs(1))), X, Y, "changes with the others in its batch.* training mode"),
-        (LOG_PROB, PARAMS, X[:0], Y[:0], "there are 0 inputs and 0 labels"),
-        (LOG_PROB, PARAMS, X, Y[:2], "there are 6 inputs and 2 labels"),
+        (LOG_PROB, PARAMS, X[:0], Y[:0], "`examples` must be at least 1; got 0"),
+        (LOG_PROB, PARAMS, X, Y[:2], "`inputs` must be at least 2 and at most 2; got 6"),
         (lambda p, x, y: x @ p, jnp.ones((4, 3)), X, Y, r"maps 6 examples to shape \(6, 3\); it must return one"),
         (lambda p, x, y: (x @ p, y), jnp.ones(4), X, Y, "maps 6 examples to no array"),
-        (lambda p, x, y: of_label(x @ p, y), jnp.full((4, 3), jnp.nan), X, Y, "7 gradient norms are NaN or infinite"),
+        (
+            lambda p, x, y: of_label(x @ p, y),
+            jnp.full((4, 3), jnp.nan),
+            X,
+            Y,
+            "`squared_norms` .* got nan, as 6 of 6 numbers",
+        ),
     ],
 )
 def test_what_has_no_efficacy_says_why(log_prob: Any, params: Any, x: Any, y: Any, message: str):

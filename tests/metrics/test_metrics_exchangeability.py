@@ -82,7 +82,7 @@ def test_wide_many_constant_and_missing_inputs() -> None:
 def test_both_sets_need_records() -> None:
     inputs, labels, difficulty, copies = pile(5)
     for size in (0, 200):
-        with pytest.raises(InputError, match="of 200 records are query records"):
+        with pytest.raises(InputError, match="`size` must be at least 1 and at most 199"):
             alike(jax.random.key(1), inputs, labels, difficulty, copies, size)
 
 

@@ -1,4 +1,4 @@
-"""The used fraction, the detectable one, and the rule of the verdict."""
+"""The used fraction, the detectable one, and the rule of the verdict; signs that a holdout or a reference was used."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy import stats
+from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.behaviour import bound_of_one_more, holdout_used, undamaged_on_holdout
+from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import Effect, Limits, detectable_fraction, limits_of, upper_limit, used_fraction
+from jaxaudit.metrics.scores import membership_scores
+from jaxaudit.metrics.shadow import shadow_test
 from jaxaudit.metrics.usage import (
     Usage,
     at_most,
@@ -260,7 +265,7 @@ def test_a_limit_is_never_rounded_down() -> None:
 def test_a_share_is_known_where_interval_and_tests_leave_it(share, p_never, p_fully, known) -> None:
     fraction, low, high = share
     found = used_share(
-        Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "guessed", "used")
+        Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "used")
     )
     assert found == (share if known else None)
 
@@ -303,3 +308,138 @@ def test_the_limit_of_an_accident_is_that_of_an_estimate_one_standard_error_belo
     assert given_limits(usual, 0.25) == usual
     unknown = Limits(float("nan"), 0.0, 1.0, 1.0, None)
     assert given_limits(unknown, 0.25) == unknown
+
+
+ALPHA, TRIALS_USED, SIZE = 0.05, 80, 60
+
+
+def test_one_more_of_the_same_kind_exceeds_the_bound_as_often_as_stated() -> None:
+    draws = np.random.default_rng(1).normal(3, 2, (2000, 8))
+    above = sum(row[0] > bound_of_one_more(row[1:], ALPHA) for row in draws)
+    assert stats.binom.ppf(SURE, len(draws), ALPHA) <= above <= stats.binom.ppf(1 - SURE, len(draws), ALPHA)
+
+
+# The holdout.
+
+
+def held(trial: int, gap: float, *, used: bool, apart: float = 0.0) -> tuple[str, ...]:
+    """The doubts of one target. `gap`: most of what a model remembers of a record; `apart`: how far models are moved.
+
+    Both are in standard deviations of an output around its record's level.
+    """
+    generator = np.random.default_rng([9, trial])
+    records, membership = provider(generator, 2 * SIZE, gap), halves(generator, 30, 2 * SIZE, SIZE)
+    moved = apart * generator.normal(size=(31, 1))
+    shadows = records.outputs(generator, membership) + moved[1:]
+    target = records.outputs(generator, np.full(2 * SIZE, used)) + moved[0]
+    return holdout_used(membership_scores(target, shadows, membership), membership, SIZE, 0.25)
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("apart", [0.0, 0.3])
+@pytest.mark.parametrize("gap", [0.1, 0.2, 0.6, 2.0])
+def test_an_unused_holdout_is_doubted_no_more_often_than_stated(gap: float, apart: float) -> None:
+    doubted = sum(bool(held(trial, gap, used=False, apart=apart)) for trial in range(TRIALS_USED))
+    assert doubted <= stats.binom.ppf(1 - SURE, TRIALS_USED, ALPHA)
+
+
+@pytest.mark.outer
+def test_nothing_is_doubted_where_training_leaves_no_trace() -> None:
+    assert not any(held(trial, 0.0, used=used) for trial in range(TRIALS_USED // 2) for used in (False, True))
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("apart", [0.0, 0.3])
+def test_a_used_holdout_is_doubted_where_memory_is_strong(apart: float) -> None:
+    found = [held(trial, 4.0, used=True, apart=apart) for trial in range(20)]
+    assert sum(bool(each) for each in found) == 20
+    ((words,), *_) = found
+    for part in ("may have been trained on the holdout", "another recipe", "might then not be detected"):
+        assert part in words
+
+
+# The calibration set.
+
+
+def compared(trial: int, query: float, calibration: float, *, apart: float = 0.0) -> Usage:
+    """A target that used these shares of 100 query records and of 120 calibration records."""
+    generator = np.random.default_rng([31, trial])
+    asked, known = 100, 120
+    records = provider(generator, asked + known, 4.0)
+    counts = [*[0] * 39, *[asked // 2] * 10, *[asked] * 19]
+    membership = np.zeros((len(counts), asked + known), bool)
+    for row, count in zip(membership, counts, strict=True):
+        row[generator.choice(asked, count, replace=False)] = True
+        row[asked + generator.choice(known, 2 * known // 3, replace=False)] = True
+    shadows = records.outputs(generator, membership) + apart * generator.normal(size=(len(counts), 1))
+    used = np.zeros(asked + known, bool)
+    used[generator.choice(asked, round(query * asked), replace=False)] = True
+    used[asked + generator.choice(known, round(calibration * known), replace=False)] = True
+    target = records.outputs(generator, used) + apart * generator.normal()
+    return shadow_test(target, shadows, membership, asked)
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("apart", [0.0, 0.3])
+@pytest.mark.parametrize("query", [0.0, 1.0])
+def test_an_unused_calibration_set_is_doubted_no_more_often_than_stated(query: float, apart: float) -> None:
+    doubted = sum(bool(compared(trial, query, 0.0, apart=apart).doubts) for trial in range(TRIALS_USED))
+    assert doubted <= stats.binom.ppf(1 - SURE, TRIALS_USED, ALPHA)
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("calibration", [0.45, 1.0])
+def test_a_used_calibration_set_is_doubted_and_hides_no_use_of_the_query_set(calibration: float) -> None:
+    found = [compared(trial, 0.5, calibration) for trial in range(40)]
+    assert sum(bool(each.doubts) for each in found) >= 38
+    assert not any(each.verdict == "forgotten" for each in found)
+
+
+def test_a_calibration_set_that_is_known_too_well_is_doubted() -> None:
+    """A target that is right on all of it, where shadow models are on half."""
+    generator = np.random.default_rng(5)
+    membership = np.zeros((60, 160), bool)
+    membership[40:, :60] = True
+    membership[:, 60:] = generator.random((60, 100)) < 0.5
+    shadows = generator.normal(size=(60, 160)) + 8 * membership * (np.arange(160) < 60)
+    target = np.where(np.arange(160) < 60, generator.normal(size=160), 0.01)
+    (words,) = shadow_test(target, shadows, membership, 60).doubts
+    assert "accuracy on the calibration set is 100.0%" in words
+
+
+MEMORY, STATED = 1.0, 0.25
+
+
+def found(random: np.random.Generator, damage: float, size: int = 60) -> Check:
+    """Of a target with this damage; records differ in difficulty, which both models share."""
+    hard, more = random.normal(-2, 0.8, (2, size))
+    reference, target = hard + 0.3 * random.normal(size=(2, size))
+    check = undamaged_on_holdout(target - damage, reference, more + MEMORY, STATED, of="before")
+    assert check is not None
+    return check
+
+
+def test_a_target_with_no_more_damage_than_stated_fails_in_at_most_one_of_twenty() -> None:
+    """A bound of 99.9% over tables of a fixed key, at the worst damage that may pass."""
+    random, tables = np.random.default_rng(1), 1_000
+    failed = sum(not found(random, STATED * MEMORY).passed for _ in range(tables))
+    assert failed <= stats.binom.ppf(0.999, tables, 0.05)
+    assert failed >= stats.binom.ppf(0.001, tables, 0.03)
+    # As of a model that was trained on less, and of one that unlearning made worse.
+    assert sum(not found(random, 0.05).passed for _ in range(tables)) <= tables // 100
+    assert sum(not found(random, 0.6).passed for _ in range(tables)) >= 0.95 * tables
+
+
+def test_the_p_value_is_that_of_a_t_test_where_memory_is_known() -> None:
+    target, reference = np.array([-3.0, -2.5, -4.0, -3.3]), np.array([-2.0, -2.1, -3.0, -2.4])
+    used = np.full(9, -1.0)
+    check = undamaged_on_holdout(target, reference, used, 0.25, of="baseline")
+    theirs = float(np.asarray(stats.ttest_1samp(1.25 * reference - target, -0.25, alternative="greater"))[1])
+    assert check is not None
+    assert check.value is not None
+    np.testing.assert_allclose(check.value, (reference - target).mean() / (-1 - reference.mean()))
+    assert f"(p = {theirs:.2g} " in check.message
+    assert check.passed == (theirs > 0.05)
+    assert not check.decisive
+    assert undamaged_on_holdout(target, reference, used - 9, 0.25, of="before") is None
+    assert undamaged_on_holdout(target[:1], reference[:1], used, 0.25, of="before") is None

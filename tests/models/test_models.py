@@ -13,7 +13,7 @@ from support.pure_modules import KEY, compiled, images, plain
 
 from jaxaudit.errors import InputError
 from jaxaudit.models import MLP, LiuCNN, MedicalCNN, RandomCrop, ResNet, ViT, WideResNet, pure_module
-from jaxaudit.models.layers import max_pool_2x2
+from jaxaudit.models.networks import max_pool_2x2
 
 
 def shapes(tree: Any) -> Any:

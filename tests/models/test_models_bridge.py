@@ -14,7 +14,7 @@ from support.pure_modules import KEY, images, is_key, words
 
 from jaxaudit.errors import InputError
 from jaxaudit.models import MLP, LiuCNN, MedicalCNN, PureModule, pure_module
-from jaxaudit.models.factory import plan_call
+from jaxaudit.models.bridge import plan_call
 
 
 class WithDropout(nnx.Module):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from support.language_models import END, POSITIONS, save_model, save_tokenizer
 
-from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
+from jaxaudit.data.weights import read_weights, safetensors_bytes
 from jaxaudit.errors import InputError
-from jaxaudit.models import language_model, pretrained, token_scores
+from jaxaudit.models import causal, language_model, pretrained
+from jaxaudit.models.causal import SCORES
 from jaxaudit.models.language_model import LanguageModel
-from jaxaudit.models.token_scores import SCORES
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -77,15 +77,15 @@ def test_scores_are_those_of_a_loop_whatever_the_batches(
     encoded = model.encode(PROMPTS, ANSWERS, start)
     assert any(each.tokens[0] == tokenizer.eos_token_id for each in encoded) is begin
     told: list[int] = []
-    found = token_scores.token_scores(model, encoded, told.append)
+    found = causal.token_scores(model, encoded, told.append)
     assert sum(told) == sum(len(each.tokens) for each in encoded)
     wanted = [twin(module, tokenizer, *record, start) for record in zip(PROMPTS, ANSWERS, strict=True)]
     for name in SCORES:
         np.testing.assert_allclose(found[name], [each[name] for each in wanted], rtol=1e-5, atol=1e-5)
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "another"))
-    monkeypatch.setattr(token_scores, "MOST_TOKENS", 40)
-    monkeypatch.setattr(token_scores, "MOST_AT_ONCE", 1000)
-    again = token_scores.token_scores(model, encoded)
+    monkeypatch.setattr(causal, "MOST_TOKENS", 40)
+    monkeypatch.setattr(causal, "MOST_AT_ONCE", 1000)
+    again = causal.token_scores(model, encoded)
     for name in SCORES:
         np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
 
@@ -117,12 +117,12 @@ def test_a_batch_that_does_not_fit_into_memory_is_halved_and_so_are_those_after_
     pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
     model, small = LanguageModel(saved), OfLittleMemory(saved)
     encoded = model.encode(PROMPTS, ANSWERS)
-    found, told = token_scores.token_scores(model, encoded), list[int]()
+    found, told = causal.token_scores(model, encoded), list[int]()
     for number, error in enumerate((small.error, MemoryError(), torch.OutOfMemoryError("CUDA out of memory."))):
         monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / str(number)))
         small.error, small.sizes[:] = error, []
         told.clear()
-        again = token_scores.token_scores(small, encoded, told.append)
+        again = causal.token_scores(small, encoded, told.append)
         for name in SCORES:
             np.testing.assert_allclose(again[name], found[name], rtol=1e-5, atol=1e-5)
         assert sum(told) == sum(len(each.tokens) for each in encoded)
@@ -141,20 +141,20 @@ def test_a_record_alone_that_does_not_fit_is_named_by_its_length_and_other_error
     with pytest.raises(
         InputError, match=f"a record of {max(len(each.tokens) for each in encoded)} tokens does not fit"
     ):
-        token_scores.token_scores(small, encoded)
+        causal.token_scores(small, encoded)
     small.error = RuntimeError("another one")
     with pytest.raises(RuntimeError, match="another one"):
-        token_scores.token_scores(small, encoded)
+        causal.token_scores(small, encoded)
 
 
 def test_scoring_that_was_stopped_goes_on_from_its_last_batch_with_the_same_numbers(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(token_scores, "MOST_TOKENS", 40)
+    monkeypatch.setattr(causal, "MOST_TOKENS", 40)
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "whole"))
     model, told = LanguageModel(saved), list[int]()
     encoded = model.encode(PROMPTS, ANSWERS)
-    found = token_scores.token_scores(model, encoded, told.append)
+    found = causal.token_scores(model, encoded, told.append)
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "stopped"))
     for batches in (1, 2, len(told)):
         again = list[int]()
@@ -166,9 +166,9 @@ def test_scoring_that_was_stopped_goes_on_from_its_last_batch_with_the_same_numb
 
         if batches < len(told):
             with pytest.raises(KeyboardInterrupt):
-                token_scores.token_scores(model, encoded, stop)
+                causal.token_scores(model, encoded, stop)
         else:
-            stopped = token_scores.token_scores(model, encoded, again.append)
+            stopped = causal.token_scores(model, encoded, again.append)
             for name in SCORES:
                 np.testing.assert_array_equal(stopped[name], found[name])
             assert again[1:] == told[-len(again) + 1 :]
@@ -182,9 +182,9 @@ def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, mo
     told: list[int] = []
     model, moved = LanguageModel(tmp_path / "model"), LanguageModel(tmp_path / "moved")
     encoded = model.encode(PROMPTS, ANSWERS)
-    first = token_scores.token_scores(model, encoded[:5], told.append)
+    first = causal.token_scores(model, encoded[:5], told.append)
     told.clear()
-    again = token_scores.token_scores(moved, encoded[:5], told.append)
+    again = causal.token_scores(moved, encoded[:5], told.append)
     before = sum(len(each.tokens) for each in encoded[:5])
     assert told == [before]
     for name in SCORES:
@@ -192,13 +192,13 @@ def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, mo
     # One record more is one record's work, and so is another beginning of the answer.
     other = encoded[0]._replace(start=encoded[0].start + 1)
     told.clear()
-    token_scores.token_scores(model, [*encoded[:6], other], told.append)
+    causal.token_scores(model, [*encoded[:6], other], told.append)
     assert told == [before, len(encoded[5].tokens) + len(other.tokens)]
     changed_models = (LanguageModel(tmp_path / "model", "bfloat16"), _with_other_weights(tmp_path / "moved"))
     for count, changed in enumerate(changed_models, 1):
         assert len(list((tmp_path / "cache").iterdir())) == count
         told.clear()
-        token_scores.token_scores(changed, encoded[:5], told.append)
+        causal.token_scores(changed, encoded[:5], told.append)
         assert told == [before]
     # No text, and no token of one, is kept.
     for path in (tmp_path / "cache").iterdir():
@@ -223,7 +223,7 @@ def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path)
     assert (answer.start, answer.tokens[-1]) == (2, 0)
     assert (text.start, len(text.tokens), len(nothing.tokens)) == (1, 4, 3)
     assert ended.tokens.count(0) == 1
-    found = token_scores.token_scores(model, [answer, *model.encode(["", ""], ["a", ""])])
+    found = causal.token_scores(model, [answer, *model.encode(["", ""], ["a", ""])])
     for name in SCORES:
         assert np.isfinite(found[name]).tolist() == [True, False, False]
 
@@ -243,7 +243,7 @@ def test_the_first_word_of_an_answer_is_scored(saved: Path):
     with torch.no_grad():
         log_p = torch.log_softmax(module(torch.tensor([record.tokens])).logits[0].double(), -1)
     wanted = -sum(float(log_p[place - 1, record.tokens[place]]) for place in (record.start, record.start + 1)) / 2
-    found = token_scores.token_scores(model, [record, theirs])
+    found = causal.token_scores(model, [record, theirs])
     assert found["loss"][0] == pytest.approx(wanted, rel=1e-5)
     assert np.isfinite([found[name][0] for name in SCORES]).all()
     assert np.isnan(found["min_k"][1])
@@ -293,11 +293,11 @@ def test_a_precision_is_the_stated_one_or_the_one_asked_for(tmp_path: Path):
         model = LanguageModel(tmp_path, asked)
         assert model.precision == wanted
         assert str(model.load().dtype) == f"torch.{wanted}"
-        numbers[wanted] = token_scores.token_scores(model, model.encode(PROMPTS, ANSWERS))["loss"]
+        numbers[wanted] = causal.token_scores(model, model.encode(PROMPTS, ANSWERS))["loss"]
     assert (numbers["bfloat16"] != numbers["float32"]).all()
     np.testing.assert_allclose(numbers["bfloat16"], numbers["float32"], rtol=0.05)
     config.write_text(config.read_text().replace('"bfloat16"', '"int8"'))
-    with pytest.raises(InputError, match="states the type 'int8'; give `precision`"):
+    with pytest.raises(InputError, match=r"`precision` must be one of .*; got 'int8'"):
         LanguageModel(tmp_path)
 
 
@@ -358,6 +358,8 @@ def sequence(name: str, times: int) -> dict[str, Any]:
     return {"type": "Sequence", name: [replace("é", "éé")] * times}
 
 
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}
+TWICE = {"type": "TemplateProcessing", "single": [TEXT, TEXT], "pair": [TEXT], "special_tokens": {}}
 DOUBLING = sequence("normalizers", 40)
 DOUBLED = {"id": 400, "content": "é", "normalized": True, "special": False}
 DOUBLED |= dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
@@ -369,6 +371,13 @@ def many_behind(folder: Path) -> None:
     save_tokenizer(folder, behind=1000)
 
 
+def bidirectional(folder: Path) -> None:
+    """A network that sees tokens behind, of small random weights: no fine-tune of it would look so nearly causal."""
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=300, **sizes)).save_pretrained(folder)
+
+
+MANY = [f"<{number}>" for number in range(20_000)]
 BIAS = "transformer.h.0.attn.c_attn.bias"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "code": (edited("config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Net"}), "never run here"),
@@ -388,12 +397,27 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a decoder that doubles": (tokenizer(decoder=sequence("decoders", 40)), "many times longer"),
     "a long text in place of a letter": (tokenizer(normalizer=replace("a", "b" * 10**6)), "inserts 1,000,000 bytes"),
     "many tokens behind a text": (many_behind, "adds 1,000 tokens"),
-    "pickled": (pickled, "may be a pickle"),
+    "a text twice": (tokenizer(post_processor=TWICE), "does not write each text once"),
+    "a token of a huge number": (tokenizer(added_tokens=[DOUBLED | {"id": 2**31}]), "is no tokenizer"),
+    "many tokens of its own": (edited("tokenizer_config.json", extra_special_tokens=MANY), "added tokens"),
+    "an end that the model does not know": (
+        edited("tokenizer_config.json", eos_token="<new>"),
+        "has the token 288, and the model knows 288",
+    ),
+    "a tokenizer of bytes": (edited("tokenizer_config.json", tokenizer_class="ByT5Tokenizer"), "does not read"),
+    "a tokenizer of characters": (edited("tokenizer_config.json", tokenizer_class="CanineTokenizer"), "does not read"),
+    "heads below 0": (edited("config.json", n_head=-2), "cannot compute"),
+    "no heads": (edited("config.json", n_head=0), "is no configuration"),
+    "heads as text": (edited("config.json", n_head="2"), "is no configuration"),
+    "a share of a position": (edited("config.json", n_positions=1.5), "is no configuration"),
+    "an encoder's outputs": (edited("config.json", add_cross_attention=True), "outputs of an encoder"),
+    "a network that sees tokens behind": (bidirectional, "by those behind it"),
+    "pickled": (pickled, "may be pickles"),
     "a pickle by another name": (
         lambda folder: torch.save({}, folder / "model.safetensors"),
-        "may be a pickle",
+        "is not a complete safetensors file",
     ),
-    "no weights": (without("model.safetensors"), "has config.json, but neither"),
+    "no weights": (without("model.safetensors"), "has no model.safetensors"),
     "cut": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
         "is not a complete safetensors file",
@@ -405,7 +429,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no configuration": (without("config.json"), "has no config.json"),
     "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
     "another kind": (edited("config.json", model_type="vit"), "is of vit, which transformers"),
-    "an unknown kind": (edited("config.json", model_type=["gpt2"]), "has no model_type"),
+    "an unknown kind": (edited("config.json", model_type=["gpt2"]), "is of no model_type"),
     "huge": (edited("config.json", n_embd=2**20, vocab_size=2**24), "GiB"),
     "many layers": (edited("config.json", n_layer=10**6), "parts"),
     "fewer layers": (edited("config.json", n_layer=1), "do not fit GPT2LMHeadModel: unexpected"),
@@ -428,7 +452,7 @@ def test_what_a_folder_must_not_be_is_refused(name: str, saved: Path, tmp_path: 
 
 
 def test_sizes_are_bounded(saved: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match=r"has no config\.json"):
         LanguageModel(saved / "config.json")
     monkeypatch.setattr(language_model, "LARGEST_TOKENIZER", 100)
     with pytest.raises(InputError, match="is it the file that its name says"):

@@ -10,9 +10,9 @@ import pytest
 from support.cli_runs import jaxaudit
 from support.torch_twins import squared_norms
 
-from jaxaudit.data.weights.weights import read_weights
+from jaxaudit.data.weights import read_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models.transformers_classifier import TransformersClassifier
+from jaxaudit.models.pretrained import TransformersClassifier
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
@@ -110,7 +110,7 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
     ("entries", "words"),
     [
         ({"model_type": "mine"}, ["is of mine", "no image or text classifier", "`model` package.module:factory"]),
-        ({"model_type": ["bert"]}, ["has no model_type"]),
+        ({"model_type": ["bert"]}, ["is of no model_type"]),
         ({"auto_map": {"AutoModel": "evil.Net"}}, ["auto_map", "never run"]),
         ({"text_config": {"auto_map": {"AutoModel": "evil.Net"}}}, ["auto_map", "never run"]),
         ({"architectures": ["BertForMaskedLM"]}, ["BertForMaskedLM", "no image or text classifier"]),

@@ -12,7 +12,7 @@ from flax import linen, nnx
 from support.pure_modules import KEY, compiled
 from support.pure_modules import images as host_images
 
-from jaxaudit.data.weights.weights import read_weights
+from jaxaudit.data.weights import read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import PureModule
 from jaxaudit.models.restore import load_weights, name_weights

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.plots import ks, pdtp, style
-from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, with_default_style
+from jaxaudit.plots.style import as_inline_svg, as_png, as_svg, with_default_style
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
 

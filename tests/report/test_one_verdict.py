@@ -26,7 +26,6 @@ from support.saved_runs.ks import (
     USED,
     audit_of,
     check,
-    ema,
     judged,
     ks_run,
     rho_between,
@@ -41,8 +40,8 @@ from support.terminals import said, shown
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.json_types import from_builtins
-from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
+from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.pdtp import SeedFloor
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import Usage
@@ -74,15 +73,15 @@ def usages(draw: st.DrawFn) -> list[tuple[Any, ...]]:
         fraction, p_fully, detectable = draw(UNIT), draw(st.none() | UNIT), draw(st.none() | UNIT)
         low, high = sorted((draw(UNIT), draw(UNIT)))
         reasons = tuple(draw(st.lists(st.sampled_from(["too few records", "no power", "$x$ & <b>"]), max_size=2)))
-        more = reasons, draw(UNIT), draw(st.none() | UNIT), "guessed", "used"
+        more = reasons, draw(UNIT), draw(st.none() | UNIT), "used"
         made.append((method, verdict, draw(UNIT), p_fully, fraction, low, high, detectable, *more))
     return made
 
 
 @st.composite
 def of_ks(draw: st.DrawFn) -> Make:
-    usage, emas = draw(usages()), draw(st.lists(UNIT, max_size=2))
-    with_rho = not (usage or emas) or draw(st.booleans())
+    usage = draw(usages())
+    with_rho = not usage or draw(st.booleans())
     names = (*OF_RHO, *OF_HOLDOUT, *OF_SHADOW, CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS)
     interval = st.tuples(st.floats(0, 3), st.floats(0, 3)) | st.just((np.nan, np.nan))
     failing = st.dictionaries(st.sampled_from(names), st.booleans(), max_size=3)
@@ -96,7 +95,7 @@ def of_ks(draw: st.DrawFn) -> Make:
         rho = rho_between(min(ends), max(ends), median if np.isnan(ends[0]) else None)
         checks = tuple(check(each, each not in failed, failed.get(each, True), f"of {each}") for each in names)
         used = tuple(Usage(*each) for each in usage)
-        known: dict[str, Any] = {"emas": tuple(map(ema, emas)), "checks": checks, "truth": truth, "change": change}
+        known: dict[str, Any] = {"checks": checks, "truth": truth, "change": change}
         return judged(f"{place}.csv", rho, usage=used, with_rho=with_rho, **known)
 
     return lambda: ks_run(audit=audit_of(*(target(place, *each) for place, each in enumerate(targets))))

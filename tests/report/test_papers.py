@@ -1,4 +1,4 @@
-"""What a run rests on: every paper that a test, an attack, a method or a metric names has an entry; runs say theirs."""
+"""What a run rests on: every paper that is named has an entry, every term a source and a place on the site."""
 
 import re
 from dataclasses import dataclass
@@ -16,19 +16,18 @@ from support.saved_runs.names import HOSTILE
 from jaxaudit import unlearning
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
-from jaxaudit.audits.attack.plan import ATTACKS
-from jaxaudit.audits.attack.units import SOURCE as OF_GROUPS
+from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
+from jaxaudit.audits.attack.train_splits import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
-from jaxaudit.cli.unlearn.command import METHODS, UnlearnFlags
+from jaxaudit.cli.unlearn import METHODS, UnlearnFlags
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
-from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.markdown import escaped_markdown
-from jaxaudit.report.papers import as_bibtex, bibliography, cited, in_full
 from jaxaudit.report.record import Paper
+from jaxaudit.report.sources import GLOSSARY, as_bibtex, bibliography, cited, in_full
 from jaxaudit.unlearning.method import papers_of
 
 METRICS = (
@@ -39,19 +38,22 @@ METRICS = (
     "epsilon",
     "attack_rates",
     "attack",
-    "tofu",
-    "group_drift",
     "group_tests",
 )
-ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
-"""Docstrings name them; no run rests on them."""
+ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test", "huang2021ema"}
+"""Docstrings or pages name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
 NET = pure_module(GPT, (4,), 8, of_tokens=True)
 SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
-    **{f"method {name}": papers_of(method) for name, method in make_methods(METHODS, UnlearnFlags(), 8, NET).items()},
+    "metric tofu": import_module("jaxaudit.metrics.forgetting_quality").TOFU_SOURCE,
+    "metric group_drift": import_module("jaxaudit.metrics.group_tests").DRIFT_SOURCE,
+    **{
+        f"method {name}": papers_of(method)
+        for name, method in make_methods(METHODS, {}, UnlearnFlags(), 8, NET).items()
+    },
     "attack of unlearned models": LEARNED,
     "attack of groups": OF_GROUPS,
     "method retraining": papers_of(unlearning.retrain),
@@ -171,3 +173,11 @@ def test_a_source_without_an_entry_is_no_entry(text: str):
 def test_a_name_at_the_beginning_of_a_line_is_a_name(text: str):
     check_markdown(f"# A\n\n{escaped_markdown(text)}\n\nx\n{escaped_markdown(text)}\n")
     check_markdown(f"# A\n\n- {escaped_markdown(text)}: x\n")
+
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "glossary.md"
+
+
+def test_the_page_has_every_term_of_the_reports_once():
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    assert [term for term in GLOSSARY if lines.count(term) != 1] == []

@@ -10,22 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import msgspec
 import pytest
 from support.cli_runs import jaxaudit
 from support.html_pages import ALLOWED, Parsed
 from support.saved_runs import RUNS, save
 from support.saved_runs.attack import attack_audit
 from support.saved_runs.efficacy import efficacy_run
-from support.saved_runs.ks import audit_of, ema, judged, ks_audit, ks_run, without_rho
+from support.saved_runs.ks import audit_of, judged, ks_audit, ks_run, without_rho
 from support.saved_runs.names import HOSTILE
 from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 from support.terminals import shown
 
 from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.ks.result import OwnNumbers
 from jaxaudit.errors import InputError, visible
-from jaxaudit.plots.export import VARIABLES
+from jaxaudit.plots.style import VARIABLES
 from jaxaudit.report.build import MOST_RUNS, build
-from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.html.render import _prose, report_html, write_pictures
 from jaxaudit.report.page import Answer
 from jaxaudit.report.record import Run, to_json
@@ -99,7 +100,7 @@ def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("pdtp", ("do not publish", "infinite", "2 of 40", "Confidence strong", "7 infinite")),
+        ("pdtp", ("records exposed", "infinite", "2 of 40", "Confidence strong", "7 infinite")),
         ("efficacy", ("no verdict", "efficacy 4 ", "Confidence weak")),
         ("unlearn", ("✕ distinguishable", "✓ not distinguishable", "Efficacy of retrained models 0.5 to 0.6")),
     ],
@@ -261,6 +262,9 @@ def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):
     drawn = {path.name: path.read_text() for path in (tmp_path / "drawn").iterdir()}
     assert set(drawn) == {"distribution.svg", "riskiest.svg", "reduction.svg"}
     assert all("<svg" in text and "<text" in text for text in drawn.values())
+    taken = jaxaudit("report", runs[1], "--out", "other.html", "--figures", "drawn")
+    assert (taken.code, (tmp_path / "other.html").exists()) == (2, False)
+    assert {path.name: path.read_text() for path in (tmp_path / "drawn").iterdir()} == drawn
     refused = jaxaudit("report", runs[1], "--figures", "one.html")
     assert refused.code == 2
     assert "--figures one.html cannot be written" in refused.err
@@ -321,13 +325,10 @@ def test_without_rho_used_fractions_are_plotted():
         "outputs.csv (holdout)",
         "outputs.csv (shadow)",
     ]
-    alone = audit_of(judged(with_rho=False, emas=(ema(0.5),)))
+    target = judged()
+    own = msgspec.structs.replace(target.tests[0], name="own", details=OwnNumbers())
     with pytest.raises(InputError, match=r"RhoTest\(\)"):
-        alone.plot()
-
-
-def test_every_term_has_a_source():
-    assert all(meaning.endswith((".", "?")) and source for meaning, source in GLOSSARY.values())
+        audit_of(msgspec.structs.replace(target, tests=(own,))).plot()
 
 
 def test_a_number_that_the_sentence_gives_with_its_interval_is_shown_once():

@@ -1,4 +1,4 @@
-"""The `ks` answer as JSON, on a terminal and on a page: by rho, by tests of use, by EMA."""
+"""The `ks` answer as JSON, on a terminal and on a page: by rho, by tests of use."""
 
 import json
 import re
@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
-from support.details import details_of
 from support.html_pages import Parsed
 from support.saved_runs import as_json
-from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, judged, ks_run, rho_between, without_rho
+from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, judged, ks_run, rho_between, without_rho
 from support.terminals import said, shown
 
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult
 from jaxaudit.errors import visible
-from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
+from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.build import build, part_of
 from jaxaudit.report.html.render import report_html
@@ -28,7 +27,6 @@ from jaxaudit.report.record import Run
 from jaxaudit.report.terminal import as_terminal
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
-FLAGGED = ema(0.02)
 LEFT = replace(UNUSED, question="left")
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -99,11 +97,11 @@ def test_numbers_in_json():
     assert only["tests"][0]["finding"] == only["finding"]
 
 
-def test_tests_of_use_and_ema_give_the_numbers_of_a_page():
-    text = page(run(judged(usage=(USED, UNSURE), emas=(ema(0.2, 0.25),))))
+def test_tests_of_use_give_the_numbers_of_a_page():
+    text = page(run(judged(usage=(USED, UNSURE))))
     for words in (
         *("Estimated used fraction: 92% (70% to 100%). 95% interval", "p (not used), holdout test < 0.001"),
-        *("Use found in 19 of 20 such tests, shadow test not even all", "By rho not forgotten", "25% flagged"),
+        *("Use found in 19 of 20 such tests, shadow test not even all", "By rho not forgotten"),
     ):
         assert words in text
     assert "At most 4.3% of it was used (95% upper limit)" in page(run(judged(usage=(UNUSED,))))
@@ -205,38 +203,11 @@ def test_what_changed_since_before_stands_on_terminal_page_and_in_json():
     assert other["change"] is None
 
 
-def test_numbers_of_tests_of_use_in_json():
-    made = run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED, replace(FLAGGED, p_value=0.5))), judged("b"))
-    only, other = as_json(made)["targets"]
-    assert (only["finding"]["verdict"], only["tests"][0]["name"], only["tests"][-1]["finding"]["verdict"]) == (
-        "not forgotten",
-        "holdout",
-        "not forgotten",
-    )
-    assert only["tests"][0]["details"]["p_never"] == 0.0005
-    assert [usage["upper"] for usage in details_of(only)] == [0.98, 1.0]
-    assert (
-        only["tests"][1]["details"]["fraction"]
-        is only["tests"][1]["details"]["p_fully"]
-        is only["tests"][1]["details"]["detectable"]
-        is None
-    )
-    assert only["tests"][1]["details"]["reasons"] == list(UNSURE.reasons)
-    assert details_of(only, "ema")[0]["p_value"] == pytest.approx(0.26)
-    assert details_of(only, "ema")[0]["p_values"] == [0.02, 0.5]
-    assert details_of(only, "ema")[0]["rule"] == "not forgotten"
-    assert [test["name"] for test in only["tests"]] == ["holdout", "shadow", "ema", "rho"]
-    assert (details_of(other), details_of(other, "ema")) == ([], [])
-
-
 def test_no_table_says_what_a_check_took_away():
     """Neither does the table of all tests show what the numbers of one alone would say."""
-    made = run(judged(usage=(UNUSED,), emas=(FLAGGED,), checks=(check(HOLDOUT_LIKE_QUERY, False),)))
+    made = run(judged(usage=(UNUSED,), checks=(check(HOLDOUT_LIKE_QUERY, False),)))
     (target,) = made.result.targets
-    assert (target.verdict, target.usage[0].verdict, target.ema and target.ema.rule) == (
-        *("inconclusive", "forgotten"),
-        "forgotten",
-    )
+    assert target.verdict == target.usage[0].verdict == "inconclusive"
     part = [cells for cells in part_of(made).tables if cells.title == "Use of the query set"]
-    assert [row[2] for row in part[0].rows] == ["inconclusive", "inconclusive"]
+    assert [row[2] for row in part[0].rows] == ["inconclusive"]
     assert ["outputs.csv", "inconclusive"] in [row[:2] for row in rows(made)]

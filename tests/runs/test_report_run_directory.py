@@ -22,14 +22,15 @@ from jaxaudit.errors import InputError
 from jaxaudit.runs import directory as run_directory
 from jaxaudit.runs import unfinished as identities
 from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
-from jaxaudit.runs.lock import InUseError, refuse_in_use
 from jaxaudit.runs.unfinished import (
+    InUseError,
     drop_leftovers,
     identity_differences,
     identity_hash,
     is_unfinished,
     machine_facts,
     open_unfinished,
+    refuse_in_use,
     run_identity,
     sources_hash,
 )
@@ -316,7 +317,7 @@ def test_only_one_at_a_time(tmp_path: Path):
 
 @pytest.mark.outer
 def test_a_process_that_is_killed_lets_go(tmp_path: Path):
-    holder = "from pathlib import Path; from jaxaudit.runs.lock import hold, sign; import sys, time; "
+    holder = "from pathlib import Path; from jaxaudit.runs.unfinished import hold, sign; import sys, time; "
     holder += "place = Path(sys.argv[1]); lock = hold(place); sign(place); print(flush=True); time.sleep(300)"
     work = open_unfinished(tmp_path / "run/unfinished", SELF)
     work.keep()

@@ -1,11 +1,14 @@
-"""What is read back from disk, and what is no run; a row a record for other programs."""
+"""What is read back from disk, and what is no run or contradicts itself; a row a record for other programs."""
 
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import msgspec
 import numpy as np
 import pyarrow
 import pyarrow.csv
@@ -15,13 +18,15 @@ from pyarrow import parquet
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho
 from support.saved_runs.pdtp import pdtp_run
+from support.saved_runs.unlearn import CHALLENGE, unlearn_audit, unlearn_run
 
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import from_builtins
 from jaxaudit.report.html.render import report_html
-from jaxaudit.runs import files as run_files
+from jaxaudit.report.kinds import run_kind, schema_of
+from jaxaudit.runs import saved as run_files
 from jaxaudit.runs.directory import write
-from jaxaudit.runs.files import Columns, as_cell, record_files
-from jaxaudit.runs.saved import read_printed, read_run
+from jaxaudit.runs.saved import Columns, as_cell, read_printed, read_run, record_files
 from jaxaudit.version import __version__
 
 
@@ -155,14 +160,17 @@ def test_the_printed_table_of_a_run(tmp_path):
     table = folder / "table.txt"
     for make, message in (
         (table.unlink, r"no table\.txt"),
-        (lambda: table.write_bytes(b"\xff"), r"table\.txt is damaged"),
-        (lambda: table.write_bytes(b" " * (2 << 20)), r"table\.txt is damaged"),
-        (lambda: (table.unlink(), table.symlink_to("result.json")), "link"),
+        (lambda: table.write_bytes(b"\xff"), r"no table\.txt that can be read"),
+        (lambda: table.write_bytes(b" " * (2 << 20)), r"no table\.txt that can be read"),
+        (lambda: (table.unlink(), table.symlink_to("result.json")), r"no table\.txt that can be read"),
     ):
         make()
         with pytest.raises(InputError, match=message):
             read_printed(folder)
-    for place, message in ((folder / "result.json", r"result\.json is a file"), (tmp_path / "none", "does not exist")):
+    for place, message in (
+        (folder / "result.json", r"result\.json has no table\.txt that can be read"),
+        (tmp_path / "none", "does not exist"),
+    ):
         with pytest.raises(InputError, match=message):
             read_printed(place)
 
@@ -212,7 +220,7 @@ def verdicts(target: Any, verdict: str) -> None:
             "replicates of rho and its distances differ",
         ),
         ("ks", lambda r: r["targets"][0]["finding"].update(verdict="inconclusive"), "a target has two verdicts"),
-        ("ks", lambda r: verdicts(r["targets"][0], "publish"), "a verdict is none of"),
+        ("ks", lambda r: verdicts(r["targets"][0], "exposed"), "a verdict is none of"),
         ("ks", lambda r: r["targets"].clear(), "it has no target"),
         ("ks of use", lambda r: deciding(r)["details"].update(method="shadow"), "are those of another test"),
         ("ks of use", lambda r: deciding(r).update(name="rho"), "are those of another test"),
@@ -246,7 +254,7 @@ def verdicts(target: Any, verdict: str) -> None:
         ),
         ("attack", lambda r: r["attacks"][1].update(name="distance"), "named twice"),
         ("attack", lambda r: r.update(decided_by="mine"), "attack that decides is none of its attacks"),
-        ("pdtp", lambda r: r["finding"].update(verdict="publish"), "does not follow"),
+        ("pdtp", lambda r: r["finding"].update(verdict="no record exposed"), "does not follow"),
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):
@@ -279,7 +287,7 @@ def test_an_earlier_schema_is_refused_in_words(tmp_path, kind: str, version: int
 @pytest.mark.parametrize("writer", ["0.0.9", __version__, "0" * 5000, 9, None])
 def test_a_result_without_a_newer_field_is_refused_with_the_field_and_both_versions(tmp_path, writer: object):
     result = as_json(ks_run(audit=audit_of(judged(usage=(USED,)))))
-    for name in ("upper", "design"):
+    for name in ("upper", "question"):
         lacking = json.loads(json.dumps(result))
         del lacking["targets"][0]["tests"][0]["details"][name]
         lacking["provenance"] = None if writer is None else {**result["provenance"], "jaxaudit": writer}
@@ -324,3 +332,126 @@ def test_a_spreadsheet_finds_no_formula_and_a_terminal_no_escape(tmp_path: Path)
     table = pyarrow.parquet.read_table(written(tmp_path / "records.parquet", COLUMNS))
     assert table.column("class").to_pylist() == NAMES
     assert table.column("index").to_pylist() == list(range(len(NAMES)))
+
+
+Change = Callable[[dict[str, Any]], Any]
+"""Changes what a result is in JSON."""
+
+
+def merged(value: Any, change: Any) -> Any:
+    """The same with these fields; of lists, the last is changed; a score that there is not is as one that there is."""
+    if isinstance(change, dict) and isinstance(value, dict):
+        return {**value, **{name: merged(value.get(name, value.get("bound")), new) for name, new in change.items()}}
+    return [*value[:-1], merged(value[-1], change[0])] if isinstance(change, list) else change
+
+
+def told() -> Any:
+    """A run of `unlearn` with seeds enough to tell models from retrained ones."""
+    return unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "other": {}}, told=CHALLENGE))
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_other_keys_and_types_are_refused(kind: str):
+    value, record = as_json(RUNS[kind]()), run_kind(kind).record
+    known_to_the_schema = ({"odd": 1}, {"finding": 1})
+    for change in (*known_to_the_schema, {"schema": f"jaxaudit.{kind}/1"}):
+        with pytest.raises(msgspec.ValidationError):
+            from_builtins(record, {**value, **change})
+    for change in known_to_the_schema:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**value, **change}, schema_of(kind))
+
+
+def unmeasured(value: dict[str, Any]) -> None:
+    for method in value["methods"]:
+        method["scores"]["efficacy"] = None
+
+
+UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
+    "power": (
+        (lambda v: v["sizes"].clear(), "not one of its sizes"),
+        (lambda v: v["sizes"][0]["chances"].pop(), "different fractions"),
+        (lambda v: v.update(fraction=0.0), "not above 0"),
+        (lambda v: v["sizes"][0]["chances"][0].update(chance_noticed=1.5), "not between 0 and 1"),
+        (lambda v: v["conclusions"].pop(), "not those of its sizes"),
+    ),
+    "pdtp": (
+        (lambda v: v.update(records_measured=39), "^it|^its"),
+        (lambda v: v["finding"].update(verdict="no record exposed"), "^it|^its"),
+        (lambda v: v.update(above_1=0), "^it|^its"),
+        (lambda v: v["distribution"].pop(), "^it|^its"),
+        (lambda v: [bar.update(records=0) for bar in v["distribution"]], "^it|^its"),
+        (lambda v: v.update(reduction={"removed": [1], "max_pdtp": [1.0]}), "^steps"),
+    ),
+    "efficacy": (
+        (lambda v: v["models"].clear(), "it has no weights"),
+        (lambda v: v["models"][1].update(name=v["models"][0]["name"]), "or two have one name"),
+        (lambda v: v["models"][1].update(role="judged"), "are to be judged"),
+        (lambda v: v["models"][1]["layers"].clear(), "different layers"),
+        (lambda v: v.update(records_measured=2), "more records than were measured"),
+        (lambda v: v["records"][0]["information"].clear(), "is not of the weights"),
+    ),
+    "unlearn": (
+        (lambda v: v["methods"].append(v["methods"][3]), "two methods have one name"),
+        (lambda v: v.update(methods=v["methods"][3:]), "no original"),
+        (unmeasured, "no method has an efficacy"),
+        (lambda v: v["methods"][0]["scores"]["bound"]["values"].pop(), "differ in number"),
+        (lambda v: v["methods"][3].update(finding=None), "missing or out of place"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="inconclusive"), "not that of its places"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="forgotten"), "none of a method"),
+        (lambda v: v["methods"][3].update(places={}), "not that of its places"),
+        (lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method"),
+        (lambda v: v["methods"][3].update(u_lira=None), "one of two comparisons"),
+        (lambda v: v["methods"][3]["challenge"]["epsilon"].pop(), "of other records"),
+        (lambda v: v["methods"][2].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
+    ),
+    "unlearn_outputs": (
+        (lambda v: v["methods"].append(v["methods"][2]), "two methods have one name"),
+        (lambda v: v["methods"].pop(0), "does not begin with retrained"),
+        (lambda v: v.update(methods=v["methods"][:2]), "no method"),
+        (lambda v: v["methods"][2]["test_accuracy"]["values"].pop(), "differ in number"),
+        (lambda v: v["methods"][2].update(finding=None), "missing or out of place"),
+        (lambda v: v["methods"][2]["finding"].update(verdict="forgotten"), "none of a method"),
+        (lambda v: v["methods"][2].update(u_lira=None), "one of two comparisons"),
+        (lambda v: v["methods"][2]["challenge"]["epsilon"].pop(), "of other records"),
+        (lambda v: v["protocol"].update(compared=0), "there are too few"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="distinguishable"), "that were not compared"),
+        (lambda v: v["finding"].update(verdict="not distinguishable"), "its finding is that of no method"),
+        (lambda v: v["methods"][0].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_numbers_that_do_not_belong_together_are_refused(kind: str):
+    for change, message in UNFIT[kind]:
+        value = as_json(told() if kind == "unlearn" else RUNS[kind]())
+        change(value)
+        with pytest.raises(ValueError, match=message):
+            run_kind(kind).check(from_builtins(run_kind(kind).record, value), {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        *(("ks", {"targets": [{wrong: value}]}) for wrong, value in (("verdict", "maybe"), ("name", 3), ("extra", 1))),
+        *(("ks", {"targets": [{wrong: value}]}) for wrong, value in (("tests", 1), ("finding", None))),
+        ("ks", {"targets": [{"truth": {"used_fraction": 2, "odd": 1}}]}),
+        *(("ks", {"targets": [{"finding": {word: "fine"}}]}) for word in ("tone", "confidence", "more")),
+        *(("ks", {"provenance": change}) for change in ({"command": "jaxaudit"}, {"seed": "7"}, {"more": 1})),
+        *(("pdtp", {"records": [{wrong: value}]}) for wrong, value in (("direction", 2), ("class_", "a"))),
+        *(("pdtp", {"max_pdtp": value}) for value in (-0.5, True, "inf", "-infinity", None, [1.0])),
+        ("efficacy", {"models": [{"bound": "nan"}]}),
+        # The words of older results.
+        *(("unlearn", {"methods": [{"places": {"bound": {"verdict": old}}}]}) for old in ("not told apart", "differs")),
+        ("unlearn", {"methods": [{"places": {"odd": {"verdict": "above"}}}]}),
+    ],
+)
+def test_other_keys_and_types_within_a_result_are_refused(kind: str, change: dict[str, Any]):
+    value = as_json(RUNS[kind]())
+    changed = merged(value, change)
+    with pytest.raises(msgspec.ValidationError):
+        from_builtins(run_kind(kind).record, changed)
+    if kind == "ks":
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(changed, schema_of(kind))

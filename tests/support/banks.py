@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxaudit.audits.ks.bank.plan import plan_bank
+from jaxaudit.audits.ks.bank import plan_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.groups import as_groups
 

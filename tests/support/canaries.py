@@ -50,8 +50,6 @@ def write_inputs(folder: Path) -> np.ndarray:
         for place, (cell, group) in enumerate(zip(cells, groups, strict=True))
     ]
     (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    errors = [f"{place},{place + 1 + place % 2},{group},query" for place, group in enumerate(groups)]
-    (folder / f"{name}_errors.csv").write_text("\n".join(["guess,truth,patient,set", *errors]))
     header = [f"{WORDS['column']}{place}" for place in range(FEATURES)]
     _write_csv(folder / f"{name}.csv", [*header, "patient", "diagnosis"], inputs, groups, classes[labels].tolist())
     kinds = [f"{WORDS['category']}{place % 4}" for place in range(RECORDS)]
@@ -125,9 +123,11 @@ def found_in(name: str, content: bytes, numbers: Mapping[str, np.ndarray]) -> se
     seen = {canary for canary, word in WORDS.items() if word in text}
     for canary, values in numbers.items():
         forms = [value.tobytes() for value in (*values, *values.astype(np.float64))]
-        # All digits of these numbers; what is rounded for a table shows fewer.
-        forms += [f"{value:.5f}"[1:].encode() if 0 < value < 1 else f"{value:.5f}".encode() for value in values]
-        seen |= {canary} if any(form in whole for form in forms) else set()
+        # All digits of these numbers; what is rounded for a table shows fewer. A place in a drawing, such as 212.61234,
+        # is none of them.
+        digits = [f"{value:.5f}".removeprefix("0") for value in values]
+        written = re.search(rf"(?<![0-9])0?(?:{'|'.join(map(re.escape, digits))})".encode(), whole) if digits else None
+        seen |= {canary} if written or any(form in whole for form in forms) else set()
     listed = _lists(json.loads(text)) if name.endswith(".json") else _LISTS.search(text) is not None
     return seen | ({"record"} if listed else set())
 

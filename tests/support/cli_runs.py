@@ -26,7 +26,7 @@ SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 LEARNS = (
     *SETS,
     *("--hidden", "32", "--epochs", "60", "--learning-rate", "0.01", "--batch-size", "50"),
-    *("--replicates", "3", "--models-per-batch", "9", "--tests", "rho", "--effort", "full"),
+    *("--test-option", "rho.replicates=3", "--models-per-batch", "9", "--tests", "rho", "--effort", "full"),
 )
 """Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")

@@ -95,20 +95,3 @@ def _metric(fields: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: np.asarray(values).tolist() for name, values in fields.items()}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return {"agg_value": 0.5, "value_by_index": {str(number): row for number, row in enumerate(rows)}}
-
-
-def first_log(seed: int, used: float = 0.0, records: int = 40) -> dict[str, Any]:
-    """The log of the same model by TOFU's own code, `evaluate_util.py` of locuslab/tofu: of one data set."""
-    log = tofu_log(seed, used, records)
-
-    def losses(name: str) -> dict[str, Any]:
-        return {index: each["avg_loss"] for index, each in log[name]["value_by_index"].items()}
-
-    correct, wrong = losses("forget_Q_A_PARA_Prob"), losses("forget_Q_A_PERT_Prob")
-    return {
-        "avg_gt_loss": losses("forget_Q_A_Prob"),
-        "generated_text": dict.fromkeys(correct, [SECRET] * 3),
-        "average_perturb_loss": wrong,
-        "avg_paraphrased_loss": correct,
-        "truth_ratio": {index: float(np.exp(correct[index] - np.mean(wrong[index]))) for index in correct},
-    }

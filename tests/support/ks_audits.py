@@ -5,7 +5,7 @@ from typing import Any
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.train import default_tests, train_shadows
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.examples import Sets
 
 OF_JUDGING = ("own_recipe", "reduced", "level", "min_accuracy")
 
@@ -16,10 +16,7 @@ def audit_ks(
     """`judge` by `train_shadows`, with the options of both; the tests are those that training is for."""
     of_judging = {name: options.pop(name) for name in OF_JUDGING if name in options}
     if tests is None:
-        given = (options.get(name) for name in ("holdout", "reference", "members"))
-        holdout, reference, members = given
-        tests = default_tests(
-            Sets(holdout=holdout, members=members, reference=reference), targets, trains=learner is not None
-        )
+        sets = Sets(holdout=options.get("holdout"), members=options.get("members"))
+        tests = default_tests(sets, targets, trains=learner is not None)
     shadows = train_shadows(key, query, calibration, learner, targets, tests=tests, **options)
     return judge(key, shadows, targets, tests=tests, **of_judging)

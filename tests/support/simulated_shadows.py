@@ -45,11 +45,10 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
     return Evidence(shadow_models(pool, rows, np.concatenate(odds)), 0.9, own_recipe=own_recipe)
 
 
-def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, with_reference: bool = False) -> Evidence:
+def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, two_sets: bool = False) -> Evidence:
     """What these models of a bank say, by default all that are finished."""
     shadows = open_bank(bank, models)
-    pool = shadows.pool._replace(reference=shadows.pool.calibration if with_reference else slice(0, 0))
-    return Evidence(replace(shadows, pool=pool), MIN_ACCURACY)
+    return Evidence(replace(shadows, pool=shadows.pool._replace(compares_calibration=two_sets)), MIN_ACCURACY)
 
 
 def shadow_models(
@@ -68,5 +67,5 @@ def shadow_models(
         correct=np.broadcast_to(reached[:, None], whole.shape),
         confidences=special.expit(whole),
         own_accuracy=reached,
-        **{"designs": np.zeros(models, int), **more},
+        **more,
     )

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, enough
-from jaxaudit.attacks.records.in_out_statistics import SideStatistics, in_out_statistics
+from jaxaudit.attacks.records.attack import Least, ShadowScores, SideStatistics, enough, in_out_statistics
 
 MOST_FREEDOM = 1e6
 """The prior's degrees of freedom if all records have the same variance."""
@@ -34,7 +33,7 @@ class BaVarIAt:
     least = Least(1, 1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
+        """See `RecordAttack`; NaN with fewer shadow models than `least`."""
         # Priors are estimated from all records, so all blocks are read before the first score.
         blocks = [(part, block, *in_out_statistics(block)) for part, block in shadowed.blocks()]
         priors = prior_of([inner for _, _, inner, _ in blocks]), prior_of([outer for *_, outer in blocks])
@@ -63,10 +62,7 @@ def predictive(
 
 
 def prior_of(blocks: list[SideStatistics]) -> Float[np.ndarray, "4 priors"]:
-    """The normal-inverse-gamma prior of one side from all of its records: one per target, or one for all targets.
-
-    The mean (mu0) and its weight, as a number of models (k0); the shape (a0) and scale (b0) of the variance.
-    """
+    """The normal-inverse-gamma prior of one side from all of its records: mu0, k0, a0, b0 of `BaVarIAt`."""
     count = np.concatenate([side.count for side in blocks], axis=1)
     mean = np.concatenate([side.mean for side in blocks], axis=2)
     variance = np.concatenate([side.variance for side in blocks], axis=2)

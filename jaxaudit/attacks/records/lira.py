@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, scored
-from jaxaudit.attacks.records.in_out_statistics import in_out_statistics
+from jaxaudit.attacks.records.attack import Least, ShadowScores, in_out_statistics, scored
 
 TINY = 1e-30
 """Added to every standard deviation, as in the authors' code."""
@@ -52,7 +51,7 @@ class LiRA:
         return Least(fewest if self.online else 0, fewest)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
+        """See `RecordAttack`; NaN with fewer shadow models than `least`."""
         widths = _pooled_widths(shadowed) if self.fixed else None
 
         def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:

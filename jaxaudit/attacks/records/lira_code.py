@@ -13,15 +13,11 @@ from jaxaudit.attacks.records.lira import log_normal
 class LiRACode:
     """LiRA as the authors' code computes it, to compare with published numbers; for other purposes prefer `LiRA`.
 
-    - Of the models with a record, and of those without it, only the first k are used, where k is the smallest number
-      over records.
-    - The standard deviation that all records share (`fixed`) is that of all log-odds of all records. It so includes the
+    - Of the models with a record, and of those without it, the first k are used, the smallest number over records.
+    - The standard deviation that all records share (`fixed`) is that of all log-odds, so that it includes the
       differences between records. Online, that of models with a record is used for both sides.
     - The offline score is two-sided: minus the log-density. Log-odds far below those of models without the record score
       as high as log-odds far above them.
-
-    Attributes:
-        online, fixed: as for `LiRA`.
     """
 
     online: bool = True
@@ -38,7 +34,7 @@ class LiRACode:
         return Least(int(self.online), 1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target; all NaN if some record has too few shadow models."""
+        """See `RecordAttack`; all NaN if some record has too few shadow models."""
         if shadowed.targets is not None:
             return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])
         rows = np.arange(len(shadowed.models))

@@ -1,6 +1,6 @@
-"""RMIA and BASE compare the probability of a record's class with its mean over shadow models.
+"""Attacks by comparison: a probability with its mean over shadow models, or log-odds with those of models without it.
 
-RMIA: Zarifzadeh, Liu & Shokri (2024). BASE: Lassila et al. (2025).
+RMIA: Zarifzadeh, Liu & Shokri (2024). BASE: Lassila et al. (2025). Attack-R and Attack-P: Ye et al. (2022).
 """
 
 from dataclasses import dataclass
@@ -9,17 +9,15 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out, scored
-from jaxaudit.attacks.records.in_out_statistics import sum_without
+from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out, scored, sum_without
 from jaxaudit.errors import InputError
 
 
 def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targets views n"], ...]:
     """The mean probability of each record's class over all shadow models, and over those without the record.
 
-    There is one row for all targets if these are not shadow models. NaN without a model. Differences from the smallest
-    probability are averaged, so that the mean of equal probabilities is exact. Otherwise its rounding would depend on
-    which model was left out, and so reveal membership.
+    Differences from the smallest probability are averaged, so that the mean of equal ones is exact: its rounding would
+    depend on which model was left out, and so reveal membership.
     """
     probability, membership = special.expit(shadowed.models), shadowed.membership[:, None]
     least = probability.min(axis=0)
@@ -38,9 +36,8 @@ class RMIA:
 
     p is the target's probability of a record's class, P the mean probability over shadow models. The records z are
     those that no model was trained on (`ShadowScores.unused`), as in the paper. Without such records, z are all records
-    of the bank; a target's scores then depend on how many of these it used. Ratios are ranked, so n records take
-    n log n steps and memory proportional to n. Records that exceed the same z have tied scores, which matters at very
-    low false positive rates. With several views the score is their mean.
+    of the bank; a target's scores then depend on how many of these it used. Records that exceed the same z have tied
+    scores, which matters at very low false positive rates. With several views the score is their mean.
 
     Attributes:
         online: whether P is over all shadow models. If not, P = ((1 + scale) mean + 1 - scale) / 2, mean over models
@@ -79,7 +76,7 @@ class RMIA:
         return shadowed.unused is None
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
+        """See `RecordAttack`; NaN with fewer shadow models than `least`."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
         scores = np.zeros((len(targets), records))
         ratios, judged = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
@@ -100,11 +97,7 @@ class RMIA:
 def share_exceeded(
     ratios: Float[np.ndarray, " n"], population: Float[np.ndarray, " z"], gamma: float
 ) -> Float[np.ndarray, " n"]:
-    """For each ratio, the share of `population` that it exceeds by a factor of more than `gamma`.
-
-    >>> share_exceeded(np.array([1.0, 2.5]), np.array([0.5, 1.0, 2.0, 4.0]), 2.0)
-    array([0. , 0.5])
-    """
+    """For each ratio, the share of `population` that it exceeds by a factor of more than `gamma`."""
     if not len(population):
         return np.full(len(ratios), np.nan)
     order = np.sort(population)
@@ -123,10 +116,8 @@ class BASE:
     """The score log p - log(mean of p over shadow models), where p is the probability of a record's own class.
 
     It is Bayes-optimal if models are exponentially weighted by their loss (Lassila et al. 2025). It ranks records like
-    RMIA with gamma 1, but without a population and without ties. With several views the score is their mean.
-
-    Attributes:
-        online: whether the mean is over all shadow models; otherwise it is over those without the record.
+    RMIA with gamma 1, but without a population and without ties. With several views the score is their mean. If not
+    `online`, the mean is over models without the record.
     """
 
     online: bool = True
@@ -146,7 +137,7 @@ class BASE:
         return Least() if self.online else Least(outside=1)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target, larger for a member; NaN with fewer shadow models than `least`."""
+        """See `RecordAttack`; NaN with fewer shadow models than `least`."""
 
         def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
             return special.log_expit(block.attacked) - np.log(mean_probabilities(block)[0 if self.online else 1])
@@ -154,4 +145,54 @@ class BASE:
         return scored(shadowed, self.least, ratio)
 
 
-ATTACKS = (RMIA(), RMIA(online=False), BASE(), BASE(online=False))
+@dataclass(frozen=True)
+class AttackR:
+    """The score is the share of models without the record that have lower log-odds; equal ones count half.
+
+    With few shadow models there are few different scores, so many records tie.
+    """
+
+    name = "attack-r"
+    meaning = "Share of the models without the record that are less sure of its class."
+    source = "Ye et al. 2022"
+    least = Least(outside=1)
+
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+        """See `RecordAttack`; NaN with fewer shadow models than `least`."""
+
+        def share(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
+            shares, outside = np.empty(block.attacked.shape), ~block.membership[:, None]
+            (_, without), (_, times) = left_out(block), counts(block)
+            for row, x in enumerate(block.attacked):
+                of_row = min(row, len(times) - 1)
+                lower = _surer(x, block.models, outside).sum(axis=0)
+                left = np.take_along_axis(block.models, np.maximum(without[of_row], 0)[None, None], axis=0)[0]
+                shares[row] = (lower - _surer(x, left, without[of_row] >= 0)) / np.maximum(times[of_row], 1)
+            return shares
+
+        return scored(shadowed, self.least, share)
+
+
+def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """1 if the target has higher log-odds than a model, 0.5 if equal, else 0; 0 for models that are not `counted`."""
+    return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)
+
+
+@dataclass(frozen=True)
+class AttackP:
+    """The score is the log-odds of a record's own class, mean over views. Shadow models only set the threshold.
+
+    This is the baseline of LiRA's authors: a global threshold, as an attack without shadow models has it.
+    """
+
+    name = "attack-p"
+    meaning = "Log-odds of the record's class, with one threshold for all records."
+    source = "Ye et al. 2022"
+    least = Least()
+
+    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+        """See `RecordAttack`."""
+        return shadowed.attacked.mean(axis=1)
+
+
+ATTACKS = (RMIA(), RMIA(online=False), BASE(), BASE(online=False), AttackR(), AttackP())

@@ -10,8 +10,8 @@ from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
 from jaxaudit.attacks.records.bavaria import BaVarIAt
 from jaxaudit.attacks.records.rmia import BASE
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.profile import profile, profiles_without
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weights, membership_evidence
+from jaxaudit.metrics.shares import profile, profiles_without
 
 LEAST = 2
 FOLDS = 8
@@ -28,13 +28,8 @@ class Stacked:
     context), `BASE` and `BaVarIAt`. Variances and gaps of a record are shrunk towards those of all records, so few
     shadow models are enough. Log-odds are averaged over views, and cut at 20 nats.
 
-    If shadow models attack each other, a model's weights are fitted to other folds only, with evidence that uses no
-    model of its own fold. If a partner is left out (`left_out`), they use none of the partner's records either: any
-    trace of its membership would move the area under the ROC curve away from 0.5 for an attack without information.
-
-    Weights are fitted to evidence that uses one shadow model fewer than the evidence of the target. With at most `FEW`
-    shadow models the two would differ too much (a single model is never both with and without a record). The target's
-    evidence is then the mean over leaving out each shadow model in turn.
+    If shadow models attack each other, a model's weights are fitted to other folds only, and use none of its partner's
+    records (`left_out`): any trace of membership would move the area under the ROC curve of outputs without memory.
     """
 
     name = "stacked"
@@ -43,11 +38,7 @@ class Stacked:
     least = Least(together=LEAST)
 
     def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """The score of each record for each target.
-
-        Raises:
-            InputError: fewer than 2 shadow models attack a target.
-        """
+        """See `RecordAttack`; an `InputError` if fewer than 2 shadow models attack a target."""
         if shadowed.references < LEAST:
             raise InputError(
                 f"{self.name} needs {LEAST} shadow models to attack another; there are {shadowed.references}."
@@ -68,10 +59,9 @@ class Stacked:
 
 
 def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-    """The scores with few shadow models: means over leaving out one shadow model at a time.
+    """The scores with at most `FEW` shadow models: means over leaving out one at a time.
 
-    Weights are fitted on shadow models, each attacked with all others: one model fewer than could attack a target.
-    Without one of the shadow models, what is scored has evidence from as many models as the weights had.
+    Weights are fitted to evidence of one model fewer than could attack a target, so the target's evidence has as many.
     """
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]

@@ -1,11 +1,9 @@
-"""Membership attacks: on models of random halves, or with the shadow models of a bank.
+"""Membership attacks: on models of random halves (`train_splits`), or with the shadow models of a bank.
 
-One attack audit. Attacks are made on models of random halves, which `train_splits` trains beside the shadow models that
-attacks learn from, or by the shadow models of a bank; `attack` takes either and trains nothing. Both have one result:
-rates by the thresholds of other models (`metrics/attack_rates.py`), and in sections of their own what only one has: the
-paper's numbers and PDTP of targets (`splits`), or how far records are given away (`exposure`). One rule decides
-(`audits/attack/finding.py`). The area under the ROC curve of random halves is of all answers together, with an interval
-over records, since the two models of a split are not independent.
+Both have one result: rates by the thresholds of other models, and sections of their own: the paper's numbers and PDTP
+of targets (`splits`), or how exposed records are (`exposure`). One rule decides (`finding.py`). The area under the ROC
+curve of random halves is of all answers together, with an interval over records, since the two models of a split are
+not independent.
 """
 
 from collections.abc import Sequence
@@ -18,16 +16,21 @@ from jaxtyping import Float, Int
 
 from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
-from jaxaudit.audits.attack.plan import ATTACKS, check_attacks
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
-from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult
-from jaxaudit.audits.attack.sections import AttackedRecord, SplitAttacks, Strongest
+from jaxaudit.audits.attack.result import (
+    AttackAudit,
+    AttackedRecord,
+    AttackOutcome,
+    AttackResult,
+    SplitAttacks,
+    Strongest,
+)
 from jaxaudit.audits.attack.targets import RecordTarget
-from jaxaudit.audits.attack.train_splits import SplitModels
+from jaxaudit.audits.attack.train_splits import ATTACKS, SplitModels, check_attacks
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.metrics import attack as metrics
 from jaxaudit.metrics import attack_rates as rates
 from jaxaudit.metrics.permutation import better_than_guessing
@@ -61,11 +64,7 @@ def attack(
 
     Returns:
         The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what
-        `jaxaudit attack` reports, `finding` its verdict.
-
-    Raises:
-        InputError: as `attack_splits` and `attack_records`; the bank cannot be used; or `targets`, `delta` or `pdtp`
-            are given for models of random halves.
+            `jaxaudit attack` reports, `finding` its verdict.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -101,13 +100,8 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
 
     By default all built-in attacks that have the shadow models and bins that they need are made. The verdict does not
     depend on `level`, the confidence level of the intervals over targets.
-
-    Raises:
-        InputError: `attacks` is empty or names one twice; there are no shadow models of the kind that an attack learns
-            from; or an attack needs bins, and there are none.
     """
-    if not 0 < level < 1:
-        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    check_ranges("(0, 1)", level=level)
     has_shadows = bool(models.pairs), models.pooled is not None
     if attacks is None:
         has = dict(zip(("paired", "pooled"), has_shadows, strict=True))
@@ -165,7 +159,6 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
 
 
 def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models targets"]:
-    """The score of every target record on every attacked model."""
     if attack.shadows == "pooled":
         assert models.pooled is not None
         return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled, None)

@@ -6,9 +6,8 @@ import numpy as np
 from msgspec.structs import replace
 from scipy import special
 
-from jaxaudit.audits.attack.result import AttackOutcome, AttackResult
-from jaxaudit.audits.attack.sections import SplitAttacks
-from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
+from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, SplitAttacks
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.over_models import Estimate, clopper_pearson, mean_of_models
@@ -51,13 +50,9 @@ def attack_finding(result: AttackResult, usual: bool = True) -> Finding:
       area under the ROC curve lies above `CLEAR`; or if the interval of its true positive rate lies above
       `TIMES_CHANCE` times both the stated and the realised false positive rate; or if single records are named far more
       often than chance explains. It fails if it could have detected members and stays well below these limits. Only the
-      default deciding attack can show that attacks fail, since an attack named by the user may be a weak one.
-
-    Args:
-        result: the numbers.
-        usual: with a bank, whether the deciding attack is the default one.
+      default deciding attack (`usual`) can show that attacks fail, since an attack named by the user may be a weak one.
     """
-    return _by_bank(result, usual) if result.splits is None else _on_halves(result, result.splits)
+    return _by_bank(result, usual) if result.splits is None else trained_here(_on_halves(result, result.splits))
 
 
 def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: SplitAttacks) -> AttackOutcome:
@@ -113,14 +108,14 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
     deciding, exposure, unit = result.deciding, result.exposure, result.unit
     area, words = _decided_area(deciding), _in_words(deciding)
     checks, caveats = checks_of_bank(result, deciding), _caveats_by_bank(result)
-    few = ""
+    which, few = f"{unit.title()}s that a model of the shadow models' recipe was trained on", ""
     if result.models < FEW_MODELS:
         few = f"Only {result.models} models were attacked."
     elif result.attacked < FEW_UNITS:
         few = f"Only {result.attacked} {unit}s were attacked."
     strong = [(rate, real) for rate, real in deciding.rates if _well_above(rate, real, deciding)]
     if area.low > CLEAR or strong:
-        sentence = f"{unit.title()}s that a model of this recipe was trained on can be told from others ({words})."
+        sentence = f"{which} can be told from others ({words})."
         if few:
             sure = Confidence("weak", few)
         elif strong:
@@ -141,7 +136,7 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
         return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
     fails = _fails(area, deciding)
     if fails and usual:
-        sentence = f"{unit.title()}s that a model was trained on cannot be told from others ({words}; guessing: 0.5)."
+        sentence = f"{which} cannot be told from others ({words}; guessing: 0.5)."
         why = f"The attack stays below an area of {MATTERS}. Another may do better."
         sure = Confidence("weak" if few else "fair", why)
         return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
@@ -164,7 +159,6 @@ def _decided_area(rates: AttackRates) -> Estimate:
 
 
 def _decided(rate: RateAt | Realised, of: int) -> Estimate:
-    """A rate with the 95% interval that decides."""
     return clopper_pearson(round(rate.value * of), of, 1 - ALPHA)
 
 

@@ -10,9 +10,12 @@ from jaxtyping import Bool, Float
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
 from jaxaudit.attacks.records.lira_code import LiRACode
-from jaxaudit.audits.attack.epsilon import bound_of_recipe
+from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.exposure import (
+    AttackUnits,
+    attack_units,
     beside_pdtp,
+    bound_of_recipe,
     exposure_of,
     rate_named_at,
     revealing_classes,
@@ -28,15 +31,13 @@ from jaxaudit.audits.attack.targets import (
     scores_of,
     target_scores,
 )
-from jaxaudit.audits.attack.units import SOURCE as OF_GROUPS
-from jaxaudit.audits.attack.units import AttackUnits, attack_units
 from jaxaudit.audits.bank_odds import LARGEST
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.open_bank import open_bank, pool_of
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_distinct, check_shapes
 from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
@@ -49,14 +50,8 @@ MOST_UNJUDGED = 0.5
 
 
 def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> ShadowModels:
-    """Reads the outputs of every finished model in each view, a few files at a time; only of the first `records`.
-
-    Where the bank deals whole groups, models that were trained on a part of one are left out: those of a test that
-    draws single records, as the shadow test does.
-
-    Raises:
-        InputError: fewer than `LEAST_MODELS` models are finished, there is too little memory for this number of
-            `attacks`, or as `Bank.outputs`.
+    """Reads the outputs of the finished models in each view, a few files at a time; of the first `records`, if given.
+    Where the bank deals whole groups, models with a part of one, such as the shadow test's, are left out.
     """
     models, (pool, columns) = bank.finished(), pool_of(bank, records)
     count, units = len(columns), attack_units(pool)
@@ -79,13 +74,8 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
 
 
 def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
-    """The input of attacks on the records: how these and the planned models of their bank were dealt, and log-odds.
-
-    Records of one unit are dealt as one.
-
-    Raises:
-        InputError: the models are not of a bank opened `by_view`; no record is a member of some models and a non-member
-            of others; or all models have equal outputs.
+    """The input of attacks: how the records, or units, of a bank opened `by_view` were dealt to models, and log-odds.
+    Refuses models with equal outputs, and a bank without a record that some models used and others did not.
     """
     if shadows.views is None or shadows.bank is None:
         raise InputError("attacks need the outputs in each view: open the bank with `by_view`, or give the bank.")
@@ -125,11 +115,10 @@ def attack_records(
     """Which training records do models of this recipe reveal? Attacks every record with the shadow models of a bank.
 
     Each shadow model is attacked with all others as references, so its membership is known. Thresholds come from the
-    other models; realised false positive rates are given beside the stated ones. Where the bank deals whole groups,
-    a group's score is made of those of its records (`AttackUnits`), and what is said of records holds for groups.
-    Nothing is random. A target and the shadow models are compared at the coarser of their resolutions, so a verdict
-    does not depend on whether the file has logits or probabilities. The rates over shadow models do not depend on
-    targets.
+    other models; realised false positive rates are given beside the stated ones. Where the bank deals whole groups, a
+    group's score is made of those of its records, and what is said of records holds for groups. Nothing is random. A
+    target and the shadow models are compared at the coarser of their resolutions, so a verdict does not depend on
+    whether the file has logits or probabilities. The rates over shadow models do not depend on targets.
 
     Args:
         shadows: the shadow models, from `open_bank` with `by_view`.
@@ -139,21 +128,19 @@ def attack_records(
             RMIA). Only the default deciding attack can give the verdict that attacks fail.
         false_positive_rates: the stated rates.
         level: confidence level of the intervals.
-        delta: the delta of differential privacy at which the deciding attack bounds epsilon from below.
+        delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
+            `dp`.
         pdtp: nats, of each attacked record, dropped ones included; NaN if not measured. Compared with the deciding
             attack; of a group, the largest of its records.
         progress: called after each attack.
 
     Raises:
-        InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; or
-            `delta` is given, and the records or groups were not included by independent fair coins or the extra `dp`
-            is not installed; or a mask has a part of a group.
+        InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; a mask
+            has a part of a group; or `delta` is given, and the records or groups were not included by independent fair
+            coins.
     """
     candidates = USUAL if attacks is None else tuple(attacks)
-    if not candidates or len({attack.name for attack in candidates}) < len(candidates):
-        raise InputError(
-            f"attacks are {', '.join(attack.name for attack in candidates) or 'none'}: give each once, at least one."
-        )
+    check_distinct(attacks=[attack.name for attack in candidates])
     units, bank = attack_units(shadows.pool), shadows.bank
     truth = units.whole(shadows.membership, "the shadow models' training sets")
     shadowed, columns = shadow_scores(shadows, units), shadows.pool.columns
@@ -176,10 +163,9 @@ def attack_records(
     ]
     groups = compare_targets(targets, shadows, shadowed, units, len(chosen))
     records = shadows.pool.given_records
-    if pdtp is not None and pdtp.shape != (records,):
-        raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {records:,} records.")
+    check_shapes((records,), pdtp=pdtp)
     # Raises before the attacks are run.
-    epsilon = None if delta is None else bound_of_recipe(shadowed, chosen[0], delta, level, units)
+    epsilon = None if delta is None or not chosen else bound_of_recipe(shadowed, chosen[0], delta, level, units)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
@@ -272,8 +258,6 @@ def _possible(
             )
         else:
             left_out.append(attack.name)
-    if not chosen:
-        raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
     return tuple(chosen), tuple(left_out)
 
 

@@ -9,15 +9,210 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.audits.attack.sections import MOST_POINTS, AttackedTarget, BesidePDTP, Epsilon, Exposure, SplitAttacks
 from jaxaudit.audits.finding import Finding
-from jaxaudit.json_types import Count, StrictStruct, demand
+from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation
 from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.epsilon import EpsilonBound
 from jaxaudit.metrics.vulnerability import Vulnerability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MOST_POINTS = 5_000
+"""The most records for which `BesidePDTP` lists both numbers: those with the largest PDTP."""
+
+
+class Named(StrictStruct, frozen=True):
+    """The records of a target that are called members at a stated false positive rate (`fpr`).
+
+    Attributes:
+        count: number of records called members.
+        by_chance: expected number if the target had used none of the records: the shadow models' mean realised false
+            positive rate times the number of records.
+        at_most: upper prediction bound on the number called by chance, with probability `level`, over models.
+    """
+
+    fpr: float
+    count: Count
+    by_chance: float
+    at_most: float
+    level: float
+
+
+class AttackedTarget(StrictStruct, frozen=True):
+    """The result of the deciding attack on one target of unknown membership.
+
+    Attributes:
+        named: at each false positive rate that the bank resolves and whose thresholds hold.
+        strangeness, usual_strangeness, likeness_p_value: whether its outputs look like those of the shadow models, see
+            `jaxaudit.metrics.vulnerability.Likeness`; None with too few models.
+    """
+
+    name: str
+    finding: Finding
+    named: tuple[Named, ...]
+    strangeness: Number
+    usual_strangeness: Number
+    likeness_p_value: Number
+
+
+class Riskiest(StrictStruct, frozen=True):
+    """An exposed record, or group of records.
+
+    Attributes:
+        set, place: its set in the bank, and its index within that set, from 0; of a group, that of its first record.
+        records: the number of its records.
+        label: its class; empty if the records of a group have several.
+        named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
+            interval; `models` is the number of these models.
+        gap, gap_low, gap_high: see `jaxaudit.metrics.vulnerability.Vulnerability`; nats.
+        saturated: the share of shadow models whose log-odds are at the limit of what their files represent; above 0,
+            the gap is unknown.
+        separation: the probability that a model trained on it is surer of its class than a model that was not.
+        revealing: the class whose probability reveals it most; None if the bank does not store it.
+        copies: number of other records with equal outputs in every model.
+    """
+
+    set: str
+    place: Count
+    records: Count
+    label: str
+    named: float
+    named_low: float
+    named_high: float
+    models: Count
+    gap: NumberOrNaN
+    gap_low: NumberOrNaN
+    gap_high: NumberOrNaN
+    saturated: float
+    separation: NumberOrNaN
+    revealing: str | None
+    copies: Count
+
+
+class Exposure(StrictStruct, frozen=True):
+    """How exposed records are to the deciding attack, over the models of a bank.
+
+    Attributes:
+        at_fpr: the false positive rate at which records are named; NaN if no rate can be measured, or no threshold
+            holds.
+        surely_named: number of records named more often than chance explains, corrected for the number of records.
+        exposed: the share of judged records that are named in half or more of the models trained on them.
+        judged: number of records for which that share is known.
+        copies: number of records with the same outputs as another record in every model.
+        separation_edges, separation_counts: a histogram of the separations.
+    """
+
+    at_fpr: NumberOrNaN
+    surely_named: Count
+    exposed: NumberOrNaN
+    judged: Count
+    copies: Count
+    separation_edges: tuple[float, ...]
+    separation_counts: tuple[Count, ...]
+    riskiest: tuple[Riskiest, ...]
+
+
+class Epsilon(EpsilonBound, frozen=True, kw_only=True):
+    """A lower bound on the epsilon of the recipe; see `metrics/epsilon.py`.
+
+    Attributes:
+        method: how the bound was computed.
+        attack: the attack that it rests on.
+        sentence: what follows for a claim of differential privacy.
+        of: what is added or removed, a record or a whole group; differential privacy of groups is also called that of
+            users.
+    """
+
+    method: str
+    attack: str
+    sentence: str
+    of: Literal["record", "group"] = "record"
+
+
+class BesidePDTP(StrictStruct, frozen=True):
+    """PDTP of records compared with how often the deciding attack names them.
+
+    PDTP measures how far leaving a record out moves a model's output on it. An attack measures how far that change
+    exceeds the usual differences between models. A record is at risk by PDTP above 1 nat, and by the attack if half or
+    more of the models trained on it name it.
+
+    Attributes:
+        rank_correlation, p_value: Spearman's, between PDTP and the share of models that name the record; NaN if
+            undefined.
+        separation_correlation: Spearman's, between PDTP and the separation.
+        both, pdtp_alone, attack_alone, neither: number of records at risk by both measures, by one, or by neither.
+        pdtp, named: PDTP (nats) and shares, of at most `MOST_POINTS` records.
+    """
+
+    rank_correlation: NumberOrNaN
+    p_value: NumberOrNaN
+    separation_correlation: NumberOrNaN
+    both: Count
+    pdtp_alone: Count
+    attack_alone: Count
+    neither: Count
+    pdtp: tuple[Nats, ...]
+    named: tuple[float, ...]
+
+
+class AttackedRecord(StrictStruct, frozen=True):
+    """One target record, attacked on models of random halves.
+
+    Attributes:
+        index: its row in the given table, from 0.
+        pdtp: mean over the measured iterations, nats.
+        accuracy: of each attack, the share of its answers on this record that were right.
+    """
+
+    index: Count
+    pdtp: Nats
+    accuracy: dict[str, float]
+    largest_accuracy: float
+    strongest_attack: str
+
+
+class Strongest(StrictStruct, frozen=True):
+    """The largest accuracy on each record over attacks (figure 2 of the paper).
+
+    Attributes:
+        correlation: with mean PDTP (0.8936 for the paper's network).
+        pdtp_above_1: records with a mean PDTP above 1.
+        share_above: of these, the share with an accuracy above each of `ACCURACIES`; None if there are none.
+    """
+
+    correlation: Correlation
+    pdtp_above_1: Count
+    share_above: dict[str, Number]
+
+
+class SplitAttacks(StrictStruct, frozen=True):
+    """Attacks on models of random halves; see `attack_splits`.
+
+    Attributes:
+        p_value: of "no attack is right more often than by guessing", see `better_than_guessing`.
+        training_records: half of the candidates.
+        iterations, measured_iterations: number of random splits, and of those in which PDTP was measured.
+        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
+        guess_accuracy: accuracy of guessing the commonest class.
+        mean_pdtp, max_pdtp: over the attacked records, nats.
+    """
+
+    p_value: float
+    candidates: Count
+    training_records: Count
+    iterations: Count
+    measured_iterations: Count
+    bins: Count
+    train_accuracy: float
+    test_accuracy: float
+    guess_accuracy: float
+    mean_pdtp: Nats
+    max_pdtp: Nats
+    strongest: Strongest
+    records: tuple[AttackedRecord, ...]
 
 
 class AttackOutcome(AttackRates, frozen=True, kw_only=True):
@@ -26,9 +221,8 @@ class AttackOutcome(AttackRates, frozen=True, kw_only=True):
     On models of random halves, `auc` equals that of `metrics`: over all answers, with an interval over records.
 
     Attributes:
-        name, meaning, source: of the attack.
-        of_targets: the same rates on targets of known membership; None if there are none.
-        metrics: of its answers on models of random halves, where a score above 0 means `in`; None with a bank.
+        of_targets: the same rates on targets of known membership, if there are any.
+        metrics: of its answers on models of random halves, where a score above 0 means `in`.
         correlation: between its accuracy on a record and the record's mean PDTP; None with a bank.
     """
 
@@ -47,21 +241,16 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         finding: the verdict over models of this recipe.
         decided_by: the attack that the verdict is about: with a bank the first, on random halves the one that does
             best.
-        level: confidence level of the intervals; no verdict depends on it.
         models: number of attacked models.
-        references: the least number of shadow models that attack one model of a bank; None on random halves.
+        references: the least number of shadow models that attack one model of a bank.
         records: number of attacked records.
         groups: number of attacked groups, where a bank deals whole groups: each is attacked as one, and what is said of
-            records holds for groups. None where each record is attacked.
-        records_of_a_group: the smallest and the largest number of records of a group; None without groups.
+            records holds for groups.
+        records_of_a_group: the smallest and the largest number.
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
-        attacks: the result of each attack.
-        targets: the result for each target, with a bank.
-        exposure: how exposed single records are; None on random halves.
-        splits: results on random halves; None with a bank.
-        epsilon: a lower bound on the epsilon of the recipe; None unless requested.
-        beside_pdtp: PDTP compared with the deciding attack; None unless PDTP was given.
+        exposure: with a bank. `splits`: on random halves.
+        beside_pdtp: PDTP compared with the deciding attack, if PDTP was given.
     """
 
     finding: Finding
@@ -109,7 +298,7 @@ class RecordArrays:
         copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
         revealing: the class whose probability reveals the record most; None if the bank does not store it.
         called: which records are called members of each target.
-        pdtp: nats; None unless given.
+        pdtp: nats.
     """
 
     vulnerability: Vulnerability
@@ -125,18 +314,16 @@ class AttackAudit:
     """The result of the `attack` audit, and its arrays.
 
     Attributes:
-        result: the result.
         scores: of each attack, the score of each record on each attacked model, larger for a member; NaN if the attack
             has no score. On models of random halves a score above 0 means `in`.
         truth: which records each attacked model was trained on; for targets of a bank, the masks of the shadow models.
         records: index of each attacked record: its column in the bank, or its row among the candidates; of a group,
             that of its first record.
         unit_of_record: where a bank deals whole groups, the group of each of its records that is not dropped, numbered
-            from 0 as the columns of `scores`; else None.
+            from 0 as the columns of `scores`.
         measurements: PDTP of each record in nats, one row per measured iteration; None with a bank.
-        by_record: results for each record of a bank; None on random halves.
+        by_record: results for each record of a bank.
         sources: the papers that the numbers rest on.
-        models_per_batch: models trained at the same time; None with a bank.
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
@@ -180,11 +367,6 @@ class AttackAudit:
 
 
 def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree; `arrays` is not used.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
     names = [attack.name for attack in result.attacks]
     demand(len(set(names)) == len(names) > 0, "it has no attack, or one is named twice")
     demand(result.decided_by in names, "the attack that decides is none of its attacks")

@@ -1,36 +1,139 @@
-"""Targets and shadow models at one resolution, the scores of an attack on both, and the verdict over each target."""
+"""Targets of a bank: their outputs from a file, at the shadow models' resolution, scored by attacks, and judged."""
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check_shadow_scores
-from jaxaudit.audits.attack.exposure import rate_named_at
+from jaxaudit.audits.attack.exposure import AttackUnits, rate_named_at
 from jaxaudit.audits.attack.finding import FEW_MODELS, SURELY, checks_of_bank
-from jaxaudit.audits.attack.result import AttackResult
-from jaxaudit.audits.attack.sections import AttackedTarget, Named
-from jaxaudit.audits.attack.units import AttackUnits
+from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
+from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of, grid_of, log_odds_of, score_outputs
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
-from jaxaudit.audits.resolution import Detail, at_resolution, coarser, detail_of
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import SCORED
+from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.outputs.outputs import Outputs, logit_step
+from jaxaudit.data.outputs.checks import EXCHANGED, SHIFTED, OutputsBySet, rows_out_of_line
+from jaxaudit.data.outputs.kinds import Kind
+from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
+from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.attack_rates import AttackRates, attack_rates, called_at
+from jaxaudit.metrics.checks import counted, described, moved_columns
+from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.vulnerability import Likeness, likeness
 from jaxaudit.shadow_models import ShadowModels
+
+
+def prefixes(bank: Bank) -> dict[int, str]:
+    """The numbers of records that a target's outputs may be on, each with a name for these records."""
+    sizes = bank.description.sizes
+    # Without a holdout the last two are of one size: the query set.
+    return {
+        bank.description.records: "all records",
+        sizes.compared: "query set and holdout",
+        sizes.query: "query set",
+    }
+
+
+def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[np.ndarray, "views records"], Outputs]:
+    """Log-odds (nats) of each record's own class, and the stored outputs, from a target's file of one of the numbers of
+    rows in `prefixes`. A .npy file may have several views, or log-odds, as the bank's own; a bank of scores has one
+    column, larger for records that were used.
+    """
+    sizes_known, description = prefixes(bank), bank.description
+    if path.suffix.lower() == ".npy" and exists(path):
+        shape = npy_shape(path)
+        if shape[:1] and shape[0] not in sizes_known:
+            sizes = ", ".join(f"{count:,} ({what_records})" for count, what_records in sizes_known.items())
+            raise InputError(f"{path.name}: has {shape[0]:,} rows; the bank has {sizes}: give one row per record.")
+        if shape[1:] == description.shape[1:] != (description.classes,) and description.outputs not in SCORED:
+            records = shape[0]
+            values = load_into(path, msgspec.structs.replace(description, records=records, counts=None))
+            grid = grid_of(description, values, values.dtype.name, path.name)
+            return log_odds_of(description.outputs, values, _labels(bank, records)), grid
+        sizes_known = {shape[0]: sizes_known[shape[0]]} if shape else sizes_known
+    if description.queries > 1:
+        raise InputError(
+            f"{path.name}: the bank has {description.queries} views of each record; give a .npy with them, of shape "
+            f"{description.shape}."
+        )
+    problem: InputError | None = None
+    # The number of rows of a file other than .npy is unknown before it is read.
+    for records, what_records in sorted(sizes_known.items(), reverse=True):
+        try:
+            if description.outputs in SCORED:
+                outputs = score_outputs(path, description, records)
+                return outputs.values[None, :, 1], outputs
+            outputs = load_outputs(path, description.class_names or description.classes, records, kind, of=what_records)
+        except InputError as error:
+            problem = problem or error
+            continue
+        values = outputs.values
+        if values.shape[1] == 1:
+            second = values.astype(np.float64)
+            values = np.concatenate([1 - second if outputs.kind == "probabilities" else 0 * second, second], axis=1)
+        outputs = _in_line(_with_order(outputs, bank, records), bank, records)
+        of_kind = "probabilities" if outputs.kind == "probabilities" else "logits"
+        odds = log_odds_of(of_kind, values[:, None], _labels(bank, records))
+        # Cut as the log-odds of the bank's files are: see `log_odds_of`.
+        return (odds if description.outputs == "logits" else cut(odds)), outputs
+    assert problem is not None
+    raise problem
+
+
+def _with_order(outputs: Outputs, bank: Bank, records: int) -> Outputs:
+    """The same outputs, whose reading says if the labels are met far better with their columns in another order."""
+    names, kept = bank.description.class_names, ~bank.dropped[:records]
+    moved = moved_columns([counted(outputs.probabilities[kept], bank.labels[:records][kept])])
+    if moved is None:
+        return outputs
+    better = described(moved[1], names or tuple(map(str, range(bank.description.classes))))
+    note = f"but the labels are met far better with {better}: are the columns in the order of the classes?"
+    return replace(outputs, reading=(*outputs.reading, note))
+
+
+def _in_line(outputs: Outputs, bank: Bank, records: int) -> Outputs:
+    """The same outputs, if no rows are of records beside theirs, which would hide what the target remembers."""
+    kept = ~bank.dropped[:records]
+    of_file = OutputsBySet({"": outputs.probabilities[kept]}, {"": bank.labels[:records][kept]})
+    check, message = rows_out_of_line(of_file).get("", (None, ""))
+    if check in (SHIFTED, EXCHANGED):
+        raise InputError(f"{outputs.name}: {message}.")
+    # A model may rightly know nothing of some records.
+    return outputs if check is None else replace(outputs, reading=(*outputs.reading, f"but {message}"))
+
+
+def _labels(bank: Bank, records: int) -> np.ndarray:
+    return np.where(bank.dropped, 0, bank.labels)[:records]
+
+
+def read_members(path: Path, records: int) -> Bool[np.ndarray, " records"]:
+    """Which records a target was trained on, from a .npy of booleans; anything else is refused."""
+    row = read_npy(path, records + (1 << 16)) if path.suffix.lower() == ".npy" else np.zeros(0)
+    if row.shape != (records,) or row.dtype.kind != "b" or row.view(np.uint8).max(initial=0) > 1:
+        raise InputError(
+            f"{path.name}: which records a target was trained on is read from a .npy with one boolean for each of "
+            f"{records:,} records."
+        )
+    return row
 
 
 class RecordTarget(NamedTuple):
     """A model that is attacked.
 
     Attributes:
-        name: the name that is shown.
         log_odds: nats, of each record's own class in each view, as `log_odds_of` computes them; of a bank of scores the
             scores, larger for records that were used. One column for each attacked record, dropped ones included.
         members: which of these records it was trained on, if known.
@@ -56,9 +159,8 @@ class ResolutionGroup(NamedTuple):
 
 
 class TargetScores(NamedTuple):
-    """The scores of an attack on one target, and on the shadow models (`shadow_scores`) at the same resolution.
-
-    Outputs are of records, scores of what is attacked: records or groups.
+    """The scores of an attack on one target, and on the shadow models at the same resolution. Outputs are of records,
+    scores of what is attacked: records or groups.
     """
 
     shadow_scores: ShadowScores
@@ -70,14 +172,8 @@ class TargetScores(NamedTuple):
 def compare_targets(
     targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, units: AttackUnits, attacks: int
 ) -> tuple[ResolutionGroup, ...]:
-    """Pairs each target with the shadow models, at the coarser of their resolutions. Targets do not affect one another.
-
-    `whole` is the input of attacks made of the shadow models `shadows` for the records of these `units`; `attacks` the
-    number of attacks, for the estimate of memory.
-
-    Raises:
-        InputError: a target's log-odds have the wrong shape or are not finite, or there is too little memory for the
-            shadow models at all of these resolutions.
+    """Pairs each target with the shadow models, at the coarser of their resolutions; targets do not affect one another.
+    `whole` is the input at the models' own resolution, and the number of `attacks` is for the estimate of memory.
     """
     assert shadows.views is not None
     shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns[units.attacked]
@@ -124,10 +220,8 @@ def compare_targets(
 
 
 def attack_memory(models: int, views: int, records: int, attacks: int, further_targets: int = 0) -> int:
-    """Bytes of memory that attacks on all records take.
-
-    Targets are compared with the models at `further_targets` further resolutions. Each takes the log-odds of all models
-    once more, and the scores of two attacks.
+    """Bytes of memory that attacks on all records take. Each further resolution takes the log-odds of all models once
+    more, and the scores of two attacks.
     """
     return 8 * models * records * (views + attacks + 12 + further_targets * (views + 2))
 
@@ -149,10 +243,8 @@ def target_scores(
     alone: Bool[np.ndarray, " records"],
     units: AttackUnits,
 ) -> list[TargetScores]:
-    """The scores of an attack on each target, in the order of the targets.
-
-    `scores` are those of the shadow models at the resolution of their files (`shadowed`); `alone` marks records that
-    all shadow models or none were trained on, for which there are no scores.
+    """The scores of an attack on each target. `scores` are those of the shadow models at the resolution of their files;
+    there are none for records `alone`, which all shadow models or none were trained on.
     """
     scores_at: dict[int, TargetScores] = {}
     for group in groups:
@@ -172,10 +264,8 @@ def judged_targets(
     result: AttackResult,
     attack: RecordAttack,
 ) -> tuple[tuple[AttackedTarget, ...], Bool[np.ndarray, "targets n"]]:
-    """The verdict of the deciding attack on each target, with thresholds of the shadow models at the same resolution.
-
-    `truth` says which records, or groups, each shadow model was trained on. Also returns which are called members of
-    each target, at the false positive rate of `rate_named_at`.
+    """The verdict of the deciding attack on each target, with thresholds of the shadow models at the same resolution;
+    and which records, or groups, are called members of each target, at the false positive rate of `rate_named_at`.
     """
     surely = 1 - SURELY / max(len(targets), 1)
     rates_of = {id(of_target.scores): of_target for of_target in scored}
@@ -242,12 +332,13 @@ def find_target(
     records: int,
     relative: bool,
 ) -> Finding:
-    """The verdict of the deciding attack over one target of unknown membership.
+    """The verdict of the deciding attack over one target: `attack succeeds` if more of its `records` scored records are
+    called members than chance explains, else `inconclusive`: the target may have used none, or the attack may be too
+    weak.
 
-    `attack succeeds` if more of its `records` scored records are called members than chance explains, else
-    `inconclusive`: the target may have used none, or the attack may be too weak. Also `inconclusive`: no threshold can
-    be set (`called_members` is None), the target is unlike the shadow models (`alikeness`, None if unmeasured), or the
-    attack is `relative`: it compares a record with the target's others. `rates` are of the shadow models.
+    Also `inconclusive`: no threshold can be set (`called_members` is None), the target is unlike the shadow models
+    (`alikeness`), or the attack is `relative`: it compares a record with the target's others. `rates` are of the shadow
+    models.
     """
     attack, checks = result.decided_by, in_order((_like(alikeness), *checks_of_bank(result, rates)))
     caveats = (

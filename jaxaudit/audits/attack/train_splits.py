@@ -1,31 +1,157 @@
-"""Trains the models of random halves that are attacked, and the shadow models from which the attacks learn."""
+"""The models of random halves that are attacked, and the shadow models from which the attacks learn.
 
-from collections.abc import Iterator
+The plan checks the options, draws targets and splits, and counts models; then all are trained.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks import AttackInputs, PairedShadows, PooledShadows
-from jaxaudit.audits.attack.plan import (
-    Drawn,
-    attack_models_per_batch,
-    check_options,
-    draw,
-    groups_of,
-    left_out_models_per_batch,
-    models_to_train,
-)
-from jaxaudit.audits.left_out import leave_out, say_everywhere
+from jaxaudit.attacks.attack import Attack, Distance, Frequency, Untargeted
+from jaxaudit.audits.left_out import leave_out, measured_models_per_batch, models_trained, say_everywhere
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, kept_models_per_batch, log_probs_many
-from jaxaudit.learners import Learner
-from jaxaudit.membership import WithAndWithout, subsets, with_and_without
+from jaxaudit.errors import InputError, check_distinct, check_ranges
+from jaxaudit.kernels.dtp import check_bins
+from jaxaudit.learners import Learner, LeavesOneOut
+from jaxaudit.learners.stepped import POOL_ORDER_SHARE
+from jaxaudit.membership import WithAndWithout, halves, subsets, with_and_without
 from jaxaudit.metrics.pdtp import BINS, pdtp
 from jaxaudit.randomness import generator_of, join_keys, several, stream
+
+ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
+"""The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
+MOST = 1_000_000
+"""The largest accepted count: no machine can do more, and the keys and masks alone would fill its memory."""
+MOST_TOGETHER = 20
+"""Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
+shadow models of different targets less independent."""
+
+
+class Drawn(NamedTuple):
+    """The attacked records, in ascending order, and the attacked models' training sets: rows 2 i and 2 i + 1 are the
+    halves of iteration i.
+    """
+
+    targets: Int[np.ndarray, " targets"]
+    membership: Bool[np.ndarray, "models candidates"]
+
+
+def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int) -> Drawn:
+    """The targets and splits that `train_splits` draws with this key, or its `InputError`."""
+    candidates = len(examples)
+    if candidates % 2 or candidates < 4:
+        raise InputError(
+            f"{examples.name}: {candidates} candidates cannot be split into equal halves of at least 2 records; leave "
+            "one out, or use more."
+        )
+    check_ranges(f"[2, {candidates}]", targets=targets)
+    present = np.unique(examples.labels)
+    if len(present) < 2:
+        raise InputError(
+            f"{examples.name}: all candidates are of one class ({examples.class_names[int(present[0])]}): there is "
+            "nothing to classify. Is the right column the label?"
+        )
+    chosen = np.sort(generator_of(stream(key, "targets")).choice(candidates, targets, replace=False))
+    generator = generator_of(stream(key, "halves"))
+    drawn = Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
+    held = drawn.membership[:, chosen].sum(axis=1)
+    if not ((held > 0) & (held < targets)).any():
+        raise InputError(
+            f"every one of the {iterations} splits has all of the {targets} targets in one half, so that members and "
+            "others cannot be compared: ask for more targets, or for more iterations."
+        )
+    return drawn
+
+
+def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
+    """The targets in groups of equal length, whose shadow sets of `size` records are drawn together; the last group is
+    padded with its last target. Groups are small enough for the pool order: see `learners.batch_order`.
+    """
+    most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_ORDER_SHARE) - size))
+    count = -(-len(targets) // most)
+    length = -(-len(targets) // count)
+    filled = np.concatenate([targets, np.repeat(targets[-1:], count * length - len(targets))])
+    return list(filled.reshape(count, length))
+
+
+class ModelsToTrain(NamedTuple):
+    """Numbers of models that the audit trains, without attack networks: `paired` for each time that pairs are drawn,
+    and `left_out` (without one record, for PDTP) for each measured half.
+    """
+
+    attacked: int
+    pooled: int
+    paired: tuple[int, ...]
+    left_out: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return self.attacked + self.pooled + sum(self.paired) + sum(self.left_out)
+
+
+def models_to_train(
+    drawn: Drawn,
+    learner: Learner,
+    *,
+    shadow_pairs: int,
+    pooled_shadows: int,
+    measured: int,
+    fresh_shadows: bool,
+    models_per_batch: int,
+) -> ModelsToTrain:
+    """The number of models of each purpose that `train_splits` trains; the last batch of leave-one-out models is filled
+    up. A learner that computes leave-one-out models itself trains none for PDTP.
+    """
+    models, candidates = drawn.membership.shape
+    groups = groups_of(drawn.targets, candidates // 2)
+    draws = (models // 2 if fresh_shadows else 1) if shadow_pairs else 0
+    pairs = shadow_pairs * sum(2 + len(group) for group in groups)
+    size = left_out_models_per_batch(len(drawn.targets), models_per_batch)
+    # None is trained for a half without targets, or if the learner needs none.
+    held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1) * (not isinstance(learner, LeavesOneOut))
+    left_out = (models_trained(-(-records // size) * size, size) if records else 0 for records in held.tolist())
+    return ModelsToTrain(models, pooled_shadows, (pairs,) * draws, tuple(left_out))
+
+
+def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
+    """The fastest number of shadow models per batch for an attack on `targets` records, measured."""
+    half = len(examples) // 2
+    rows = len(groups_of(np.arange(targets), half)[0]) + 2
+    return measured_models_per_batch(key, examples.take(slice(half)), learner, rows)
+
+
+def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
+    """Leave-one-out models per batch: the targets of a half, about half of all, fill whole chunks."""
+    return min(models_per_batch, max(1, targets // 2))
+
+
+def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measured: int, bins: int) -> None:
+    check_ranges(f"[1, {MOST}]", iterations=iterations, measured=measured)
+    check_ranges(f"[0, {MOST}]", shadow_pairs=shadow_pairs, pooled_shadows=pooled_shadows)
+    check_bins(bins)
+
+
+def check_attacks(attacks: Sequence[Attack], bins: int, paired: bool, pooled: bool) -> None:
+    """Rejects attacks with equal names, and attacks without the shadow models or bins that they need."""
+    names = [attack.name for attack in attacks]
+    check_distinct(attacks=names)
+    for attack in attacks:
+        if not bins and attack.needs_bins:
+            raise InputError(
+                f"the {attack.name} attack compares outputs that are rounded into bins: give at least 2 bins."
+            )
+        if not (paired if attack.shadows == "paired" else pooled):
+            raise InputError(
+                f"the {attack.name} attack learns from {attack.shadows} shadow models, and none were trained: give "
+                f"`train_splits` a number of {'shadow_pairs' if attack.shadows == 'paired' else 'pooled_shadows'}."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +163,10 @@ class SplitModels:
         inputs: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
         targets: index of each target record among the candidates. `truth`: whether each model was trained on it.
         pairs: shadow models with and without each target, once or for each iteration; may be empty.
-        pooled: shadow models of random halves; may be None.
+        pooled: shadow models of random halves, if any.
         measurements: PDTP of each target in nats, one row per measured iteration.
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
         guess_accuracy: accuracy of guessing the commonest class of the candidates, of which there are `candidates`.
-        models_per_batch: models trained at the same time.
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
@@ -80,11 +205,9 @@ def train_splits(
     A(D1) and through A(D2). It is in the training set of one of them, so guessing has an accuracy of 0.5. The attacker
     knows D, A and the size of the training set, but not its members.
 
-    Where the paper is ambiguous:
-
-    - *Targets* are drawn once and attacked in every iteration, 2 `iterations` times each. The text draws them within
-      an iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records
-      (r = 0.4864 and p = 2.89e-7 go together at 100 and at no other number, as do the others of table 1).
+    - *Targets* are drawn once and attacked in every iteration, 2 `iterations` times each. The text draws them within an
+      iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records (r =
+      0.4864 and p = 2.89e-7 go together at 100 and at no other number, as do the others of table 1).
     - *Shadow models* are trained once ("for each target record t, we sample 5 datasets and train 10 shadow
       classifiers"): the attacker does not know the split, so a new draw could not use it. With `fresh_shadows`, shadow
       models of the targeted attacks are drawn again in every iteration, at `iterations` times the cost; a target's
@@ -96,7 +219,6 @@ def train_splits(
     value among the candidates.
 
     Args:
-        key: random key; everything follows from it.
         examples: the candidate set D, an even number of records; the paper has 2,000.
         learner: A, the model and training recipe of the attacked models, known to the attacker.
         iterations: random splits, 100 in the paper.
@@ -105,14 +227,12 @@ def train_splits(
             none.
         pooled_shadows: shadow models of random halves, for attacks that learn from all candidates; 0 for none.
         measured: the number of (first) iterations in which PDTP is measured.
-        fresh_shadows: see above.
         bins: equal bins into which outputs are rounded before any use; 0 for none; 1 is rejected.
-        execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
-            arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
+        execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Raises:
-        InputError: the number of candidates is odd, there is a single class, there are more targets than candidates,
-            no split has targets in both halves, a number is out of range, or a learner diverges.
+        InputError: the number of candidates is odd, there is a single class, there are more targets than candidates, no
+            split has targets in both halves, a number is out of range, or a learner diverges.
     """
     check_options(iterations, shadow_pairs, pooled_shadows, measured, bins)
     drawn = draw(key, examples, iterations, targets)
@@ -201,19 +321,8 @@ def pair_outputs(
     shadows: int,
     execution: Execution,
 ) -> PairedShadows:
-    """Outputs on each target of `shadows` pairs of models of `size` records that differ only by the target.
-
-    The models of a pair have the same key and the same minibatches except for the target (common random numbers), so
-    that their difference comes from the target, not from the seed.
-
-    Args:
-        key: random key of draws and models.
-        examples: the candidates, from which training sets are drawn.
-        learner: trains the models.
-        targets: the indices of the targets among the candidates.
-        size: the number of training records of a model.
-        shadows: the number of pairs for each target.
-        execution: how models are trained.
+    """Outputs on each target of `shadows` pairs of models of `size` records that differ only by the target: a pair has
+    one key, and the same minibatches except for the target (common random numbers).
     """
     groups = groups_of(targets, size)
     keys = join_keys(several(stream(key, "train", index), shadows) for index in range(len(groups)))

@@ -1,23 +1,30 @@
-"""The `efficacy` audit: how much several sets of weights of one network expose of the same records."""
+"""The `efficacy` audit: how much several sets of weights of one network expose of the same records, or texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from jaxaudit.audits.efficacy.finding import efficacy_finding
-from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult, Layer, WeightsExposure, exposed
+from jaxaudit.audits.efficacy.result import (
+    EfficacyAudit,
+    EfficacyResult,
+    Layer,
+    WeightsExposure,
+    efficacy_finding,
+    exposed,
+)
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.json_types import number
-from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
+from jaxaudit.kernels.gradient_norms import examples_at_a_time, expected_squared_grad_norms
 from jaxaudit.kernels.likelihoods import (
     CATEGORICAL,
+    SEQUENCE,
     Bernoulli,
     Categorical,
     Gaussian,
@@ -42,9 +49,8 @@ class NamedWeights(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The measurements of one set of weights on the records, of the whole network and `by_layer`.
-
-    The fields are those of `WeightsExposure`; `true_norms` are those of `EfficacyAudit`.
+    """The measurements of one set of weights on the records; fields as in `WeightsExposure`, `true_norms` as in
+    `EfficacyAudit`.
     """
 
     name: str
@@ -68,19 +74,16 @@ def measure_efficacy(
 ) -> EfficacyAudit:
     """How much do weights still reveal about `examples`, beside other weights? Becker & Liebig (2022), eqs. 6 to 8.
 
-    Information is the trace of the empirical Fisher information: the mean squared norm of the gradients of
-    log p(label). Efficacy is its inverse, large where weights fit the records. No model is trained, and there is no
+    Information is the trace of the empirical Fisher information: the mean squared norm of the gradients of log
+    p(label). Efficacy is its inverse, large where weights fit the records. No model is trained, and there is no
     verdict: the numbers must be compared with those of references, such as the untrained network and one retrained
-    without the records.
-    The network is in evaluation mode: dropout is off, batch normalisation uses its running statistics.
+    without the records. The network is in evaluation mode: dropout is off, batch normalisation uses its running
+    statistics.
 
     Args:
-        net: the network of all sets of weights.
-        judged: the weights being judged.
         examples: the records, in the form that the network needs; labels are output indices, from 0, or what another
             likelihood needs. `Records` are read a few at a time and need not fit into memory.
         references: weights to compare with; names must differ.
-        likelihood: what the outputs of the network mean.
         true_fisher: whether to measure the trace of the true Fisher information, too; this takes one more measurement
             for every output.
         chunk: records per step; by default as many as fit into moderate memory.
@@ -88,12 +91,12 @@ def measure_efficacy(
 
     Returns:
         Efficacy, its bound and the information, in squared nats per squared unit of parameter, for all weights, by
-        layer and by record. `result` is what `jaxaudit efficacy` reports.
+            layer and by record. `result` is what `jaxaudit efficacy` reports.
 
     Raises:
-        InputError: a label is not what the likelihood allows or an output of the network, names are not distinct,
-            gradients are not finite, outputs are probabilities where classes are judged, or a network of another
-            framework has outputs in JAX that differ from its own by more than 1e-4 of their size.
+        InputError: a label is not what the likelihood allows or an output of the network, gradients are not finite,
+            outputs are probabilities where classes are judged, or a network of another framework has outputs in JAX
+            that differ from its own by more than 1e-4 of their size.
 
     >>> import jax
     >>> from jaxaudit.models import MLP, pure_module
@@ -105,7 +108,7 @@ def measure_efficacy(
     (True, 4)
     """
     every = [judged, *references]
-    refuse_equal_names(every)
+    check_distinct(names_of_weights=[weights.name for weights in every])
     inputs: Any = np.asarray(examples.inputs, np.float32) if isinstance(examples, Examples) else examples.inputs
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
@@ -126,14 +129,6 @@ def measure_efficacy(
     return audit_of_weights(measured, labels, names, classes, **how)
 
 
-def refuse_equal_names(every: Sequence[NamedWeights]) -> None:
-    """Rejects two sets of weights of one name."""
-    names = [weights.name for weights in every]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two sets of weights are named {twice!r}; give each its own name.")
-
-
 def audit_of_weights(
     every: Sequence[Measured],
     labels: np.ndarray,
@@ -145,16 +140,8 @@ def audit_of_weights(
     draws: bool = False,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
-    """The audit of sets of weights of one network.
-
-    Args:
-        every: the measurements of each set of weights, the judged one first.
-        labels, class_names: the class of each record, and the names of the classes.
-        outputs: the number of outputs of the network.
-        framework: the framework in which the network is written.
-        likelihood: what the outputs mean.
-        draws: whether layers that are random in training were switched off, which becomes a limitation.
-        notes: further limitations.
+    """The audit of sets of weights of one network, from their measurements, those of the judged one first. `draws`:
+    layers that are random in training were switched off, a limitation; `notes`: further ones.
     """
     measured = [weights.by_layer for weights in every]
     models = tuple(
@@ -219,36 +206,22 @@ class _Functions:
 
 
 def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, name: str) -> np.ndarray:
-    """The labels, converted to the type that the likelihood needs.
-
-    Raises:
-        InputError: the likelihood does not allow a label.
-
-    >>> checked_labels(np.array([[0, 1]]), Bernoulli(), 2, "tags").dtype
-    dtype('float32')
-    """
+    """The labels, converted to the type that the likelihood needs; an `InputError` if it does not allow one."""
     shape = (len(labels), outputs)
     if isinstance(likelihood, Categorical):
-        if labels.ndim != 1 or (labels != np.floor(labels)).any() or (labels < 0).any():
+        if labels.ndim != 1 or not np.isin(labels, np.arange(outputs)).all():
             raise InputError(
-                f"{name}: labels of shape {labels.shape} are no classes: give one whole number for each record, from "
-                "0, or another likelihood (`likelihood`)."
-            )
-        if labels.max() >= outputs:
-            first = int(np.argmax(labels >= outputs))
-            raise InputError(
-                f"{name}: label {int(labels[first])} of record {first} is outside the network's {outputs} "
-                "outputs, which are numbered from 0."
+                f"{name}: labels of shape {labels.shape} are no classes of a network with {outputs} outputs: give one "
+                f"whole number for each record, from 0 to {outputs - 1}, or another likelihood (`likelihood`)."
             )
         return labels.astype(np.int32)
-    if labels.shape != shape and not (outputs == 1 and labels.shape == shape[:1]):
+    allowed = "0 or 1" if isinstance(likelihood, Bernoulli) else "finite"
+    fits = np.isin(labels, (0, 1)) if allowed == "0 or 1" else np.isfinite(labels)
+    if ((outputs > 1 or labels.shape != shape[:1]) and labels.shape != shape) or not fits.all():
         raise InputError(
-            f"{name}: labels have shape {labels.shape}, and the network has {outputs} outputs; give an array of shape "
-            f"{shape}, one number for each output."
+            f"{name}: labels have shape {labels.shape}, and {likelihood.name} needs an array of shape {shape}, one "
+            f"number for each output of the network, {allowed}."
         )
-    if not np.isfinite(labels).all() or (isinstance(likelihood, Bernoulli) and not np.isin(labels, (0, 1)).all()):
-        wrong = "0 or 1" if isinstance(likelihood, Bernoulli) else "finite"
-        raise InputError(f"{name}: a label is not {wrong}, which the likelihood {likelihood.name} needs.")
     return labels.astype(np.float32)
 
 
@@ -297,3 +270,77 @@ def _fit(
         )
     accuracy = None if isinstance(likelihood, Gaussian) else float(np.concatenate(hits).mean())
     return accuracy, float(np.concatenate(own_log_probs).mean()), error
+
+
+SUMS = "A record's information grows with its number of tokens: compare weights on the same records."
+
+
+def measure_sequence_efficacy(
+    log_likelihood: Callable[..., Array],
+    judged: NamedWeights,
+    tokens: Int[np.ndarray, "n length"],
+    *,
+    references: Sequence[NamedWeights] = (),
+    vocabulary: int = 0,
+    framework: str = "jax",
+    chunk: int | None = None,
+    notes: Sequence[str] = (),
+) -> EfficacyAudit:
+    """How much do weights still reveal about sequences of tokens? Becker & Liebig (2022), eqs. 6 to 8, for texts.
+
+    As `measure_efficacy`, with a log-likelihood of your own. A record's own tokens are its labels, so its gradient is
+    that of the sum of their log-probabilities, each token given those before it, and no mean over its tokens.
+    Per-example gradients are not stored. The accuracy is None, and the mean log-probability is that of whole records.
+    The names of layers end at the last `/` of those of parameters.
+
+    Args:
+        log_likelihood: `(params, tokens) -> [n]`, in nats, such as `SequenceLikelihood().log_prob(logits, tokens)`. A
+            `state` of the weights is a third argument, for which no gradient is wanted: what is frozen below an
+            adapter, and a model's other tensors.
+        tokens: the records, of one length; `log_likelihood` must leave out what fills them up.
+        vocabulary: the number of tokens that the model knows.
+        framework: what the model is written in.
+
+    Raises:
+        InputError: weights differ in their parameters, gradients are not finite, or records depend on others of their
+            batch.
+
+    >>> def log_likelihood(params, tokens):
+    ...     logits = jnp.broadcast_to(params["bias"], (*tokens.shape, 2))
+    ...     return SEQUENCE.log_prob(logits, tokens)
+    >>> uniform = NamedWeights("uniform", {"bias": jnp.zeros(2)}, None)
+    >>> found = measure_sequence_efficacy(log_likelihood, uniform, np.array([[0, 1, 1], [0, 1, -1]]))
+    >>> found.measured[0].per_example.tolist()
+    [2.0, 0.5]
+    """
+    every = [judged, *references]
+    check_distinct(names_of_weights=[weights.name for weights in every])
+    measured, labels = list[Measured](), np.zeros(len(tokens), np.int32)
+
+    def log_prob(params: Any, tokens: Array, labels: Array, *constants: Any) -> Array:
+        return log_likelihood(params, tokens, *constants)
+
+    values = jax.jit(log_likelihood)
+    for weights in every:
+        if _form(weights) != _form(judged):
+            raise InputError(
+                f"{weights.name}: its parameters are not those of {judged.name} in name and shape; is it of another "
+                "architecture? References are other weights of the same network."
+            )
+        constants = (weights.state,) if jax.tree.leaves(weights.state) else ()
+        size = chunk or examples_at_a_time(log_prob, weights.params, tokens, labels, constants=constants)
+        by_layer = efficacy_by_layer(log_prob, weights.params, tokens, labels, constants=constants, chunk=size)
+        with jax.default_matmul_precision("highest"):
+            own_log_probs = [
+                np.asarray(values(weights.params, jnp.asarray(tokens[start : start + size]), *constants), np.float64)
+                for start in range(0, len(tokens), size)
+            ]
+        measured.append(Measured(weights.name, by_layer, None, float(np.concatenate(own_log_probs).mean())))
+    how = {"framework": framework, "likelihood": SEQUENCE, "notes": (SUMS, *notes)}
+    return audit_of_weights(measured, labels, (), vocabulary, **how)
+
+
+def _form(weights: NamedWeights) -> tuple[Any, list[tuple[int, ...]]]:
+    """Names and shapes of the arrays of these weights."""
+    leaves, tree = jax.tree.flatten((weights.params, weights.state))
+    return tree, [jnp.shape(leaf) for leaf in leaves]

@@ -1,5 +1,6 @@
-"""The result of the `efficacy` audit, which is its JSON, and the measurements that it follows from."""
+"""The result of the `efficacy` audit, which is its JSON, and the measurements that it follows from; no verdict."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import field
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand, number
 from jaxaudit.metrics.efficacy import EfficacyByLayer
 
@@ -34,13 +35,10 @@ class WeightsExposure(StrictStruct, frozen=True):
     """How much one set of weights exposes of the records.
 
     Attributes:
-        name: name of the weights.
-        role: whether they are judged, or are a reference.
         efficacy, information, bound: see `jaxaudit.metrics.Efficacy`.
         accuracy: share of records, or of single labels if each record has several, that are classified correctly; None
             if labels are real numbers.
         mean_log_probability: of the label, in nats.
-        layers: the same for each layer alone.
         conversion_error: the largest distance of a record's outputs from those computed by the network's own framework,
             relative to the root mean square norm of the latter; None for a network written in JAX.
         mean_gradient_norm: see `jaxaudit.metrics.EfficacyByLayer`.
@@ -64,7 +62,6 @@ class Exposed(StrictStruct, frozen=True):
     """One record, and how much each set of weights exposes of it.
 
     Attributes:
-        index: the index of the record.
         class_name: its class; empty if records have no class. `class` in JSON.
         information: the squared norm of the gradient at the record, by name of the weights.
         similarity: the cosine of that gradient with the mean gradient, by name of the weights; None if a gradient is 0.
@@ -81,7 +78,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         finding: what was measured, and how far it can be interpreted.
-        records_measured: number of records. `outputs`: number of outputs of the network.
+        outputs: number of outputs of the network.
         models: the judged weights, then the references.
         paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.EfficacyByLayer`.
         records: all records in the order of the data, up to `LISTED`; of more, those with the smallest gradients under
@@ -103,10 +100,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     conversion_error: float | None
 
     def drawn(self) -> "list[plot.MethodMarks]":
-        """The efficacy of every set of weights (the judged one, then the references), one chart row for each set.
-
-        A row has one efficacy and its upper bound, in 1 / nats squared, and no attack.
-        """
+        """The efficacy of every set of weights and its upper bound, in 1 / nats squared, one chart row each."""
         from jaxaudit.plots.unlearn import MethodMarks
 
         return [
@@ -119,7 +113,6 @@ class EfficacyAudit:
     """The result of the `efficacy` audit, and the measurements of each record.
 
     Attributes:
-        result: the result.
         measured: the measurements of the judged weights, then of the references.
         labels: of the records, in their order.
         class_names: in label order; empty if records have no class.
@@ -169,13 +162,8 @@ def exposed(
     labels: np.ndarray,
     class_names: tuple[str, ...],
 ) -> tuple[Exposed, ...]:
-    """The records as a result lists them: class, and squared gradient norm and similarity for each set of weights.
-
-    Of more than `LISTED` records, only those with the smallest norms under the first weights are listed.
-
-    Args:
-        models, measured: the sets of weights, and the measurements of each.
-        labels, class_names: the class of each record, and the names of the classes.
+    """The records as a result lists them: of more than `LISTED`, those with the smallest gradients under the first
+    weights.
     """
     shown = np.arange(len(labels))
     if len(shown) > LISTED:
@@ -193,11 +181,6 @@ def exposed(
 
 
 def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree; `arrays` is not used.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
     names = [model.name for model in result.models]
     demand(len(set(names)) == len(names) > 0, "it has no weights, or two have one name")
     roles = [model.role for model in result.models]
@@ -209,3 +192,87 @@ def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarra
     demand(len(result.records) <= result.records_measured, "it lists more records than were measured")
     for record in result.records:
         demand(set(record.information) == set(names), "a record's information is not of the weights")
+
+
+CONTRACTED = "contracted"
+"""How gradient norms of a parameter were computed if gradients of single examples were not needed."""
+NAMED = 3
+
+
+def efficacy_finding(
+    models: Sequence[WeightsExposure],
+    measured: Sequence[EfficacyByLayer],
+    *,
+    draws: bool,
+    notes: Sequence[str],
+) -> Finding:
+    """The finding `no verdict`: the measurements of the judged weights, compared with those of the references."""
+    judged, *references = models
+    reference_numbers = ", ".join(f"{reference.name}: {_number(reference.efficacy)}" for reference in references)
+    sentence = (
+        f"Efficacy of {judged.name}: {_number(judged.efficacy)} (information {_number(judged.information)})"
+        f"{f'; {reference_numbers}' if reference_numbers else ''}."
+    )
+    checks = _checks(models, any(of_weights.short for of_weights in measured))
+    caveats = (*_caveats(measured[0].paths, draws), *notes)
+    if not references:
+        reasons = ("there is no reference to compare with",)
+        confidence = Confidence("none", "A single efficacy cannot be interpreted.")
+        more = "Compare with the same network untrained, original, or retrained without the records."
+    else:
+        reasons = tuple(_compared(judged, reference) for reference in references)
+        confidence = Confidence("weak", "One model per reference: variation between seeds is not shown.")
+        if all(reference.efficacy == judged.efficacy for reference in references):
+            confidence = Confidence("none", "No reference differs from the judged weights.")
+        more = "Compare with many retrained models (jaxaudit unlearn)."
+    return Finding("no verdict", "open", sentence, reasons, confidence, checks, caveats, (more,))
+
+
+def _compared(judged: WeightsExposure, reference: WeightsExposure) -> str:
+    judged_efficacy, reference_efficacy = judged.efficacy, reference.efficacy
+    relation = (
+        "equal to"
+        if judged_efficacy == reference_efficacy
+        else "below"
+        if judged_efficacy < reference_efficacy
+        else "above"
+    )
+    return f"efficacy {relation} that of {reference.name}"
+
+
+def _checks(models: Sequence[WeightsExposure], short: bool) -> tuple[Checked, ...]:
+    count = len(models) - 1
+    perfect = [model.name for model in models if math.isinf(model.efficacy)]
+    compared = f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
+    alone = "there is no reference, and every model that fits the records has a large efficacy"
+    infinite = (
+        f"infinite efficacy of {', '.join(perfect)}: every gradient is 0 in float32, as for any model that fits the "
+        "records perfectly"
+    )
+    coarse = (
+        "the network computes in floats of 16 bits or fewer: the numbers are accurate to some percent, and small "
+        "gradients may be lost"
+    )
+    finite = "every set of weights has gradients that could be measured"
+    return in_order(
+        (
+            assumed("references", count > 0, compared, alone),
+            assumed("finite efficacies", not perfect, finite, infinite),
+            assumed("32-bit arithmetic", not short, "the network computes in floats of 32 bits or more", coarse),
+        )
+    )
+
+
+def _caveats(paths: Mapping[str, str], draws: bool) -> tuple[str, ...]:
+    caveats = ["Efficacy is large for every model that fits the records well, whether it was trained on them or not."]
+    if draws:
+        caveats.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
+    slow = [name for name, path in paths.items() if path != CONTRACTED]
+    if slow:
+        some = ", ".join(slow[:NAMED]) + (f" and {len(slow) - NAMED} more" if len(slow) > NAMED else "")
+        caveats.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")
+    return tuple(caveats)
+
+
+def _number(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{value:.4g}"

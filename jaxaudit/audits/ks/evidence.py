@@ -8,24 +8,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
+from jaxaudit.audits.bank_odds import Coarsening, all_logits, resolution_of, rounded
 from jaxaudit.audits.ks.result import Truth
-from jaxaudit.audits.resolution import Coarsening, all_logits, resolution_of, rounded
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.ensemble import Progress
 from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
-from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.usage import Designs
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 Value = TypeVar("Value")
 
 
 class Compared(NamedTuple):
-    """The numbers that rho compares on the query set, at the target's resolution; and its `confidences`, for display.
-
-    All are confidences, or all are log-odds of each record's own class if the target's logits are known. KS distances
-    are the same for both, except for the rounding of confidences near 1. No rows without models for rho.
+    """The numbers that rho compares on the query set, at the target's resolution, and the target's confidences, for
+    display. All are log-odds of each record's own class if the target's logits are known, else confidences: of both, KS
+    distances are the same, except for the rounding of confidences near 1.
     """
 
     query: Float[np.ndarray, "replicates n"]
@@ -50,13 +47,11 @@ class TargetOutputs(NamedTuple):
         log_odds: nats, of each record's own class, for the records at `Pool.compared`.
         at_resolution: rounds models' log-odds to the target's resolution.
         printed: whether the target's file has rounded probabilities.
-        compared: the numbers that rho compares.
-        signals: EMA's signals on query records; None without EMA.
-        checks: checks of the outputs themselves.
-        unseen: which of these records are known non-members of the target; None without outputs on a reference.
+        checks: of the outputs themselves.
+        unseen: which of these records are calibration records that it is known not to have used; None if no outputs on
+            the calibration set are compared.
         before: outputs of the same target before a deletion, if known.
         trained_here: whether this audit trained it like the shadow models.
-        over_views: nats, the mean of the log-odds over the views of each record; None without views.
     """
 
     name: str
@@ -65,20 +60,17 @@ class TargetOutputs(NamedTuple):
     at_resolution: Coarsening
     printed: bool
     compared: Compared
-    signals: Signals | None
     checks: tuple[Check, ...] = ()
     unseen: Bool[np.ndarray, " asked"] | None = None
     before: Before | None = None
     trained_here: bool = False
-    over_views: Float[np.ndarray, " asked"] | None = None
 
 
 class Advice(NamedTuple):
-    """How to get better shadow models, the power, outputs on unused records, a holdout test, more models: in words."""
+    """How to get better shadow models, the power, a holdout test, more models: in words."""
 
     recipe: str
     power: str
-    unused: str
     holdout: str
     more_models: str
 
@@ -86,14 +78,12 @@ class Advice(NamedTuple):
 TRAINED = Advice(
     RECIPE,
     "`jaxaudit power`",
-    "on the calibration set or on others",
     "use a holdout",
     "train more of them",
 )
 BANKED = Advice(
     "fill another bank with models that are trained longer, at another learning rate, or are of another network",
     "`jaxaudit power` with this bank",
-    "on the calibration set",
     "plan a bank with a holdout",
     "plan a bank of more models",
 )
@@ -142,26 +132,17 @@ class Evidence:
         return slice(0, self.pool.holdout.stop)
 
     @property
-    def referred(self) -> slice:
-        """Indices of the reference (known non-members) among the compared records."""
-        return slice(
-            self.dealt_records.stop, self.dealt_records.stop + self.pool.reference.stop - self.pool.reference.start
-        )
-
-    @property
-    def in_reference(self) -> Bool[np.ndarray, " asked"]:
-        """Marks those of the compared records (`Pool.compared`) that are in the reference, the known non-members."""
-        return np.isin(np.arange(len(self.pool.compared)), np.r_[self.referred])
+    def in_calibration(self) -> Bool[np.ndarray, " asked"] | None:
+        """Marks the calibration set among the compared records; None if no outputs on it are compared."""
+        first, compared = self.pool.calibration.start, self.pool.compared
+        in_set = (compared >= first) & (compared < self.pool.calibration.stop)
+        return in_set if self.pool.compares_calibration else None
 
     @property
     def known_members(self) -> slice:
         """Indices of the known members among the compared records."""
-        return slice(self.referred.stop, len(self.pool.compared))
-
-    @property
-    def design(self) -> Designs:
-        """Design of the shadow models of the tests of use: `guessed`, or `mixed` if there are several."""
-        return "mixed" if self.models.designs.any() else "guessed"
+        compared = len(self.pool.compared)
+        return slice(compared - (self.pool.members.stop - self.pool.members.start), compared)
 
     def count(self, *kinds: str) -> int:
         """The number of models of these kinds."""
@@ -180,10 +161,6 @@ class Evidence:
         return self.once(
             f"log-odds {kinds}", lambda: np.take(self.models.log_odds[indices], self.pool.compared, axis=1)
         )
-
-    def design_of(self, *kinds: str) -> Int[np.ndarray, " models"]:
-        """The index of the design of each model of these kinds, in the same order."""
-        return self.models.designs[self.models.of(*kinds)]
 
     def own_accuracy(self, *kinds: str) -> Float[np.ndarray, " models"]:
         """The accuracy of each model of these kinds on its own training records, in the same order."""
@@ -220,9 +197,8 @@ def of_file(
     models: ShadowModels,
 ) -> tuple[Float[np.ndarray, " asked"], Coarsening, Compared]:
     """A target's log-odds from its files on the compared sets, their resolution, and the numbers that rho compares.
-
-    The outputs of all models are rounded like the files (`resolution_of`); where the models' outputs were stored, the
-    target's are rounded like those. Scores are brought to the scale of the models.
+    Models' outputs are rounded like the files, the target's like stored outputs of models; scores are brought to the
+    models' scale.
     """
     if models.scale is not None:
         models.scale.refuse_coarse(max(map(logit_step, files)), files[0].name)
@@ -246,30 +222,11 @@ def of_file(
         query, calibration, controls = (match_precision(x, file) for x in of_rho(models, models.confidences[:, :n]))
         compared = Compared(query, calibration, controls, own_confidence, own_confidence)
     grids = (*files, *models.resolutions)
-    return _odds_at(grids, files, labels), resolution_of(grids), compared
-
-
-def odds_over_views(
-    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...], models: ShadowModels
-) -> Float[np.ndarray, " asked"] | None:
-    """The mean of a target's log-odds over the views of each record, at the resolution of `of_file`; None without
-    views. A set without views beside others with views counts as it is.
-    """
-    grids, count = (*files, *models.resolutions), max(len(file.views) for file in files)
-    views = [files, *(tuple(file.views[view] if file.views else file for file in files) for view in range(count))]
-    if count == 0:
-        return None
-    return np.stack([_odds_at(grids, view, labels) for view in views]).mean(axis=0, dtype=np.float64)
-
-
-def _odds_at(
-    grids: tuple[Outputs, ...], files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...]
-) -> Float[np.ndarray, " asked"]:
-    """The log-odds (nats) of each record's own class from these files, rounded like all of `grids`."""
-    pairs = list(zip(files, labels, strict=True))
     if all_logits(grids):
-        return match_logits(np.concatenate([_log_odds(*pair) for pair in pairs]), *grids)
-    return rounded(np.concatenate([confidence_of(*pair) for pair in pairs]), grids)
+        odds = match_logits(np.concatenate([_log_odds(*pair) for pair in pairs]), *grids)
+    else:
+        odds = rounded(np.concatenate([confidence_of(*pair) for pair in pairs]), grids)
+    return odds, resolution_of(grids), compared
 
 
 def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -1,7 +1,4 @@
-"""Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files.
-
-The deciding test's finding is corrected for failed checks, and stands beside the numbers of all tests.
-"""
+"""Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,21 +17,19 @@ from jaxaudit.audits.ks.result import (
     Measured,
     NoiseFloor,
     OwnNumbers,
-    Resembles,
     RhoDetails,
     TargetResult,
     TestResult,
     Truth,
 )
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
-from jaxaudit.audits.ks.tests_of_use.memory import of_holdout, reduced_words
+from jaxaudit.audits.ks.tests_of_use.memory import reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
-from jaxaudit.metrics.resemblance import LEAST, resemblance
-from jaxaudit.metrics.usage import Usage, decided, holm, used_share
-from jaxaudit.shadow_models import OF_QUERY, OF_RHO, Kind
+from jaxaudit.metrics.usage import Usage, decided, holm, used_share, without_fraction
+from jaxaudit.shadow_models import OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
 """Kinds of models without query records; the first present shows if the calibration set is like the query set."""
@@ -53,10 +48,8 @@ def judge_outputs(
     *,
     level: float = 0.95,
 ) -> KSAudit:
-    """The result of the tests for each target, from outputs of models that were trained before.
-
-    Without models of rho, whether the calibration set is like the query set is measured on the shadow models that were
-    trained without the query set. A check that a verdict depends on but that no model allows is a warning.
+    """The result of the tests for each target, from outputs. Without models of rho, whether the calibration set is like
+    the query set is measured on the shadow models that were trained without the query set.
     """
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
@@ -76,7 +69,6 @@ def judge_outputs(
             judgements,
             (*common, *_not_measured(judgements, common), *target_outputs.checks),
             limitations,
-            resembling(evidence, target_outputs),
         )
         for target_outputs, judgements in zip(outputs, judged, strict=True)
     )
@@ -109,9 +101,8 @@ def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
 
 
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
-    """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use.
-
-    The probability that any target that never used the query set is called `not forgotten` is then at most 5%.
+    """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use: the
+    probability that any target that never used the query set is called `not forgotten` is at most 5%.
     """
     if len(judgements) < 2:
         return list(judgements)
@@ -130,25 +121,6 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
             )
         judgements_by_test.append(after or of_test)
     return list(zip(*judgements_by_test, strict=True))
-
-
-def resembling(evidence: Evidence, outputs: TargetOutputs) -> Resembles | None:
-    """The design of shadow models that a target most resembles, judged on the holdout or on known non-members."""
-    mixed, names = evidence.count(Kind.MIXED) > 0, evidence.models.design_names
-    kinds = (Kind.MIXED,) if mixed else OF_QUERY
-    unseen = of_holdout(evidence) if mixed else outputs.unseen
-    if unseen is None or not unseen.any() or len(names) < 2 or not evidence.count(*kinds):
-        return None
-    designs = evidence.design_of(*kinds)
-    if np.bincount(designs).min() < LEAST:
-        return None
-    resembled = resemblance(
-        outputs.log_odds[unseen],
-        outputs.at_resolution(evidence.log_odds(*kinds)[:, unseen]),
-        evidence.members(*kinds)[:, unseen],
-        designs,
-    )
-    return Resembles(names[resembled.design], resembled.recognised)
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
@@ -182,22 +154,13 @@ def target_result(
     judgements: tuple[Judgement, ...],
     common: tuple[Check, ...],
     limitations: tuple[str, ...] = (),
-    resembles: Resembles | None = None,
 ) -> TargetResult:
-    """The result for one target: the deciding test's finding, with all checks.
-
-    If a decisive check fails, no verdict that depends on it is given; other failed checks weaken the confidence.
+    """The result for one target. If a decisive check fails, no verdict, share or limit that depends on it is given: a
+    share beside a failed check would be read. Other failed checks weaken the confidence.
     """
     rho_first = sorted(judgements, key=lambda judgement: not isinstance(judgement.details, RhoDetails))
     every = (*common, *(check for judgement in rho_first for check in judgement.checks))
-    first, *other_judgements = (
-        judgement._replace(
-            finding=_with_checks(judgement, judgements, every),
-            p_confidence=_trusted(judgement.p_confidence, every, judgement.p_rests_on),
-            fraction_confidence=_trusted(judgement.fraction_confidence, every, judgement.rests_on),
-        )
-        for judgement in judgements
-    )
+    first, *other_judgements = (_checked(judgement, judgements, every) for judgement in judgements)
     finding = _beside(first, other_judgements)
     finding = msgspec.structs.replace(finding, caveats=(*limitations, *finding.caveats))
     decided = (first._replace(finding=finding), *other_judgements)
@@ -211,7 +174,20 @@ def target_result(
         ),
         change=next((judgement.change for judgement in decided if judgement.change is not None), None),
         checks=every,
-        resembles=resembles,
+    )
+
+
+def _checked(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Judgement:
+    """The judgement as far as the checks allow it."""
+    of_fraction, usage = judgement.fraction_rests_on or judgement.rests_on, judgement.details
+    failed = [check for check in every if check.decisive and not check.passed and check.name in of_fraction]
+    if failed and isinstance(usage, Usage):
+        usage = without_fraction(usage, tuple(f"{check.name}: {check.message}" for check in failed))
+        judgement = judgement._replace(details=usage) if judgement.again is None else judgement.again(usage)
+    return judgement._replace(
+        finding=_with_checks(judgement, judgements, every),
+        p_confidence=trusted_by_checks(judgement.p_confidence, every, judgement.p_rests_on),
+        fraction_confidence=trusted_by_checks(judgement.fraction_confidence, every, of_fraction),
     )
 
 
@@ -281,7 +257,7 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
     return msgspec.structs.replace(finding, checks=in_order(shown))
 
 
-def _trusted(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
+def trusted_by_checks(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
     """Confidence in a number, reduced if a check that it depends on failed."""
     failed = [check for check in every if not check.passed and check.name in names]
     if confidence.word == "none" or not failed:

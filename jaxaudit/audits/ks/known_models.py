@@ -1,17 +1,27 @@
-"""What models of known truth say of a table of scores: a target's place between them, and which way scores point."""
+"""What models of known truth say of a table of scores: a target's place between them, and which way scores point.
+
+They say what share of the query set a target used only if it was trained like them. Data show that where there are a
+holdout and three of these models; elsewhere the user may state it.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
+from jaxaudit.audits.finding import Confidence, no_confidence
+from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
+from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.behaviour import undamaged_on_holdout, unlike_models
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
 from jaxaudit.metrics.group_tests import one_sided_groups
-from jaxaudit.metrics.resemblance import unlike_models
 from jaxaudit.metrics.score_permutation import ShareLeft, normal_scores, share_left
+from jaxaudit.metrics.usage import Question
 
 FEWEST_ALIKE = 3
 """Fewer models say nothing of how much models of one recipe differ."""
@@ -30,11 +40,9 @@ def between_models(table: ScoreTable, target: ScoredModel, level: float) -> Shar
 
 
 def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
-    """Which way the target's scores point by models of known truth, beyond chance.
-
-    By the name of a score, 1 if it is higher for models that used the query set, -1 if it is lower, and 0 if that is
-    chance. Only scores that all these models have are named. Over all scores, a direction is taken from models that do
-    not differ in at most 5% of tables to either side.
+    """Which way each score that the target and all models of known truth have points, by these models: 1 if it is
+    higher with use, -1 if lower, 0 if that is chance. Over all scores, models that do not differ give a direction in at
+    most 5% of tables to either side.
     """
     if not models_that_used(table, target):
         return {}
@@ -87,11 +95,8 @@ def members_within(table: ScoreTable) -> bool:
 
 
 class PlacedScores(NamedTuple):
-    """The mean directed normal score that each model gives each record, on the same scale for all of them.
-
-    Attributes:
-        rows: the records' indices in the table: those of the query set, and then of the holdout, if all were asked.
-        target: the target's scores. `unused`, `used`: those of models of known truth.
+    """The mean directed normal score that each model gives each record, on one scale: the target's, and those of models
+    of known truth. `rows` of the table are the query set's, and then the holdout's if all models have scores of it.
     """
 
     rows: Int[np.ndarray, " n"]
@@ -127,9 +132,8 @@ def placed_scores(
 
 
 def recipe_evidence(table: ScoreTable, target: ScoredModel) -> float | None:
-    """The p-value of "the target was trained like the models of known truth", on the holdout, which none of them used.
-
-    None where nothing shows it: without a holdout, or with fewer than three of these models.
+    """The p-value of "the target was trained like the models of known truth", on the holdout, which none of them used;
+    None without a holdout, or with fewer than three of these models.
     """
     names = [name for name in target.scores if table.directions[name]]
     scores = placed_scores(table, target, names, [table.directions[name] for name in names])
@@ -140,6 +144,28 @@ def recipe_evidence(table: ScoreTable, target: ScoredModel) -> float | None:
     return unlike_models(scores.target[on_holdout], models) if len(models) >= FEWEST_ALIKE else None
 
 
+def undamaged(table: ScoreTable, target: ScoredModel, stated: float) -> tuple[Check, ...]:
+    """Whether the target is about as good on the holdout as retrained models, or one that used the query set, or a
+    baseline: by the first of these that there are, and the first score with a direction that all have.
+    """
+    used = models_that_used(table, target)
+    models = table.of("unused") or used or table.of("baseline")
+    by_unit = replace(table, groups=table.strata if table.groups is None else table.groups)
+    holdout, rows = table.rows("holdout"), table.rows("query" if used else "members")
+    sides = ((target,), holdout), (models, holdout), (used or (target,), rows)
+    for name in target.scores if models else ():
+        shared = (name in model.scores and is_scored(model.scores[name], of) for side, of in sides for model in side)
+        if table.directions[name] and all(shared):
+            means = (np.mean([model.scores[name][of] for model in side], axis=0) for side, of in sides)
+            on_holdout, of_models, of_used = (
+                means_of_units(by_unit, of, table.directions[name] * mean)
+                for (_, of), mean in zip(sides, means, strict=True)
+            )
+            check = undamaged_on_holdout(on_holdout, of_models, of_used, stated, of=models[0].role)
+            return () if check is None else (check,)
+    return ()
+
+
 def _place(
     table: ScoreTable,
     target: ScoredModel,
@@ -148,7 +174,6 @@ def _place(
     alpha: float,
     level: float = 0.95,
 ) -> ShareLeft | None:
-    """The target's place by these scores, in these directions."""
     scores = placed_scores(table, target, names, directions)
     if scores is None:
         return None
@@ -163,3 +188,124 @@ def _place(
         alpha=alpha,
         level=level,
     )
+
+
+NO_EFFECT = "models that used the query set hardly differ from models that did not"
+LEFT_OF_USE = Words(
+    "The model shows the effect of the query set ({p}).",
+    "Of the effect that use has on models of known truth, {share} is left.",
+    "No effect of the query set was detected ({p}). Of the effect that use has on models of known truth, at most "
+    "{most} is left ({level} upper limit); less is not ruled out.",
+    "How much effect of the query set is left is not determined: {why}.",
+    "was trained without the query set",
+    USED.beyond,
+)
+ONE_MODEL = (
+    "There is one model of known truth of a kind ({kinds}): a model of another seed has other scores, and the interval "
+    "does not know by how much."
+)
+WORD = "It rests on the word alone that the target was trained like the models of known truth."
+ALIKE = "On the holdout, the target does not differ from the models of known truth more than they do from one another."
+NOT_ALIKE = (
+    "on the holdout, which nobody used, the target differs from the models of known truth more than they do from one "
+    "another ({p} if all had one recipe), so what these remember says nothing of the target"
+)
+NOTHING_SHOWS = "nothing shows that the target was trained like the models of known truth"
+SHOW = (
+    "Give a holdout and three or more models of known truth, which show it; or a holdout and known members (set "
+    "`members`), which need none. If the target was trained like these models but for the query set, say so "
+    "(`same_recipe`)."
+)
+OWN_MODELS = (
+    "Give records that the target did use (set `members`) beside the holdout, or models of known truth that were "
+    "trained like the target."
+)
+OTHER_RECIPE = (
+    "Models of known truth must be trained like the target. Beside models of another recipe limits were too low, where "
+    "the comparison on the holdout missed it, too; records that the target did use (set `members`) need no such models."
+)
+"""Measured on fine-tunes by adapters of other rank and length (`experiments/score_rates_adapters.py`)."""
+
+
+class ScoreEvidence(NamedTuple):
+    """What a target's scores show.
+
+    Attributes:
+        p_never: p-value of "never used"; None if nothing tells. `p_trust`: how far to trust it.
+        p_smaller: p-value of a query set that looks less used than the holdout, or than by models that never used it.
+        limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
+        invalid: reasons why no verdict can be given. `unshown`: the same, where only the user's statement is missing.
+        caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
+        by_members: whether the limits are by known members.
+        helps: what leads to a verdict, where that is known.
+        checks: of what the limits rest on.
+    """
+
+    p_never: float | None
+    p_trust: Confidence
+    p_smaller: float = 1.0
+    p_fully: float | None = None
+    limits: Limits = UNKNOWN
+    why: str = NOT_KNOWN
+    trust: Confidence = NO_FRACTION
+    words: Words = USED
+    invalid: tuple[str, ...] = ()
+    unshown: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    strange: tuple[str, ...] = ()
+    by_members: bool = False
+    helps: str = ""
+    checks: tuple[Check, ...] = ()
+
+
+def _counted(models: int) -> str:
+    return f"{models} model{'' if models == 1 else 's'}"
+
+
+def of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
+    counted = {"without the query set": unused, "with it": used}
+    single = [kind for kind, count in counted.items() if count == 1]
+    low = f"{_counted(unused)} without the query set" if unused else "the holdout"
+    is_known = share.p_used is not None
+    of_recipe = question == "used"
+    trust = Confidence(
+        "weak" if single or of_recipe else "fair",
+        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {_counted(used)} that used the query set, "
+        f"which are {share.effect:.1f} standard errors apart.",
+    )
+    # What is left after unlearning is a share of the effect on these models, whatever the target's recipe was.
+    caveats = (
+        *((ONE_MODEL.format(kinds=" and ".join(single)),) if single else ()),
+        *((OTHER_RECIPE,) if is_known and of_recipe else ()),
+        *evidence.caveats,
+    )
+    return evidence._replace(
+        p_fully=share.p_used,
+        limits=share.limits,
+        why="" if is_known else NO_EFFECT,
+        trust=trust if is_known else no_confidence(NO_EFFECT),
+        words=LEFT_OF_USE if question == "left" else USED,
+        caveats=caveats,
+    )
+
+
+def of_recipe(
+    evidence: ScoreEvidence, without_models: ScoreEvidence, p_alike: float | None, is_stated: bool
+) -> ScoreEvidence:
+    """The evidence of models of known truth, as far as data or a statement show that the target was trained like them.
+    What the data contradict (`p_alike`), no statement upholds.
+    """
+    if evidence.why:
+        return evidence
+    if not (why := unlike_recipe(p_alike, is_stated)):
+        basis = WORD if p_alike is None else ALIKE
+        return evidence._replace(trust=Confidence(evidence.trust.word, evidence.trust.why.replace(WORD, basis)))
+    helps = SHOW if p_alike is None else OWN_MODELS
+    return without_models._replace(why=why, trust=no_confidence(why), helps=helps)
+
+
+def unlike_recipe(p_alike: float | None, is_stated: bool) -> str:
+    """Why models of known truth tell no share of a target's; empty if data show its recipe, or a statement has to."""
+    if p_alike is None:
+        return "" if is_stated else NOTHING_SHOWS
+    return "" if p_alike > ALPHA else NOT_ALIKE.format(p=p_text(p_alike))

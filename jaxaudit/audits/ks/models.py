@@ -1,27 +1,26 @@
-"""Draws the training sets of a `ks` audit's models, by their kind (`Kind`), trains these, asks for outputs.
+"""The pool of examples of a `ks` audit, and its models: draws training sets by kind (`Kind`), trains, asks for outputs.
 
-Nobody knows a target's design. The models of a test of use take turns among several designs, so that their spread holds
-what a design does to outputs. The five usual ones are the smallest set that kept the holdout test's promises; others
-are named (`--designs`), and stand behind them, so that no turn of the five moves. At equal numbers of models, choosing
-one design by likelihood covered the used fraction less often than mixing them, on worlds that no error rate is reported
-of. rho and simulated targets keep the guess. The reference and the shadow test compare the linear share: a score that
-is not linear moves up with scatter, and every real target scatters more than shadow models that share one calibration
-set. What is taken off for the design is measured on a reference; how far a target scatters, too. Without one, an
-analysis of variance keeps the part between designs from being stretched. A design that did not learn is left out of a
-test, judged by that test's models alone, unless too few would remain: a test that is weaker, and says so, is better
-than none after training.
+All have one recipe, and nobody knows whether it is a target's: so their numbers say how much a target remembers only on
+the user's word (`tests_of_use/memory.py`). The shadow test compares the linear share: a score that is not linear moves
+up with scatter, and every real target scatters more than shadow models that share one calibration set. Where a target's
+outputs on the calibration set are known, how far it scatters is measured on it. Models that did not learn are kept: a
+test that is weaker, and says so, is better than none after training.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.audits.pool import share_row
-from jaxaudit.data.group_values import number_groups
+from jaxaudit.data import Examples, align_target_data, concatenate
+from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.groups import Groups
+from jaxaudit.data.labels import number_groups
+from jaxaudit.data.pairs import MEMBERS, refuse_held
 from jaxaudit.ensemble import (
     Execution,
     fit_many,
@@ -30,25 +29,124 @@ from jaxaudit.ensemble import (
     log_probs_many,
     measure_models_per_batch,
 )
+from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.membership import Membership, only
-from jaxaudit.metrics.ema import Signals, signals
+from jaxaudit.membership import Membership, only, random_subset
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
+from jaxaudit.randomness import generator_of, join_keys, several, stream
 from jaxaudit.shadow_models import Pool, ShadowModels
+
+
+class Part(NamedTuple):
+    """A random share of a data set; of the groups of the query set, if these are kept whole."""
+
+    examples: Examples
+    fraction: float
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A target that is trained by the audit, on the union of its parts."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
+
+
+def make_pool(sets: Sets[Examples], targets: Sequence[Trainable] = (), groups: Groups | None = None) -> Pool:
+    """The pool of all sets; a record that several sets share is in it once, matched by its hash.
+
+    Models can only be trained with a calibration set. Sets that must not share records, parts and groups that do not
+    fit them are refused.
+    """
+    query, holdout, calibration = sets[Role.QUERY], sets.get(Role.HOLDOUT), sets.get(Role.CALIBRATION)
+    members = sets.get(Role.MEMBERS)
+    if holdout is not None:
+        for role, other in sets.only(Role.QUERY, Role.CALIBRATION).items():
+            refuse_held(other, holdout, role.words)
+    if members is not None:
+        for role, other in sets.items():
+            if role != Role.MEMBERS:
+                refuse_held(other, members, role.words, of=MEMBERS)
+    given_sets = (query, holdout, calibration, members)
+    ends = np.cumsum([0, *(0 if examples is None else len(examples) for examples in given_sets)]).tolist()
+    query_at, holdout_at, calibration_at, members_at = (slice(*span) for span in pairwise(ends))
+    parts = [examples for examples in given_sets if examples is not None]
+    record_hashes = {record for examples in parts for record in examples.record_hashes.tolist()}
+    for target, part in [(trained, part) for trained in targets for part in trained.parts]:
+        if not 0 < part.fraction <= 1:
+            raise InputError(
+                f"{target.name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and at "
+                "most 1, such as 0.5."
+            )
+        extra = align_target_data(query, part.examples)
+        if holdout is not None:
+            refuse_held(extra, holdout, "target's data", "remove them from one of the two")
+        fresh = np.flatnonzero([record not in record_hashes for record in extra.record_hashes.tolist()])
+        if len(fresh):
+            parts.append(extra.take(fresh))
+            record_hashes.update(parts[-1].record_hashes.tolist())
+    sizes = len(query), len(holdout or ()), len(members or ())
+    if groups is not None and tuple(map(len, groups)) != sizes:
+        raise InputError(
+            f"there are groups of {', '.join(str(len(group)) for group in groups)} records of query set, holdout and "
+            f"members, but these have {', '.join(map(str, sizes))}: give each record of all of them its group."
+        )
+    whole, group_of_member = (None, None) if groups is None else (groups.dealt_sets, groups.members)
+    return Pool(
+        concatenate(parts, "pool"),
+        query_at,
+        holdout_at,
+        calibration_at,
+        whole,
+        members=members_at,
+        member_groups=group_of_member,
+    )
+
+
+def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
+    """The membership mask of a simulated target: a random share of each part, by whole groups if the query set has
+    any.
+    """
+    unit_of_record = np.arange(len(pool.examples))
+    if pool.groups is not None:
+        # Numbered after the groups, so that every other record is a group of its own.
+        unit_of_record += int(pool.groups.max()) + 1
+        unit_of_record[pool.query] = pool.groups[: pool.query.stop]
+    rows = []
+    for part in parts:
+        records = _indices(pool, part.examples)
+        drawn = random_subset(
+            generator, np.unique(unit_of_record[records]), part.fraction, int(unit_of_record.max()) + 1
+        )[0]
+        rows.append(only(records[drawn[unit_of_record[records]]], len(unit_of_record)))
+    return np.any(rows, axis=0)
+
+
+def _indices(pool: Pool, part: Examples) -> np.ndarray:
+    """The indices in the pool of all records of the set of `part`."""
+    for part_of_pool in (pool.query, pool.calibration):
+        if np.array_equal(pool.examples.record_hashes[part_of_pool], part.record_hashes):
+            return np.arange(part_of_pool.start, part_of_pool.stop)
+    hashes = pool.examples.record_hashes.tolist()
+    # The first index of each record.
+    place = dict(zip(reversed(hashes), range(len(hashes) - 1, -1, -1), strict=True))
+    return np.unique([place[record] for record in part.record_hashes.tolist()])
+
+
+def share_row(
+    generator: np.random.Generator, pool: Pool, part: slice, fraction: float
+) -> Bool[np.ndarray, "1 examples"]:
+    """The membership mask of a model trained on a random share of one set of the pool."""
+    return random_subset(generator, np.arange(part.start, part.stop), fraction, len(pool.examples))
+
 
 Rows = dict[str, Bool[np.ndarray, "_ examples"]]
 """Membership masks, by the kind of the models."""
 LEAST = 19
 """The least number of models of a kind that allows a p-value of 0.05."""
-
-
-class Design(NamedTuple):
-    """A design of shadow models: the name of a network and its recipe, and what trains it."""
-
-    name: str
-    learner: Learner
 
 
 def generators(key: Key[Array, ""], kind: str, models: int) -> Iterator[np.random.Generator]:
@@ -65,19 +163,16 @@ def shadow_rows(
     models: int,
     groups: Int[np.ndarray, " records"] | None = None,
     *,
-    with_reference: bool = False,
     with_members: bool = False,
 ) -> Membership:
     """Membership masks: a share of the calibration set and `count` of `records`, drawn anew for each mask.
 
     Args:
-        key, pool: the random key and the records of the audit.
         kind: the kind of the models; each kind has its own random numbers.
-        records: the indices of the records to draw from.
+        records: the indices in the pool of the records to draw from.
         count: the number of records to draw or, with `groups`, of groups whose records are all drawn.
         models: the number of masks.
         groups: the group of each of `records`, numbered from 0.
-        with_reference: whether to add the same share of a separate reference (known non-members).
         with_members: whether to add the same share of the known members as of `records`.
     """
     members = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
@@ -87,8 +182,6 @@ def shadow_rows(
         row = only(draw_records(generator, records, count, groups), len(pool.examples))
         if pool.calibration.stop > pool.calibration.start:
             row |= share_row(generator, pool, pool.calibration, SHARE)
-        if with_reference and pool.reference_apart:
-            row |= share_row(generator, pool, pool.reference, SHARE)
         if len(members):
             of_members = None if pool.member_groups is None else number_groups(pool.member_groups)
             size = len(members) if of_members is None else int(of_members.max()) + 1
@@ -113,58 +206,33 @@ def train_rows(
     key: Key[Array, ""],
     rows: Rows,
     pool: Pool,
-    learners: Sequence[Learner],
-    designs: Mapping[str, Int[np.ndarray, " _"]],
+    learner: Learner,
     *,
-    design_names: tuple[str, ...] = (),
-    with_signals: bool = False,
     execution: Execution,
 ) -> ShadowModels:
-    """Trains all models of an audit; the seed of a model follows from its kind and number.
-
-    Args:
-        key: random key of all models.
-        rows: the membership masks of each kind of models.
-        pool: the records.
-        learners: one for each design (a network with its training recipe).
-        designs: the index of each model's design, by kind; models of kinds without an entry have the first design.
-        design_names: the name of each design; empty if there is one.
-        with_signals: whether to compute EMA's signals.
-        execution: how models are trained.
+    """Trains all models of an audit, by the membership masks of each kind; the seed of a model follows from its kind
+    and number.
     """
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = join_keys(several(stream(key, kind), len(masks)) for kind, masks in rows.items() if len(masks))
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
-    design = np.concatenate([designs.get(kind, np.zeros(len(masks), int)) for kind, masks in rows.items()])
-    own_rows = [np.flatnonzero(design == index) for index in range(len(learners))]
-    # Query set and calibration set come first in training.
-    watched = pool.query.stop + pool.calibration.stop - pool.calibration.start if with_signals else 0
     models_per_batch = execution.models_per_batch
     if execution.checkpoints is not None:
-        first = own_rows[0]
-        kept = kept_models_per_batch(keys_at(keys, first), in_order[first], inputs, labels, execution.checkpoints)
+        kept = kept_models_per_batch(keys, in_order, inputs, labels, execution.checkpoints)
         models_per_batch = kept or models_per_batch
     if models_per_batch is None:
-        models_per_batch = measure_models_per_batch(keys, in_order, inputs, labels, learners[0]).models_per_batch
-
-    parts = execution.at(models_per_batch).split(*(len(indices) for indices in own_rows))
-    # Without `members_only`, a further set in the pool would change minibatches of models that hold nearly all others.
-    fitted = [
-        fit_many(
-            keys_at(keys, indices),
-            in_order[indices],
-            inputs,
-            labels,
-            learner,
-            execution=part,
-            summarize=partial(_score, learner, inputs, labels, watched),
-            members_only=True,
-        )
-        for learner, indices, part in zip(learners, own_rows, parts, strict=True)
-        if len(indices)
-    ]
-    as_drawn = np.argsort(np.concatenate(own_rows), kind="stable")
-    confidences, odds, hits, *seen = (np.concatenate(arrays)[as_drawn] for arrays in zip(*fitted, strict=True))
+        models_per_batch = measure_models_per_batch(keys, in_order, inputs, labels, learner).models_per_batch
+    confidences, odds, hits = fit_many(
+        keys,
+        in_order,
+        inputs,
+        labels,
+        learner,
+        execution=execution.at(models_per_batch),
+        summarize=partial(_score, learner, inputs, labels),
+        # Else a further set in the pool would change minibatches of models that hold nearly all others.
+        members_only=True,
+    )
     by_set = np.argsort(np.arange(len(labels))[order])
     return ShadowModels(
         pool=pool.comparable(),
@@ -174,11 +242,8 @@ def train_rows(
         correct=np.take(hits, by_set, axis=1),
         confidences=np.take(confidences, by_set, axis=1),
         own_accuracy=np.where(in_order, hits, 0).sum(axis=1) / membership.sum(axis=1),
-        designs=design,
-        design_names=design_names,
-        signals=Signals(*seen) if with_signals else None,
         models_per_batch=models_per_batch,
-        form=form_of(learners[0]),
+        form=form_of(learner),
     )
 
 
@@ -186,14 +251,10 @@ def _score(
     learner: Learner,
     inputs: Real[np.ndarray, "n ..."],
     labels: Int[np.ndarray, " n"],
-    watched: int,
     params: Any,
     rows: Int[np.ndarray, " models"],
 ) -> tuple[np.ndarray, ...]:
-    """Results of a chunk's models: confidences, log-odds, hits, and EMA's signals on the first `watched` records.
-
-    Of records without classes, whose one column is a mean log-likelihood, as of a bank of these: hits are NaN.
-    """
+    """Confidences, log-odds and hits of a chunk's models; hits are NaN for records without classes."""
     log_probs = log_probs_many(learner, params, inputs)
     of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
     # Computed in float64, so that a confidence near 1 is rounded only once.
@@ -204,5 +265,4 @@ def _score(
         odds, hits = odds.astype(np.float32), np.full(odds.shape, np.nan, np.float32)
     else:
         odds = log_odds(log_probs.astype(np.float64), labels).astype(np.float32)
-    seen = [signals(np.exp(log_prob[:watched].astype(np.float64)), labels[:watched]) for log_prob in log_probs]
-    return confidences, odds, hits, *map(np.stack, zip(*seen, strict=True))
+    return confidences, odds, hits

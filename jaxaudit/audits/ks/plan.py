@@ -1,15 +1,12 @@
 """The size of a `ks` audit: a function of its sets' shapes and of its options. Numbers in, numbers out.
 
-An effort is a number of counted operations (`ensemble/step_cost.py`), the same on every machine, whatever its speed. An
-audit that would take more is reduced: replicates of rho go first, then shadow models, records, the design, epochs; what
-was given by hand stands. No set is refused: where nothing is within the effort, the smallest audit is made. The plan is
-printed before the work with what was reduced and what that costs, it is in the result, and the command that repeats the
-run spells it out. Records that are left out are drawn at random by the seed alone, outputs in step.
+An effort is a number of counted operations (`ensemble/execution.py`), the same on every machine. An audit that would
+take more is reduced; what was given by hand stands. No set is refused: where nothing is within the effort, the smallest
+audit is made. Records that are left out are drawn at random by the seed alone, outputs in step.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import tee
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +14,14 @@ from jaxtyping import Int
 from scipy import special
 
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.data.roles import Sets
+from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import StepCost
 from jaxaudit.metrics.effect import POWER
 from jaxaudit.metrics.shadow import SHARE
 
-EFFORTS = {"quick": 6e13, "standard": 4e14, "full": math.inf}
+EFFORTS = {"quick": 6e13, "full": math.inf}
 """Counted operations of each effort: on two cores of a CPU, `quick` takes about ten minutes with reading, compiling and
-judging, and `standard` about an hour."""
+judging."""
 FEWEST = 1_000
 """Query records below which a smaller model, and then fewer epochs, are preferred to fewer records."""
 LEAST_RECORDS = 200
@@ -41,12 +38,9 @@ class Work(NamedTuple):
     """The models of an audit, as far as they affect its cost.
 
     Attributes:
-        query, calibration, holdout, reference, members: records of each set; of a reference only if it is a set of its
-            own.
+        query, calibration, holdout, members: records of each set.
         targets: training records of each simulated target, for `whole` query records.
-        tests: the tests, including rho.
-        epochs, batch_size: the recipe.
-        design_cost: the time that a model of a test takes on average, in that of the guessed design.
+        tests: including rho.
         lightest: each test with the fewest models that the options allow.
     """
 
@@ -58,25 +52,17 @@ class Work(NamedTuple):
     tests: tuple[KSTest, ...]
     epochs: int
     batch_size: int
-    design_cost: float = 1.0
-    reference: int = 0
     members: int = 0
     lightest: tuple[KSTest, ...] = ()
 
     @property
     def sizes(self) -> Sets[int]:
         """The records of each set."""
-        return Sets(
-            query=self.query,
-            calibration=self.calibration,
-            holdout=self.holdout,
-            members=self.members,
-            reference=self.reference,
-        )
+        return Sets(query=self.query, calibration=self.calibration, holdout=self.holdout, members=self.members)
 
     @property
-    def records(self) -> tuple[int, int, int, int, int]:
-        return self.query, self.calibration, self.holdout, self.reference, self.members
+    def records(self) -> tuple[int, int, int, int]:
+        return self.query, self.calibration, self.holdout, self.members
 
 
 class Free(NamedTuple):
@@ -89,7 +75,7 @@ class Free(NamedTuple):
 class Plan(NamedTuple):
     """An audit of some effort: the index of the model that it trains, that model's cost, and all counted operations."""
 
-    design: int
+    network: int
     work: Work
     cost: StepCost
     operations: float
@@ -98,32 +84,26 @@ class Plan(NamedTuple):
 def members(work: Work) -> Int[np.ndarray, " models"]:
     """The number of training records of each model."""
     scale = work.query / work.whole
-    # A design that takes twice as long counts as twice as many records.
-    parts = [
-        (models, size if test.of_guess else round(work.design_cost * size))
-        for test, sizes in sizes_of(work.tests, work.sizes)
-        for models, size in sizes
-    ]
+    parts = [(models, size) for _, sizes in sizes_of(work.tests, work.sizes) for models, size in sizes]
     parts += [(1, round(scale * target)) for target in work.targets]
     return np.concatenate([np.full(models, max(1, size)) for models, size in parts])
 
 
 def sizes_of(tests: Iterable[KSTest], set_sizes: Sets[int]) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
     """Each test with the numbers of models and of their training records; models that two tests share count once."""
-    sizes_before = []
+    kinds_before = set[str]()
     for test in tests:
-        sizes = test.training_sizes(set_sizes)
-        # With a reference of its own, the reference test trains other models than the shadow test.
-        shared = test.shares_models and sizes in sizes_before
-        yield test, () if shared else sizes
-        sizes_before += [sizes] if test.shares_models else []
+        kinds = set(test.kinds())
+        shared = bool(kinds) and kinds <= kinds_before
+        yield test, () if shared else test.training_sizes(set_sizes)
+        kinds_before |= kinds
 
 
-def plan_of(design: int, work: Work, cost: StepCost) -> Plan:
+def plan_of(network: int, work: Work, cost: StepCost) -> Plan:
     """The plan of a work: with the operations to train all models, and to evaluate them on all records."""
     sizes = members(work)
     steps = work.epochs * int((-(-sizes // work.batch_size)).sum())
-    return Plan(design, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
+    return Plan(network, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
 
 
 def memory_of(work: Work, record_bytes: int) -> int:
@@ -133,9 +113,8 @@ def memory_of(work: Work, record_bytes: int) -> int:
 
 
 def cost_of(full: Work, plan: Work) -> float:
-    """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's.
-
-    The square root of the ratio of records, times the ratio of quantiles for fewer shadow models.
+    """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's: the
+    square root of the ratio of records, times the ratio of quantiles for fewer shadow models.
     """
 
     def quantile(work: Work) -> float:
@@ -149,16 +128,13 @@ def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Pl
     """The plan of an effort that reduces least; the smallest of all if none is within it.
 
     In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
-    records, down to `FEWEST`, or to those of `quick` for a larger effort; the same with the next model, whose cost is
-    only then asked for; fewer epochs, and even fewer records.
+    records, down to `FEWEST`; the same with the next model, whose cost is only then asked for; fewer epochs, and even
+    fewer records.
     """
     most, fewest = EFFORTS[effort], min(FEWEST, full.query)
-    if effort == "standard":
-        costs, costs_again = tee(costs)
-        fewest = choose(full, costs_again, "quick", free).work.query
-    for design, cost in enumerate(costs):
+    for network, cost in enumerate(costs):
         for work in _lighter(full):
-            plan = plan_of(design, work, cost)
+            plan = plan_of(network, work, cost)
             if plan.operations <= most:
                 return plan
         fewer = _fewer_records(plan, most, free, fewest)
@@ -187,7 +163,7 @@ def _fewer_records(plan: Plan, most: float, free: Free, fewest: int) -> Plan:
     low, high = 0, len(sizes)
 
     def of_size(index: int) -> Plan:
-        return plan_of(plan.design, _of_records(plan.work, sizes[index], free.epochs), plan.cost)
+        return plan_of(plan.network, _of_records(plan.work, sizes[index], free.epochs), plan.cost)
 
     while low < high:
         middle = (low + high) // 2
@@ -197,8 +173,8 @@ def _fewer_records(plan: Plan, most: float, free: Free, fewest: int) -> Plan:
 
 def _of_records(work: Work, records: int, more_epochs: bool) -> Work:
     """The work with at most this many records of each set, and enough epochs to learn them."""
-    query, calibration, holdout, reference, members = (min(size, records) for size in work.records)
-    fewer = work._replace(query=query, calibration=calibration, holdout=holdout, reference=reference, members=members)
+    query, calibration, holdout, members = (min(size, records) for size in work.records)
+    fewer = work._replace(query=query, calibration=calibration, holdout=holdout, members=members)
     if more_epochs and fewer != work:
         steps = -(-min(query, round(SHARE * calibration)) // work.batch_size)
         fewer = fewer._replace(epochs=max(work.epochs, -(-LEAST_STEPS // steps)))

@@ -1,7 +1,8 @@
-"""The result of the `ks` audit, which is its JSON, and the arrays saved with it."""
+"""The result of the `ks` audit, which is its JSON, the arrays saved with it, and the figure that `plot()` returns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgspec
@@ -9,22 +10,82 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.group_result import Grouping, GroupResult
-from jaxaudit.json_types import Number, StrictStruct, demand
-from jaxaudit.metrics.before_after import Change
+from jaxaudit.errors import InputError, visible
+from jaxaudit.json_types import Count, Number, StrictStruct, demand
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA
+from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.metrics.forgetting_quality import Retrained
 from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.tofu import Retrained
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Usage, fraction_name
 from jaxaudit.shadow_models import ShadowModels
-
-SCORES = "scores"
-"""The test that judges by a table of scores, and stores no outputs."""
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from jaxaudit.plots import ks as plot
+
+Basis = Literal["own records", "holdout groups", "models"]
+GroupVerdict = Literal["remembered", "suspected", "not found", "cannot be found", "inconclusive"]
+
+
+class GroupResult(StrictStruct, frozen=True, kw_only=True):
+    """What is found of one group of the query set.
+
+    Attributes:
+        name: its number, and no id of the table's: groups are numbered from 1, in the order in which they first occur
+            among the records of query set, holdout and members.
+        first: where its first query record is: the line of the file, or the record of the table counted from 1
+            (`Grouping.first_is`).
+        records, holdout_records: how many of its records are in the query set, and in the holdout.
+        verdict: `remembered`, by `p_adjusted`. `suspected`, by `p_adjusted_bh` alone, or by models. `not found`, which
+            rules nothing out. `cannot be found`: no scores, of this group and all others, could have led to
+            `remembered`. `inconclusive`: something is wrong, or the holdout has no groups of its size.
+        basis: what the group is compared with: its own records of the holdout, all groups of the holdout, or models of
+            known truth.
+        p_never: p-value of "none of the group was used"; None if nothing tells.
+        p_adjusted: adjusted by Holm's method, `p_adjusted_bh` by that of Benjamini and Hochberg; None of a group that
+            is not counted.
+        effect: how much higher its scores are than those of what it is compared with, in standard deviations of a
+            record, after what is known of the records. `low`, `high`: the middle 95% of it without use.
+        share: the share of the effect of use that is left, between models of known truth, with its interval, which is
+            that of this group alone.
+    """
+
+    name: Count
+    first: Count
+    records: Count
+    holdout_records: Count
+    verdict: GroupVerdict
+    basis: Basis
+    p_never: Number
+    p_adjusted: Number = None
+    p_adjusted_bh: Number = None
+    effect: Number = None
+    low: Number = None
+    high: Number = None
+    share: Number = None
+    share_low: Number = None
+    share_high: Number = None
+
+
+class Grouping(StrictStruct, frozen=True, kw_only=True):
+    """What is found of all groups of the query set.
+
+    Attributes:
+        adjustment: how `p_adjusted` and `p_adjusted_bh` are adjusted, and what that guarantees.
+        tests: for how many tests, of a group and a target each, they are adjusted.
+        first_is: what `GroupResult.first` counts: lines of the file from 1, the header among them, or records from 1.
+    """
+
+    finding: Finding
+    adjustment: str
+    tests: Count
+    first_is: Literal["line", "record"]
+
+
+SCORES = "scores"
+"""The test that judges by a table of scores, and stores no outputs."""
 
 
 class Truth(StrictStruct, frozen=True):
@@ -73,7 +134,7 @@ class OwnNumbers(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
     numbers: dict[str, Number] = msgspec.field(default_factory=dict)
 
 
-Details = Usage | RhoDetails | EMA | TofuDetails | OwnNumbers
+Details = Usage | RhoDetails | TofuDetails | OwnNumbers
 
 
 Measured = Literal["p_never", "fraction"]
@@ -98,28 +159,16 @@ class TestResult(StrictStruct, frozen=True):
         return self.details.numbers if isinstance(self.details, Usage | OwnNumbers) else {}
 
 
-class Resembles(StrictStruct, frozen=True):
-    """The design of shadow models that a target's outputs resemble most.
-
-    `recognised` is the share of shadow models whose own design is identified correctly by the same method.
-    """
-
-    design: str
-    recognised: float
-
-
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target.
 
     Attributes:
         truth: its training data, if simulated; None for a file of outputs.
         finding: the verdict with its reasons, by the first test.
-        tests: the result of each test, the deciding one first.
+        tests: the deciding one first.
         change: the used fraction before a deletion minus the fraction after; None without outputs before.
         checks: all checks, on the numbers that were compared.
-        resembles: None with a single design of shadow models, or without known non-members.
         groups: a verdict for each group of the query set, the smallest p-value first; none unless requested.
-        grouping: what is found of all groups, and how their p-values are adjusted.
     """
 
     name: str
@@ -128,7 +177,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     tests: Annotated[tuple[TestResult, ...], msgspec.Meta(min_length=1)]
     change: Change | None
     checks: tuple[Check, ...]
-    resembles: Resembles | None = None
     groups: tuple[GroupResult, ...] = ()
     grouping: Grouping | None = None
 
@@ -151,11 +199,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     def usage(self) -> tuple[Usage, ...]:
         """The numbers of each test of use, in the order of the tests."""
         return tuple(test.details for test in self.tests if isinstance(test.details, Usage))
-
-    @property
-    def ema(self) -> EMA | None:
-        """The numbers of EMA (ensembled membership auditing); None if that test was not run."""
-        return next((test.details for test in self.tests if isinstance(test.details, EMA)), None)
 
     @property
     def ratio(self) -> RhoDetails | None:
@@ -232,7 +275,6 @@ class KSAudit:
         control_confidences: of the positive controls, trained on both sets.
         labels: of the query set.
         sources: the papers that the tests rest on.
-        models_per_batch: how many models were trained at the same time; None if none was trained.
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
         shadows: the models that the tests used; None from `judge_outputs`.
         sampled_alike: the test whether query set and holdout are exchangeable; None if no test needed it.
@@ -256,18 +298,13 @@ class KSAudit:
         return self.result.targets
 
     def plot(self, target: int = 0) -> "Figure":
-        """Confidences of one target on two axes, and rho of all against 1; without rho, used fractions of all targets.
-
-        Raises:
-            InputError: no test has a chart.
+        """Confidences of one target on two axes, and rho of all against 1; without rho, used fractions of all
+        targets.
         """
-        from jaxaudit.audits.ks.figure import plot_ks
-
         return plot_ks(self, target)
 
 
 def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError if the parts of a result read from a file do not agree with one another and with its arrays."""
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
         demand((target.ratio is None) == (result.noise_floor is None), "rho is missing, or its noise floor")
@@ -312,3 +349,62 @@ def array_names(result: KSResult) -> tuple[str, ...]:
         return ()
     models = () if result.noise_floor is None else ("query", "calibration")
     return (*models, *(f"target_{index}" for index in range(len(result.targets))))
+
+
+def plot_ks(audit: KSAudit, target: int) -> "Figure":
+    from jaxaudit.plots import ks as plot
+    from jaxaudit.plots.style import canvas, panels, row_height
+
+    judged = audit.targets[target]
+    if judged.rho is None:
+        rows = share_rows(audit.targets)
+        if not rows:
+            raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
+        figure, axes = canvas(row_height(len(rows)) + 0.3)
+        usages = (usage for target in audit.targets for usage in target.usage)
+        plot.draw_shares(axes, rows, fraction_name(usage.question for usage in usages))
+        return figure
+    figure, (plain, stretched, ratios) = panels(3)
+    which = typical(judged.rho)
+    samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
+    gap = plot.widest_gap_at(samples[0], samples[1])
+    distance = judged.rho.distances[which]
+    for axes in (plain, stretched):
+        plot.draw_confidences(axes, samples, gap, distance, stretched=axes is stretched)
+    plot.draw_rho(ratios, rho_rows(audit.targets, judged.controls))
+    return figure
+
+
+def typical(rho: Rho) -> int:
+    """The replicate whose rho is nearest to the median."""
+    values = np.array(rho.values, float)
+    if np.isnan(rho.median) or np.isnan(values).all():
+        return 0
+    return int(np.nanargmin(np.abs(values - rho.median)))
+
+
+def rho_rows(targets: Sequence[TargetResult], controls: Sequence[Rho]) -> "list[plot.RhoRow]":
+    """rho of the targets that have it, and of the controls; NaN where a number is missing."""
+    from jaxaudit.plots import ks as plot
+
+    rho_by_name = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
+    rho_by_name += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]
+    return [
+        plot.RhoRow(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
+        for name, rho in rho_by_name
+    ]
+
+
+def share_rows(targets: Sequence[TargetResult]) -> "list[plot.ShareMark]":
+    """The used fraction of every target by every test of use; NaN where unknown."""
+    from jaxaudit.plots import ks as plot
+
+    several = max(len(target.usage) for target in targets) > 1
+    rows = []
+    for target in targets:
+        for usage in target.usage:
+            share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper)
+            share = share if usage.has_fraction else (nan,) * 4
+            name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
+            rows.append(plot.ShareMark(name, *np.array((*share, usage.detectable), float).tolist()))
+    return rows

@@ -1,6 +1,7 @@
 """The numbers behind a verdict on a table of scores: the p-value of "never used", and the share of the effect."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 import scipy
@@ -8,27 +9,31 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.known_models import (
+    NOTHING_SHOWS,
+    SHOW,
+    WORD,
+    ScoreEvidence,
     between_models,
     contrary_scores,
     means_of_units,
     members_within,
     models_that_used,
+    of_models,
+    of_recipe,
     recipe_evidence,
     ways_by_members,
     ways_of_use,
 )
-from jaxaudit.audits.ks.model_evidence import NOTHING_SHOWS, SHOW, WORD, ScoreEvidence, of_models, of_recipe
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
 from jaxaudit.audits.ks.tests_of_use.test import p_text
-from jaxaudit.data.scores.names import ModelRole
+from jaxaudit.data.scores.columns import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
+from jaxaudit.metrics.behaviour import models_like_target
 from jaxaudit.metrics.effect import ALPHA, Limits
 from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
-from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.resemblance import models_like_target
-from jaxaudit.metrics.score_permutation import ScoreTest, normal_scores, residuals, score_test
-from jaxaudit.metrics.strata import set_effects
+from jaxaudit.metrics.permutation import least_permutations, set_effects
+from jaxaudit.metrics.score_permutation import ScoreTest, cut_scores, normal_scores, residuals, score_test
 from jaxaudit.metrics.usage import Question
 from jaxaudit.randomness import stream
 
@@ -59,21 +64,9 @@ def score_evidence(
     *,
     same_recipe: bool,
 ) -> ScoreEvidence:
-    """How strongly one target's scores show that the target used the query set.
-
-    If the table has a holdout, query set and holdout are compared. Otherwise the target is compared with models that
-    never used the query set. What share was used is told by known members or, without them, by models that used the
-    query set.
-
-    Args:
-        key: random key of the permutation tests.
-        table: the records' scores under all models, and what is known of the models.
-        target: the model to judge, a column of the table.
-        question: `used` asks what share of the query set was used, `left` what share of the effect is left after
-            unlearning. It affects words, and no number.
-        level: confidence level of the interval for the share, such as 0.95.
-        same_recipe: whether the user states that the target was trained like the models of known truth. With question
-            `used`, and where no data show it, a verdict by these models needs the statement.
+    """How strongly one target's scores show that the target used the query set, compared with the holdout or else with
+    models that never used it. Known members, or else models that used it, tell what share. `question` and `same_recipe`
+    are those of `ScoresTest`; `level` is that of the share's interval.
     """
     share = between_models(table, target, level)
     directed = [name for name in target.scores if table.directions[name]]
@@ -151,46 +144,42 @@ def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str
 
 
 def _column_of(model: ScoredModel, score: str) -> str:
-    """The name of the column of a model's score."""
     return ".".join(filter(None, (model.role, model.name, score)))
 
 
 def _predictors(
-    table: ScoreTable, rows: Int[np.ndarray, " some"], without: Collection[str]
+    table: ScoreTable, rows: Int[np.ndarray, " some"], without: Collection[str], scale: Callable[[Any], Any]
 ) -> Float[np.ndarray, "some columns"]:
-    """What is known of the records, as normal scores, but for the columns `without`.
-
-    Models that never used the query set were trained like the target, and differ by their seeds: the mean of a score
-    over them is one column. As a column each, eight of them fit what few records show of use, too
-    (`experiments/score_rates_texts.py`). Baselines may be of different kinds, and stay apart.
+    """What is known of the records, on this scale, but for the columns `without`: of models that never used the query
+    set the mean of a score. As a column each, eight of them fit what few records show of use, too
+    (`experiments/score_rates.py`).
     """
-    columns = {
-        name: normal_scores(column) for name, column in known_columns(table, rows).items() if name not in without
-    }
+    columns = {name: scale(column) for name, column in known_columns(table, rows).items() if name not in without}
     of_seeds: dict[str, list[np.ndarray]] = {}
     for model in table.of("unused"):
         for score in model.scores:
             if (name := _column_of(model, score)) in columns:
                 of_seeds.setdefault(score, []).append(columns.pop(name))
-    means = [normal_scores(np.mean(seeds, axis=0)) for seeds in of_seeds.values()]
+    means = [scale(np.mean(seeds, axis=0)) for seeds in of_seeds.values()]
     predictors = [*columns.values(), *means]
     return np.stack(predictors, axis=1) if predictors else np.zeros((len(rows), 0))
 
 
 def target_residuals(
     table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
-) -> tuple[Float[np.ndarray, "some kinds"], Int[np.ndarray, " kinds"]]:
-    """The target's scores of these records without what is known of the records, and the scores' directions."""
+) -> tuple[Float[np.ndarray, "scales some kinds"], Int[np.ndarray, " kinds"]]:
+    """The target's `normal_scores` and `cut_scores` without what is known of the records, and their directions."""
     names = _asked_names(target, rows)
     if not names:
-        return np.zeros((len(rows), 0)), np.zeros(0, int)
-    scores = np.stack([normal_scores(target.scores[name][rows]) for name in names], axis=1)
-    left = residuals(scores, _predictors(table, rows, without))
-    return left, np.array([table.directions[name] for name in names])
+        return np.zeros((2, len(rows), 0)), np.zeros(0, int)
+    left = []
+    for scale in (normal_scores, cut_scores):
+        scores = np.stack([scale(target.scores[name][rows]) for name in names], axis=1)
+        left.append(residuals(scores, _predictors(table, rows, without, scale)))
+    return np.stack(left), np.array([table.directions[name] for name in names])
 
 
 def _asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
-    """The target's scores of these records."""
     return [name for name, values in target.scores.items() if is_scored(values, rows)]
 
 
@@ -225,7 +214,7 @@ def _by_members(
         return NO_DIRECTION
     return members_test(
         stream(key, "members of scores"),
-        (left * directions)[:, directions != 0].mean(axis=1),
+        (left[0] * directions)[:, directions != 0].mean(axis=1),
         (len(sets[0]), len(sets[1]), len(sets[2])),
         groups=None if table.groups is None else table.groups[rows],
         strata=table.strata[rows] if table.strata is not None and members_within(table) else None,
@@ -239,13 +228,11 @@ def _by_members(
 def know_members(table: ScoreTable) -> frozenset[str]:
     """The columns that may know the members: all of models without the query set, and what tells members from holdout.
 
-    They would predict away what the target remembers of its members. A retrained model used the members like the
-    target, also where it remembers too little of them to show it: what was left of the members then looked less used
-    than the query set (fractions above 100%), or, after an unlearning that weakened them, less used than the holdout.
-    A model that used neither set is a baseline. The query set has no part in the choice. Where whole groups were dealt,
-    their means are compared: by records, groups of ten equal ones told sets apart in half of all deals, and covariates
-    were lost that tell how difficult a record is. Where the records of each group were dealt over the sets, they are
-    compared within groups.
+    They would predict away what the target remembers of its members: fractions above 100%, or members that look less
+    used than the holdout. The query set has no part in the choice. Where whole groups were dealt, their means are
+    compared: by records, groups of ten equal ones told sets apart in half of all deals, and covariates were lost that
+    tell how difficult a record is. Where the records of each group were dealt over the sets, they are compared within
+    groups.
     """
     sides = [(rows, known_columns(table, rows)) for rows in (table.rows("members"), table.rows("holdout"))]
     within = table.strata if members_within(table) else None

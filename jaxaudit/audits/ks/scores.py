@@ -1,6 +1,6 @@
 """Judges targets by a table of scores: any number a record, from any kind of model. No model is trained.
 
-Beside the verdict stand the field's own numbers, TOFU's forget quality and MUSE's privleak, which decide nothing.
+TOFU's forget quality and MUSE's privleak stand beside the verdict, and decide nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -11,11 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import no_confidence, undecided
-from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members
-from jaxaudit.audits.ks.group_finding import with_groups
+from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members, with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
-from jaxaudit.audits.ks.known_models import members_within, recipe_evidence
-from jaxaudit.audits.ks.model_evidence import ScoreEvidence, unlike_recipe
+from jaxaudit.audits.ks.known_models import ScoreEvidence, members_within, recipe_evidence, undamaged, unlike_recipe
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
@@ -23,26 +21,27 @@ from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Number, number
-from jaxaudit.metrics.blind_baseline import (
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
+from jaxaudit.metrics.effect import ALPHA, UNKNOWN
+from jaxaudit.metrics.exchangeability import (
     Baseline,
     blind_baseline,
     holdout_blind,
     members_blind,
     members_of_other_groups,
 )
-from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN
-from jaxaudit.metrics.group_drift import SOURCE as DRIFT_SOURCE
+from jaxaudit.metrics.forgetting_quality import SOURCE, between_retrained, forget_quality, mia_auc, privleak
+from jaxaudit.metrics.group_tests import DRIFT_SOURCE
 from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
-from jaxaudit.metrics.tofu import SOURCE, between_retrained, forget_quality, mia_auc, privleak
 from jaxaudit.metrics.usage import (
-    OVER_FORGOTTEN,
+    FAR_BEYOND_CHANCE,
     STATED_FRACTION,
     WORDING,
     Question,
     Usage,
     decided,
+    less_used,
     refuse_stated,
     without_fraction,
 )
@@ -58,6 +57,10 @@ LESS = (
     "stop it earlier, or weaken it."
 )
 MORE = "Give scores of more records, or of baselines: models that used neither set."
+OF_ANSWERS = (
+    "The verdict is of what the model answers, not of what its weights hold: an unlearned model that is trained on a "
+    "part of the query set again may have the rest back."
+)
 NO_TEST = "there is no holdout, and fewer than two models without the query set tell nothing of other seeds"
 TEST_HELPS = "Give a holdout, or at least two models that never used the query set."
 
@@ -108,8 +111,8 @@ def judge_scores(
     were dealt one by one.
 
     Raises:
-        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set; as
-            `refuse_groups_of_members`, and with `by`, as `dealt_groups_of` and `group_evidence`.
+        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set;
+            groups were dealt neither whole nor record by record; or no score of known direction is there.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
@@ -210,7 +213,8 @@ def _judgement(
     level: float,
 ) -> Judgement:
     evidence = score_evidence(key, table, target, test.question, level, same_recipe=test.same_recipe)
-    checks = (*checks, *evidence.checks)
+    damage = undamaged(table, target, test.stated)
+    checks = (*checks, *evidence.checks, *damage)
     # A t-test over seeds uses no holdout.
     of_p = frozenset({HOLDOUT_LIKE_QUERY}) if evidence.p_trust is EXACT else frozenset[str]()
     if evidence.p_never is None:
@@ -234,16 +238,19 @@ def _judgement(
     unlike = [check for check in checks if check.name == MEMBERS_LIKE_QUERY and check.decisive and not check.passed]
     return judgement_of_use(
         test,
-        msgspec.structs.replace(usage, design="none"),
+        usage,
         checks,
-        needs=of_p | ({MEMBERS_LIKE_QUERY} if evidence.by_members else set[str]()),
+        needs=of_p
+        | {check.name for check in damage if check.decisive}
+        | ({MEMBERS_LIKE_QUERY} if evidence.by_members else set[str]()),
         of_p=of_p,
         p_trust=evidence.p_trust,
         trust=evidence.trust,
-        more=evidence.helps or (LESS if less else WHAT_HELPS if evidence.why else MORE),
+        more=evidence.helps or _what_helps(evidence),
         words=evidence.words,
         first=evidence.caveats,
         strange=evidence.strange,
+        last=(OF_ANSWERS,) if test.question == "left" or table.of("before") else (),
         fraction_trust=no_confidence(unlike[0].message) if unlike and evidence.by_members else None,
     )
 
@@ -254,9 +261,14 @@ def _less_used(evidence: ScoreEvidence, unused: int, question: Question) -> tupl
         return swapped(evidence.p_smaller, question)
     return (
         f"the query set {WORDING[question].less} than by the {unused} models that never used it "
-        f"(p = {evidence.p_smaller:.3g}): {OVER_FORGOTTEN}, and no evidence of use; or the target was not trained like "
-        "these models",
+        f"(p = {evidence.p_smaller:.3g}): {less_used(evidence.p_smaller)}, and no evidence of use; or the target "
+        "was not trained like these models",
     )
+
+
+def _what_helps(evidence: ScoreEvidence) -> str:
+    far = evidence.p_smaller <= FAR_BEYOND_CHANCE
+    return LESS if far else WHAT_HELPS if evidence.why else MORE
 
 
 def _contradiction(evidence: ScoreEvidence) -> tuple[str, ...]:
@@ -282,16 +294,14 @@ DECIDES_NOTHING = "These are open-unlearning's numbers, which decide nothing."
 
 
 def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
-    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models.
-
-    They decide nothing. None without the scores that they take, of the target and of a retrained model.
+    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models; none
+    without the scores that they take.
     """
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
-        """The score `name` on each of `sets`, for the target and then for each retrained model.
-
-        None for a model that lacks a score of a record.
+        """The score `name` on each of `sets`, for the target and then each retrained model; None where a record has
+        none.
         """
         rows = [table.rows(role) for role in sets]
         values = (model.scores.get(name) for model in (target, *retrained))

@@ -1,9 +1,13 @@
-"""Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains."""
+"""Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains.
 
-from collections.abc import Sequence
-from itertools import count
+Outputs that no target has on these sets are refused: of another shape, copied from another set, or out of order.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, count
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Int, Key
 
@@ -13,31 +17,33 @@ from jaxaudit.audits.ks.evidence import (
     Evidence,
     TargetOutputs,
     all_logits,
-    odds_over_views,
     of_file,
     of_rho,
 )
-from jaxaudit.audits.ks.models import Rows, generators
-from jaxaudit.audits.ks.refusals import refuse_absent, refuse_copied_outputs, refuse_order, refuse_shape
+from jaxaudit.audits.ks.models import Part, Rows, generators, target_row
 from jaxaudit.audits.ks.result import Truth
-from jaxaudit.audits.pool import Part, target_row
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.outputs.checks import ONE_MODEL, OutputsBySet, knows_members_alone, on_two_scales, rows_out_of_line
+from jaxaudit.data.outputs.model_copies import same_models
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.pairs import are_copies
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (
     BEFORE_ON_HOLDOUT,
     BEFORE_OUTPUTS,
     HOLDOUT_OUTPUTS,
     MEMBERS_OUTPUTS,
+    OUTPUTS_ON_ONE_SCALE,
     TARGET_OUTPUTS,
     Check,
+    counted,
+    described,
+    listed,
+    moved_columns,
+    ranked,
     target_accuracy,
     target_order,
 )
-from jaxaudit.metrics.ema import Signals, signals
-from jaxaudit.metrics.output_order import ranked
-from jaxaudit.metrics.output_scale import one_scale
 from jaxaudit.shadow_models import Pool
 
 CHECKED = {
@@ -63,21 +69,16 @@ class Target(Protocol):
         ...
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        """Checks that it can be judged with these sets; there is a reference if a test needs outputs on it.
-
-        Raises:
-            InputError: it cannot be judged.
-        """
+        """Raises an `InputError` if it cannot be judged with these sets."""
         ...
 
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         """Its membership mask, by the name of its kind; empty for files."""
         ...
 
-    def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
-        """Its outputs on the compared records, and with `with_signals` the signals that EMA needs.
-
-        A target trained by the audit is among the models of `evidence`, of the kind for which it drew a mask.
+    def says(self, evidence: Evidence, kind: str) -> TargetOutputs:
+        """Its outputs on the compared records. A target trained by the audit is among the models of `evidence`, of the
+        kind for which it drew a mask.
         """
         ...
 
@@ -87,9 +88,7 @@ class FileTarget(NamedTuple):
 
     Attributes:
         outputs: on the query set.
-        on_holdout: on the holdout, if there is one.
-        on_reference: on the reference, if known: records that the target is known not to have used, which are the
-            calibration set unless the audit is given another.
+        on_calibration: on the calibration set, if the target is known to have used none of it.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
         before, before_on_holdout: the same outputs of the model before a deletion; both or none.
         on_members: on the known members, if there are any: records that the target did use.
@@ -98,7 +97,7 @@ class FileTarget(NamedTuple):
     outputs: Outputs
     on_holdout: Outputs | None = None
     allow_unrelated: bool = False
-    on_reference: Outputs | None = None
+    on_calibration: Outputs | None = None
     before: Outputs | None = None
     before_on_holdout: Outputs | None = None
     on_members: Outputs | None = None
@@ -114,7 +113,9 @@ class FileTarget(NamedTuple):
     @property
     def on(self) -> Sets[Outputs]:
         """The outputs, by the role of the set that they are on."""
-        return Sets(query=self.outputs, holdout=self.on_holdout, members=self.on_members, reference=self.on_reference)
+        return Sets(
+            query=self.outputs, holdout=self.on_holdout, members=self.on_members, calibration=self.on_calibration
+        )
 
     @property
     def earlier(self) -> Sets[Outputs]:
@@ -133,11 +134,6 @@ class FileTarget(NamedTuple):
         if (Role.HOLDOUT in self.on) != (Role.HOLDOUT in sets):
             present, missing = ("records", "outputs") if Role.HOLDOUT in sets else ("outputs", "records")
             raise InputError(f"{self.name}: there are {present} of the holdout but no {missing}; give both or none.")
-        if Role.REFERENCE in sets and Role.REFERENCE not in self.on:
-            raise InputError(
-                f"{self.name}: the reference test needs the target's outputs on records of which it used none: on "
-                "the calibration set (`on_reference`), or on other data (`reference`)."
-            )
         if (Role.MEMBERS in self.on) != (Role.MEMBERS in sets):
             raise InputError(
                 f"{self.name}: known members and the target's outputs on them need each other (`members`, "
@@ -147,7 +143,6 @@ class FileTarget(NamedTuple):
         present = [(file, sets[role], role.words) for role, file in files if role in sets]
         for file, examples, of in present:
             refuse_shape(file, len(examples), len(examples.class_names), of)
-            refuse_absent(file, examples, of)
         for outputs in (self.on, self.earlier):
             refuse_copied_outputs({role.words: file for role, file in outputs.items()})
         if not self.allow_unrelated:
@@ -158,11 +153,10 @@ class FileTarget(NamedTuple):
         if not pool.kept:
             return self
         query, holdout, calibration = (pool.kept[role] for role in (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION))
-        kept = Sets(query=query, holdout=holdout, reference=calibration)
+        kept = Sets(query=query, holdout=holdout, calibration=calibration)
         for role, file in (*self.on.items(), *self.earlier.items()):
             if role in kept:
-                called = Role.CALIBRATION if role == Role.REFERENCE else role
-                refuse_shape(file, len(kept[role]), len(pool.examples.class_names), called.words)
+                refuse_shape(file, len(kept[role]), len(pool.examples.class_names), role.words)
         return self.taken(kept.map(lambda _, mask: np.flatnonzero(mask)))
 
     def taken(self, records: Sets[Int[np.ndarray, " _"]]) -> "FileTarget":
@@ -173,25 +167,20 @@ class FileTarget(NamedTuple):
 
         return file_target(self.on.map(part), self.earlier.map(part), self.allow_unrelated)
 
-    def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
+    def says(self, evidence: Evidence, kind: str) -> TargetOutputs:
         pool, models, labels, file = evidence.pool, evidence.models, evidence.pool.examples.labels, self.outputs
         # In the order of the compared records.
         parts = {Role.QUERY: pool.query, Role.HOLDOUT: pool.holdout}
-        parts |= {Role.REFERENCE: pool.reference, Role.MEMBERS: pool.members}
+        parts |= {Role.CALIBRATION: pool.calibration} if pool.compares_calibration else {}
+        parts |= {Role.MEMBERS: pool.members}
         present = [role for role, part in parts.items() if part.stop > part.start and role in self.on]
         pairs = {role: (self.on[role], labels[parts[role]]) for role in present}
         files, classes_of_files = zip(*pairs.values(), strict=True)
         log_odds, at_resolution, compared = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            to_check = [
-                (files_of_time[role], labels[parts[role]], *words)
-                for files_of_time, words_by_role in ((self.on, CHECKED), (self.earlier, CHECKED_BEFORE))
-                for role, words in words_by_role.items()
-                if role in files_of_time and role in pairs
-            ]
-            sure = {CHECKED[role][0]: self.on[role].probabilities.max(axis=1) for role in CHECKED if role in pairs}
-            checks = (*(_in_order(*of_file_given) for of_file_given in to_check), *one_scale(sure))
+            by_role = {role: labels[part] for role, part in parts.items() if role in pairs}
+            checks = (*_of_files(self.on, by_role, CHECKED), *_of_files(self.earlier, by_role, CHECKED_BEFORE))
         elif not self.allow_unrelated and len(models):
             dealt_records = evidence.dealt_records
             usual = models.log_odds[:, dealt_records].mean(axis=0)
@@ -206,21 +195,18 @@ class FileTarget(NamedTuple):
             at_resolution,
             not all_logits((*files, *models.resolutions)),
             compared,
-            signals=signals(file.probabilities, classes_of_files[0]) if with_signals else None,
             checks=checks,
-            unseen=evidence.in_reference if evidence.in_reference.any() else None,
+            unseen=evidence.in_calibration,
             before=before,
-            over_views=odds_over_views(files, classes_of_files, models),
         )
 
 
 def file_target(on: Sets[Outputs], earlier: Sets[Outputs], allow_unrelated: bool) -> FileTarget:
-    """The target with these outputs, by the role of the set that they are on; see `FileTarget`."""
     return FileTarget(
         on[Role.QUERY],
         on.get(Role.HOLDOUT),
         allow_unrelated,
-        on.get(Role.REFERENCE),
+        on.get(Role.CALIBRATION),
         earlier.get(Role.QUERY),
         earlier.get(Role.HOLDOUT),
         on.get(Role.MEMBERS),
@@ -240,10 +226,10 @@ class SimulatedTarget(NamedTuple):
     def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
         return {kind: target_row(next(generators(key, kind, 1)), pool, self.parts)}
 
-    def says(self, evidence: Evidence, kind: str, *, with_signals: bool) -> TargetOutputs:
+    def says(self, evidence: Evidence, kind: str) -> TargetOutputs:
         models, n = evidence.models, evidence.queries
         target_model = models.take(models.of(kind))
-        row = target_model.membership[0]
+        row, in_calibration = target_model.membership[0], evidence.in_calibration
         used = float(row[evidence.pool.query].mean())
         confidences = target_model.confidences[:, :n]
         return TargetOutputs(
@@ -253,12 +239,37 @@ class SimulatedTarget(NamedTuple):
             lambda odds: odds,
             printed=False,
             compared=Compared(*of_rho(models, models.confidences[:, :n]), confidences, confidences),
-            signals=Signals(*(signal[0, :n] for signal in target_model.signals))
-            if with_signals and target_model.signals
-            else None,
-            unseen=~row[evidence.pool.compared] & evidence.in_reference,
+            unseen=None if in_calibration is None else ~row[evidence.pool.compared] & in_calibration,
             trained_here=True,
         )
+
+
+def _of_files(
+    files: Sets[Outputs], labels: Mapping[Role, Int[np.ndarray, " _"]], names: Mapping[Role, tuple[str, str]]
+) -> tuple[Check, ...]:
+    """Checks of a model's files, the order of their rows and columns and their scale; `names` has each checked set's
+    name in messages, and that of the check.
+    """
+    roles = [role for role in names if role in files and role in labels]
+    if not roles:
+        return ()
+    words = {role: names[role][0] for role in roles}
+    outputs_by_set = OutputsBySet(
+        {words[role]: files[role].probabilities for role in roles},
+        {words[role]: files[role].columns(labels[role]) for role in roles},
+        words.get(Role.HOLDOUT),
+    )
+    order = {role: _in_order(files[role], labels[role], *names[role]) for role in roles}
+    failed = [role for role in roles if not order[role].passed]
+    by_heart = failed == [Role.QUERY, Role.HOLDOUT] and Role.MEMBERS in order
+    by_heart = by_heart and knows_members_alone(outputs_by_set, words[Role.MEMBERS])
+    order |= {role: msgspec.structs.replace(order[role], passed=True) for role in failed if by_heart}
+    for set_name, (_, message) in rows_out_of_line(outputs_by_set).items():
+        role = next(role for role in roles if words[role] == set_name)
+        if order[role].passed:
+            order[role] = Check(names[role][1], False, None, None, True, f"{files[role].name}: {message}")
+    scales = on_two_scales(outputs_by_set, by_heart=by_heart)
+    return *order.values(), *((Check(OUTPUTS_ON_ONE_SCALE, False, None, None, True, scales),) if scales else ())
 
 
 def _in_order(file: Outputs, labels: Int[np.ndarray, " n"], of: str, check: str) -> Check:
@@ -271,7 +282,88 @@ def _in_order(file: Outputs, labels: Int[np.ndarray, " n"], of: str, check: str)
     return target_accuracy(accuracy, labels, file.name, of=of, check=check, ranking=ranking)
 
 
+def all_on_calibration(targets: Sequence[Target]) -> bool:
+    """Whether the targets from files have outputs on the calibration set, of which they then used none.
+
+    Raises:
+        InputError: some have and some have not.
+    """
+    answers = {Role.CALIBRATION in target.on for target in targets if isinstance(target, FileTarget)}
+    if len(answers) > 1:
+        raise InputError(
+            "some targets have outputs on the calibration set and some have none (`on_calibration`): give those of all "
+            "targets, or of none."
+        )
+    return True in answers
+
+
 def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
     """The kind of the model of each target, which no other model has; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
+
+
+def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
+    if file.probabilities.shape != (records, 2 if file.own_class else classes):
+        raise InputError(
+            f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {records} records "
+            f"and {classes} classes: give one row per record, in the {name}'s order."
+        )
+
+
+def refuse_copied_outputs(outputs: Mapping[str, Outputs]) -> None:
+    """Rejects the outputs on one set as those on another set; `outputs` are by the name of the set."""
+    for (first, file), (second, other_file) in combinations(outputs.items(), 2):
+        if are_copies(file.probabilities, other_file.probabilities):
+            raise InputError(
+                f"{other_file.name}: has the same rows as {file.name}, and they are of different records: the outputs "
+                f"on the {first} seem to be given as those on the {second}, too. Give for each set the outputs on it."
+            )
+
+
+def refuse_one_target_twice(files: Sequence[TargetOutputs], evidence: Evidence) -> None:
+    """Rejects files of which two are of one model, or one is of a shadow model; files are by their log-odds."""
+    models, compared = evidence.models, evidence.pool.compared
+    shadows = models.log_odds[:, compared] if len(models) else np.empty((0, len(compared)), np.float32)
+    odds = np.concatenate([*(file.log_odds[None].astype(np.float32) for file in files), shadows])
+    usual = np.arange(len(odds)) >= len(files) if len(shadows) > 2 else None
+    # Of known members a bank has no outputs.
+    for i, j in same_models(odds[:, ~np.isnan(odds).any(axis=0)], usual):
+        if i < len(files):
+            other = files[j].name if j < len(files) else f"shadow model {j - len(files)}"
+            raise InputError(f"{files[i].name}: has the outputs of {other}, or nearly so: {ONE_MODEL.says}.")
+
+
+def refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
+    """Rejects a target whose columns, in all files or in one, fit the labels far better in another order of classes."""
+    tables = [counted(file.probabilities, examples.labels) for file, examples, _ in files]
+    if not tables or len(tables[0]) < 2:
+        return
+    first_moved = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
+    if first_moved is None:
+        return
+    alone = [file for file, table in zip(files, tables, strict=True) if moved_columns([table]) is not None]
+    which, moved = first_moved
+    blamed = alone if len(alone) == 1 else files if which == 0 else files[which - 1 : which]
+    name, names = ", ".join(dict.fromkeys(file.name for file, *_ in blamed)), files[0][1].class_names
+    go_on = "allow an unrelated target (`allow_unrelated`)"
+    if blamed[0][0].reading and all(file.values.shape[1] == 1 for file, *_ in blamed):
+        better = "if its one column is of the other class than that which it is read as"
+        otherwise = "head the column with the name of its class, in a .csv or .parquet, or give a column for each class"
+    else:
+        better = f"with {described(moved, names)}"
+        otherwise = (
+            f"put the columns in the order of the classes ({listed([class_name[:40] for class_name in names])}), or "
+            "give a table whose header names them"
+        )
+    if len(files) > 1 and blamed == [files[0]] and files[0][2] == "query set":
+        raise InputError(
+            f"{name}: on the query set, and on no other set, the labels are met far better {better}. If the query set "
+            f"was over-forgotten, as after a deletion that went too far, {go_on}. If this file differs from the "
+            f"others, {otherwise}."
+        )
+    raise InputError(
+        f"{name}: the columns seem to be in another order than the classes. The labels are met far better {better}: "
+        f"{otherwise}. If the model really takes these classes for others, as after a deletion that went too far, "
+        f"{go_on}."
+    )

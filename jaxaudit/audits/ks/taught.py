@@ -1,14 +1,16 @@
-"""How difficult the records of a test are, taught by these records: the small models that `metrics.taught` asks.
+"""How difficult the records of a test are, taught by these records: the small models that `odds_without` asks.
 
-Their predictions are kept in the cache folder, by a digest of everything that they depend on, so that the next target
-of the same records costs nothing; no record and no class is kept.
-
-Without inputs, or where models would learn nothing, neighbours tell the difficulty (`metrics.difficulty`).
+A dense network learns any record, and of images a convolutional one beside it. Each is trained for several numbers of
+epochs: what is difficult early on, and what late, tells of different targets. Their predictions are kept in the cache
+folder, by a digest of everything that they depend on; no record and no class is kept. Without inputs, or where models
+would learn nothing, neighbours tell the difficulty (`metrics.difficulty`).
 """
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
@@ -16,12 +18,24 @@ from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Progress
+from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of
+from jaxaudit.metrics.difficulty import (
+    MOST_TEACHERS,
+    PARTS,
+    ROUNDS,
+    odds_without,
+    order_of_contents,
+    taught_rows,
+    units_of,
+)
 from jaxaudit.metrics.exchangeability import standardised
-from jaxaudit.metrics.taught import MOST_TEACHERS, PARTS, ROUNDS, order_of_contents, units_of
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.metrics.scores import cut, log_odds
+from jaxaudit.randomness import generator_of, several, stream
 from jaxaudit.version import __version__
+
+if TYPE_CHECKING:
+    from jaxaudit.learners import NetworkLearner
 
 DENSE_EPOCHS, CONVOLUTIONAL_EPOCHS = (3, 8, 20), (3, 8)
 HIDDEN, BATCH, RATE = 128, 64, 1e-3
@@ -69,16 +83,8 @@ def taught_difficulty(
     groups: Int[np.ndarray, " n"] | None = None,
     progress: Progress | None = None,
 ) -> TaughtDifficulty:
-    """The difficulty that these records teach, in the order in which they come.
-
-    Guarantees: the result is the same for the same records in any order, and on every call with the same key on the
-    same kind of device.
-
-    Args:
-        key: random key of the models.
-        examples: all records of the test, of all sets.
-        groups: the group of each record, if whole groups were dealt.
-        progress: called as the models are trained, if they are not known.
+    """The difficulty that the records of all sets of a test teach. The result is the same for the same records in any
+    order, and on every call with the same key on the same kind of device.
     """
     count = len(examples)
     if not examples.inputs.size or len(examples.class_names) < 2 or are_texts(examples):
@@ -99,15 +105,12 @@ def taught_difficulty(
     )
 
     def teach() -> dict[str, np.ndarray]:
-        # Who reads what was taught before needs no network.
-        from jaxaudit.audits.ks.teachers import teach_difficulty
-
         return {"odds": teach_difficulty(key, _prepared(key, examples.take(order)), labels, units, progress)}
 
-    kept = cached_arrays(f"taught difficulty {digest}", teach).get("odds")
     teachings = len(DENSE_EPOCHS) + (0 if _size(examples) is None else len(CONVOLUTIONAL_EPOCHS))
+    kept = cached_arrays(f"taught difficulty {digest}", teach, {"odds": (teachings, count)})["odds"]
     # A file may be whole, and not what was written.
-    if kept is None or kept.shape != (teachings, count) or kept.dtype.kind != "f" or not np.isfinite(kept).all():
+    if kept.ndim != 2 or kept.dtype.kind != "f" or not np.isfinite(kept).all():
         kept = teach()["odds"]
     odds = np.empty_like(kept)
     odds[:, order] = kept
@@ -136,7 +139,6 @@ def _size(examples: Examples) -> tuple[int, int] | None:
 
 
 def _reductions(examples: Examples) -> tuple[str, ...]:
-    """How these records are reduced in teaching, in sentences."""
     size, shape = _size(examples), examples.inputs.shape[1:]
     few = f"a random {MOST_TEACHERS:,} of {len(examples):,} records taught" if len(examples) > MOST_TEACHERS else ""
     small = ""
@@ -168,3 +170,75 @@ def _combined(generator: np.random.Generator, flat: Shaped[np.ndarray, "n column
         columns = standardised(flat[:, start : start + BLOCK].astype(np.float32)).astype(np.float32)
         total += columns @ generator.standard_normal((columns.shape[1], MOST_COLUMNS), np.float32)
     return total
+
+
+DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20
+"""Dense models in one program; and about how many times as long as theirs a step of a convolutional one takes."""
+
+
+def teach_difficulty(
+    key: Key[Array, ""],
+    inputs: Float[np.ndarray, "n ..."],
+    labels: Int[np.ndarray, " n"],
+    units: Int[np.ndarray, " n"],
+    progress: Progress | None,
+) -> Float[np.ndarray, "teachings n"]:
+    """What the models say of each record, for each network and number of epochs."""
+    rows = taught_rows(generator_of(stream(key, "rows")), units)
+    teaches = rows.any(axis=0)
+    odds, learners = [], learners_of(inputs.shape[1:], int(labels.max()) + 1)
+    weights = [learner.epochs * (CONVOLUTIONS_TAKE if learner.convolves else 1) for learner in learners.values()]
+    parts = Execution(models_per_batch=DENSE_AT_ONCE, progress=progress).split(*weights)
+    for (name, learner), execution in zip(learners.items(), parts, strict=True):
+
+        def judged(params: Any, _: Any, learner: "NetworkLearner" = learner) -> Float[np.ndarray, "some n"]:
+            return cut(log_odds(log_probs_many(learner, params, inputs), labels)).astype(np.float32)
+
+        of_models = fit_many(
+            several(stream(key, name), len(rows)),
+            rows[:, teaches],
+            inputs[teaches],
+            labels[teaches],
+            learner,
+            execution=execution,
+            summarize=judged,
+            members_only=True,
+        )
+        odds.append(odds_without(of_models, rows))
+    return np.stack(odds)
+
+
+@lru_cache(maxsize=8)
+def learners_of(shape: tuple[int, ...], classes: int) -> "dict[str, NetworkLearner]":
+    """The small models of records of this shape, by name; equal arguments give the same objects, compiled once."""
+    # Who reads what was taught before needs no network.
+    import optax
+    from flax import nnx
+
+    from jaxaudit.learners import NetworkLearner, network
+    from jaxaudit.models import MLP
+    from jaxaudit.models.networks import SmallCNN
+
+    def dense(shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
+        return MLP(shape, classes, rngs=rngs, hidden=(HIDDEN,))
+
+    def learner(factory: Any, epochs: int, **options: Any) -> NetworkLearner:
+        return network(factory, shape, classes, optimizer=optax.adam(RATE), epochs=epochs, batch_size=BATCH, **options)
+
+    learners = {f"dense {epochs}": learner(dense, epochs) for epochs in DENSE_EPOCHS}
+    if len(shape) == 3:
+        learners |= {
+            f"convolutional {epochs}": learner(SmallCNN, epochs, augment=(shifted,)) for epochs in CONVOLUTIONAL_EPOCHS
+        }
+    return learners
+
+
+def shifted(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+    """Moves each image by up to `SHIFT` pixels in each direction, at random; what comes in is 0."""
+    padded = jnp.pad(inputs, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
+    corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * SHIFT + 1)
+
+    def window(image: Array, corner: Array) -> Array:
+        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), inputs.shape[1:])
+
+    return jax.vmap(window)(padded, corners)

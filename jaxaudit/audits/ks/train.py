@@ -1,30 +1,167 @@
 """Trains the shadow models of the tests of use: draws their membership masks, and trains them together."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.available import offered, refuse
-from jaxaudit.audits.ks.models import Design, Rows, train_rows
-from jaxaudit.audits.ks.target import FileTarget, Target, kinds_of_targets
+from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
+from jaxaudit.audits.ks.target import FileTarget, Target, all_on_calibration, kinds_of_targets
 from jaxaudit.audits.ks.tests_of_use import TESTS, DeletionTest, KSTest, RhoTest, ShadowTest, usual_tests
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
-from jaxaudit.audits.pool import make_pool
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.groups import as_groups
-from jaxaudit.data.overlap import refuse_overlap
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.pairs import refuse_overlap
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.metrics.reference import refuse_few
+from jaxaudit.metrics.shadow import refuse_few
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import OF_RHO, ShadowModels, no_models
+from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
-GUESS = "guess"
-"""The name of the design of `learner`."""
+NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`, `before_on_holdout`)"
+
+
+class Available(NamedTuple):
+    """Whether the finished models suffice for a test; numbers of models are by the field of the test, `planned` those
+    that there will be. `lacks`: what the test needs apart from models, in a sentence.
+    """
+
+    test: KSTest
+    kinds: dict[str, str]
+    finished: dict[str, int]
+    planned: dict[str, int]
+    lacks: str = ""
+
+    @property
+    def usual(self) -> dict[str, int]:
+        """The numbers of models that the test has if nothing else is said."""
+        return {field: int(getattr(self.test, field)) for field in self.kinds}
+
+    @property
+    def possible(self) -> bool:
+        return not self.lacks and _suffice(self.finished, self.test.least)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the test can be made with as many models as it usually has."""
+        return not self.lacks and _suffice(self.finished, self.usual)
+
+    @property
+    def will_be_complete(self) -> bool:
+        """Whether the test will have as many models as it usually has, once all models of the bank are finished."""
+        return not self.lacks and _suffice(self.planned, self.usual)
+
+
+def _suffice(models: Mapping[str, int], needed: Mapping[str, int]) -> bool:
+    return all(models[field] >= count for field, count in needed.items())
+
+
+def offered(test: KSTest, values: Mapping[str, Any]) -> KSTest:
+    """The test with those of these values that it has fields for; a value that is not the field's default stays."""
+    fields = dataclasses.fields(cast("Any", test)) if dataclasses.is_dataclass(test) else ()
+    at_default = {field.name for field in fields if field.init and getattr(test, field.name) == field.default}
+    return _with(test, {name: values[name] for name in at_default & values.keys()})
+
+
+def _with(test: KSTest, values: Mapping[str, Any]) -> KSTest:
+    return dataclasses.replace(cast("Any", test), **values) if values else test
+
+
+def available_tests(
+    pool: Pool, finished: Iterable[str], planned: Iterable[str] = (), tests: Iterable[KSTest] | None = None
+) -> tuple[Available, ...]:
+    """What each test that says so (`KSTest.least`) needs, and what there is; by default of the built-in tests."""
+    counts = Counter(finished), Counter(planned)
+    answers = []
+    for test in (test() for test in TESTS) if tests is None else tests:
+        kinds = test.kinds()
+        if not kinds or len(kinds) != len(test.least):
+            continue
+        lacks = (
+            "There is no holdout." if Role.HOLDOUT in test.roles and pool.holdout.stop == pool.holdout.start else "",
+            "The records have no classes." if test.of_classes and pool.classless else "",
+        )
+        kinds_by_field = dict(zip(test.least, kinds, strict=True))
+        models, expected = ({field: count[kind] for field, kind in kinds_by_field.items()} for count in counts)
+        answers.append(Available(test, kinds_by_field, models, expected, next(filter(None, lacks), "")))
+    return tuple(answers)
+
+
+def made_tests(shadows: ShadowModels, tests: Iterable[KSTest]) -> tuple[KSTest, ...]:
+    """The tests, each with the numbers of models in `shadows`."""
+    tests = tuple(tests)
+    answers = available_tests(shadows.pool, shadows.kinds, tests=tests)
+    finished = {answer.test.name: answer.finished for answer in answers}
+    return tuple(_with(test, finished.get(test.name, {})) for test in tests)
+
+
+def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KSTest, ...]:
+    """The tests that the models and outputs allow: members, holdout, shadow; and rho where possible. Beside another
+    test the shadow test is made only if the targets from files have outputs on the calibration set.
+    """
+    pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
+    built_in = made_tests(shadows, (offered(test(), {"targets": len(targets)}) for test in TESTS))
+    tests = {test.name: test for test in built_in}
+    lacking = {
+        answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=built_in)
+    }
+    allowed = {name for name in tests if not lacking.get(name)}
+    if pool.members.stop == pool.members.start:
+        allowed -= {test.name for test in built_in if Role.MEMBERS in test.roles}
+    names = usual_tests(allowed, on_calibration=all_on_calibration(files))
+    possible = [tests[name] for name in names if name in allowed]
+    if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
+        possible.append(RhoTest())
+    if not possible:
+        raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
+    return tuple(possible)
+
+
+def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
+    """Why this test cannot be made of targets from files; empty if it can."""
+    test, sentence = answer.test, answer.lacks
+    if sentence:
+        return f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}"
+    if not answer.possible:
+        few = (
+            f"{answer.finished[field]} of at least {count} models {kind_words(answer.kinds[field])}"
+            for field, count in test.least.items()
+            if answer.finished[field] < count
+        )
+        return f"there are {' and '.join(few)}"
+    if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
+        return "it needs the target's outputs on the holdout (`on_holdout`)"
+    if test.needs_before and not (files and all(file.earlier for file in files)):
+        return NEEDS_BEFORE
+    return ""
+
+
+def refuse(
+    targets: Sequence[Target],
+    tests: Sequence[KSTest],
+    sets: Sets[Examples],
+) -> None:
+    """Rejects tests that cannot be made with these sets, and outputs that do not fit them or that no test compares."""
+    names = [test.name for test in tests]
+    if not names:
+        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
+    if len(set(names)) < len(names):
+        raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
+    for test in tests:
+        test.refuse(sets)
+    for target in targets:
+        target.refuse(sets)
+    earlier = [isinstance(target, FileTarget) and bool(target.earlier) for target in targets]
+    if any(earlier) and not any(test.compares_before for test in tests):
+        raise InputError("no test compares the outputs before the deletion: add DeletionTest() or HoldoutTest().")
+    for test in tests:
+        if test.needs_before and not all(earlier):
+            raise InputError(f"the {test.title} cannot be made: {NEEDS_BEFORE}.")
 
 
 def train_shadows(
@@ -37,9 +174,7 @@ def train_shadows(
     tests: Sequence[KSTest] | None = None,
     holdout: Examples | None = None,
     members: Examples | None = None,
-    reference: Examples | None = None,
     groups: tuple[np.ndarray, ...] | None = None,
-    designs: Sequence[Design] = (),
     execution: Execution = DEFAULT_EXECUTION,
 ) -> ShadowModels:
     """Trains shadow models of known membership, with which `judge` compares targets.
@@ -54,25 +189,21 @@ def train_shadows(
             and the members test alone. All sets have the same classes in the same order, and share no record.
         calibration: data of the same domain. None with known members only: then no model is trained, and only the
             members test can be made.
-        learner: the design and recipe of the shadow models: the target's own, as far as it is known. Models of rho and
-            simulated targets also have it. None without a calibration set.
+        learner: the network and recipe of all models: the target's own, as far as it is known. None without a
+            calibration set.
         targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
             is rejected before anything is trained.
         tests: the tests to be made, from `jaxaudit.audits.ks.tests_of_use` or your own; by default `default_tests`.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was.
         members: known members: records that the targets did use, sampled as the query set was. How much a target
             remembers of them shows how much of the query set it used, whatever its network and recipe.
-        reference: known non-members: records that the targets from files did not use, like their other data. By default
-            the calibration set, if a target has outputs on it.
         groups: one value (integer or text) per query record, per holdout record and per member, if the provider
             assigned whole groups, such as patients, to these sets. Tests then randomise and permute whole groups.
-        designs: further designs. The models of every test take turns among `learner` and these, so that their spread
-            includes the effect of the design, since the design of a target is not known exactly.
         execution: models per batch, progress, and where finished models are kept.
 
     Raises:
-        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, a test is
-            named twice or cannot be made, or an option is out of range.
+        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, or a test is
+            named twice or cannot be made.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -86,7 +217,7 @@ def train_shadows(
     >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
     (20, {<Kind.MIXED: 'mixed'>}, (20, 500))
     """
-    sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration, reference=reference)
+    sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration)
     tests = default_tests(sets, targets, trains=learner is not None) if tests is None else tests
     dealt_groups = None if groups is None else as_groups(*groups)
     of_classes = [test.name for test in tests if test.of_classes]
@@ -95,9 +226,8 @@ def train_shadows(
             f"{' and '.join(of_classes)}: compare probabilities of classes, and texts have none; give a holdout "
             "(`holdout`), which texts are judged by."
         )
-    refers = any(Role.REFERENCE in test.roles for test in tests)
-    referred = calibration if reference is None and refers else reference
-    refuse(targets, tests, Sets(query=query, holdout=holdout, members=members, reference=referred))
+    compares = any(test.compares_calibration for test in tests) and all_on_calibration(targets)
+    refuse(targets, tests, sets)
     least, ranked = least_models(len(targets)), [test.references for test in tests if test.ranks]
     if len(ranked) == len(tests) and max(ranked) < least:
         # p-values are adjusted for all targets.
@@ -131,36 +261,22 @@ def train_shadows(
     rows = _together([{**dict.fromkeys(OF_RHO, none), **of_guess}, *of_targets, of_tests])
     if not any(map(len, rows.values())):
         raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
-    if referred is not None:
+    if compares:
         # Records that a simulated target was trained on are no known non-members of it.
-        records = pool.calibration if reference is None else pool.reference
-        used = (int(rows[kind][0, records].sum()) for kind in kinds if kind)
-        refuse_few(len(referred) - max(used, default=0))
-    for test in tests:
-        test.refuse_rows(rows, pool)
-    learners = (learner, *(design.learner for design in designs))
-    return train_rows(
-        stream(key, "train"),
-        rows,
-        pool,
-        learners,
-        {kind: np.arange(len(masks)) % len(learners) for kind, masks in of_tests.items()},
-        design_names=(GUESS, *(design.name for design in designs)),
-        with_signals=any(test.with_signals for test in tests),
-        execution=execution,
-    )
+        used = (int(rows[kind][0, pool.calibration].sum()) for kind in kinds if kind)
+        refuse_few(len(calibration) - max(used, default=0))
+    return train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
 
 
 def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trains: bool = True) -> tuple[KSTest, ...]:
-    """The default tests: by known members, a holdout and a reference; without any of these by shadow models alone.
+    """The default tests: by known members, by a holdout, and by shadow models.
 
-    rho comes last, but not of texts. If no model is trained, these are the members test and, of targets with outputs
-    before a deletion, the deletion test. There is a reference if one is given, or if all targets from files have
-    outputs on the calibration set.
+    The shadow test is made with outputs on the calibration set, or if there are no other tests. rho comes last, but not
+    of texts. If no model is trained, these are the members test and, of targets with outputs before a deletion, the
+    deletion test.
     """
     files = [target for target in targets if isinstance(target, FileTarget)]
-    referred = files and all(Role.REFERENCE in target.on for target in files)
-    names = usual_tests({*sets, *((Role.REFERENCE,) if referred else ())})
+    names = usual_tests({*sets}, on_calibration=all_on_calibration(files))
     if not trains and files and all(target.earlier for target in files):
         names = (*names, DeletionTest.name)
     alone = max(ShadowTest().never, least_models(len(targets)))

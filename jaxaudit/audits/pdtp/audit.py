@@ -1,22 +1,188 @@
 """The `pdtp` audit: A(T), every A(T without t), and what another seed alone moves, the seed floor of each record."""
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import jax
 import numpy as np
-from jaxtyping import Array, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from msgspec.structs import replace
 
+from jaxaudit.audits.finding import UNDECIDED, Finding, trained_here
 from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
-from jaxaudit.audits.pdtp.measured import PDTPAudit
-from jaxaudit.audits.pdtp.result import Reduction
+from jaxaudit.audits.pdtp.result import (
+    Floor,
+    GroupRisk,
+    PDTPResult,
+    Reduction,
+    Risk,
+    TextRisk,
+    distribution,
+    pdtp_finding,
+)
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.group_values import checked_groups, number_groups
+from jaxaudit.data.labels import checked_groups, number_groups
 from jaxaudit.data.sequences import are_texts, counted_tokens
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
-from jaxaudit.errors import InputError
-from jaxaudit.kernels.binning import check_bins
+from jaxaudit.errors import InputError, check_distinct, check_ranges, check_shapes
+from jaxaudit.kernels.dtp import check_bins
 from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, LeftOut
-from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, seed_floor
+from jaxaudit.metrics.pdtp import BINS, DTP_1, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import join_keys, keys_at, several, stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUANTILES = (0.5, 0.9, 0.99)
+OF_OTHERS = ("group", "per_token")
+"""Columns that only some audits have."""
+LISTED = 100_000
+"""The most records that a result lists."""
+DRAWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class PDTPAudit:
+    """The measurements of each record; larger PDTP means more exposed.
+
+    Attributes:
+        records: indices of the measured records.
+        values: PDTP of each record in nats, the mean over measurements, with bins; `exact` without bins.
+        dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
+            learner (`BoundsDTP`); the mean over measurements.
+        classes: the class with the largest change, in the measurement with the record's largest value.
+        directions: +1 if the model with the record gives that class a higher probability, -1 if lower, 0 if the value
+            is 0.
+        floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
+        duplicates: the number of records with the same input and label, the record itself included.
+        only_member: whether it is the only record of its class, so that the model without it was not trained on that
+            class.
+        measurements: PDTP of each record in each measurement; each measurement has its own key.
+        model: the kind of model that the learner trains, in words.
+        train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
+        examples: the number of training records.
+        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        seeded: whether the learner's result depends on its key.
+        largest_possible: an upper bound in nats of the change of any output of this learner by any record of any
+            training set, without bins; None if there is none.
+        groups: the group of each record, numbered from 0, if whole groups were left out; the largest has
+            `largest_group` records.
+        tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)
+            and under the models without the record are `log_likelihoods`.
+    """
+
+    records: Int[np.ndarray, " records"]
+    values: Float[np.ndarray, " records"]
+    exact: Float[np.ndarray, " records"]
+    dtp_bound: Float[np.ndarray, " records"] | None
+    classes: Int[np.ndarray, " records"]
+    directions: Int[np.ndarray, " records"]
+    floor: SeedFloor
+    duplicates: Int[np.ndarray, " records"]
+    only_member: Bool[np.ndarray, " records"]
+    measurements: Float[np.ndarray, "measurements records"]
+    class_names: tuple[str, ...]
+    model: str
+    train_accuracy: float | None
+    examples: int
+    bins: int
+    seeded: bool
+    largest_possible: float | None
+    reduction: Reduction | None = None
+    groups: Int[np.ndarray, " records"] | None = None
+    largest_group: int = 1
+    tokens: Int[np.ndarray, " records"] | None = None
+    log_likelihoods: tuple[float, ...] | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """The verdict of the audit."""
+        return self.result.finding
+
+    @cached_property
+    def result(self) -> PDTPResult:
+        """The result computed from the measurements."""
+        values, exact, floor, bound = self.values, self.exact, self.floor, self.dtp_bound
+        seed_floor = float(np.mean(floor.mean)), float(np.max(floor.largest)), int((values > floor.largest).sum())
+        risky = values > DTP_1
+        with_and_without_bins = int((risky & (exact > DTP_1)).sum())
+        quantiles = {f"{share:g}": float(np.quantile(values, share, method="inverted_cdf")) for share in QUANTILES}
+        undecided = PDTPResult(
+            finding=UNDECIDED,
+            model=self.model,
+            max_pdtp=float(values.max()),
+            median_pdtp=float(np.median(values)),
+            bound=self.largest_possible,
+            dtp_bound=None if bound is None else float(bound.max()),
+            seed_floor=Floor(self.seeded, *seed_floor),
+            quantiles=quantiles,  # pyright: ignore[reportArgumentType]
+            distribution=distribution(values, floor.mean),
+            above_1=int(risky.sum()),
+            above_1_without_bins=int((exact > DTP_1).sum()),
+            above_1_within_floor=int((risky & (values <= floor.largest)).sum()),
+            copies=int((self.duplicates > 1).sum()),
+            lone_members=int(self.only_member.sum()),
+            training_records=self.examples,
+            records_measured=len(values),
+            train_accuracy=self.train_accuracy,
+            records=self._risks(),
+            reduction=self.reduction,
+            groups=self._group_risks(),
+            largest_group=self.largest_group,
+            texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
+        )
+        finding = pdtp_finding(undecided, self.bins, with_and_without_bins)
+        return replace(undecided, finding=trained_here(finding, f" ({self.model})"))
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """A table with one row for each measured record; NaN where there is no number."""
+        return {
+            "index": self.records.astype(np.int64),
+            "pdtp": self.values,
+            "exact_pdtp": self.exact,
+            "dtp_bound": np.full(len(self.records), np.nan) if self.dtp_bound is None else self.dtp_bound,
+            "seed_floor": self.floor.mean,
+            "seed_floor_max": self.floor.largest,
+            "class": np.array(self.class_names)[self.classes],
+            "direction": self.directions.astype(np.int8),
+            "duplicates": self.duplicates.astype(np.int64),
+            "only_member_of_its_class": self.only_member,
+            **({} if self.groups is None else {"group": self.groups.astype(np.int64)}),
+            **({} if self.tokens is None else {"per_token": self.values / np.maximum(self.tokens, 1)}),
+        }
+
+    def _group_risks(self) -> tuple[GroupRisk, ...] | None:
+        if self.groups is None:
+            return None
+        numbers, first, group_of_record, counts = np.unique(
+            self.groups, return_index=True, return_inverse=True, return_counts=True
+        )
+        largest, floors = np.zeros(len(numbers)), np.zeros(len(numbers))
+        np.maximum.at(largest, group_of_record, self.values)
+        np.maximum.at(floors, group_of_record, self.floor.largest)
+        rows = zip(self.records[first].tolist(), counts.tolist(), largest.tolist(), floors.tolist(), strict=True)
+        return tuple(GroupRisk(*row) for row in rows)
+
+    def _risks(self) -> tuple[Risk, ...]:
+        listed = np.sort(np.argsort(-self.values, kind="stable")[:LISTED])
+        columns = {name: column[listed].tolist() for name, column in self.columns.items() if name not in OF_OTHERS}
+        columns["class"] = [self.class_names[number] for number in self.classes[listed]]
+        if self.dtp_bound is None:
+            columns["dtp_bound"] = [None] * len(listed)
+        return tuple(Risk(*row) for row in zip(*columns.values(), strict=True))
+
+    def plot(self) -> "Figure":
+        """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
+        from jaxaudit.audits.pdtp.result import draw_bars, draw_riskiest
+        from jaxaudit.plots.style import panels
+
+        figure, (bars, risks) = panels(2)
+        draw_bars(bars, self.result)
+        draw_riskiest(risks, self.result, DRAWN)
+        return figure
 
 
 def measure_pdtp(
@@ -31,7 +197,7 @@ def measure_pdtp(
     seeds: int = 5,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> PDTPAudit:
-    """May the classifier that `learner` trains on `examples` be published? Long, Bindschaedler & Gunter (2017).
+    """Which records do models that `learner` trains on `examples` expose? Long, Bindschaedler & Gunter (2017).
 
     Trains A(T) and A(T without t) for each record t, with the same key and the same minibatches except for t, so that
     they differ only by the record. A learner with closed-form leave-one-out models (`LeavesOneOut`) is not refitted,
@@ -40,17 +206,15 @@ def measure_pdtp(
     record.
 
     Records of text (`sequences`) have one output, the probability of the record's own text: of all tokens that count,
-    given those before them. Its logarithm is the sum over tokens, since PDTP is a ratio of probabilities and the text
-    as a whole is the output; the mean would be a ratio for an average token. So a longer text moves more, and by the
-    DTP-1 rule its probability may change by a factor of e, however long it is. What other texts the models would
-    rather write is not compared: PDTP is then a lower bound in its outputs, too. `per_token` divides by the tokens.
+    given those before them. So a longer text moves more, and by the DTP-1 rule its probability may change by a factor
+    of e, however long it is. What other texts the models would rather write is not compared: PDTP is then a lower bound
+    in its outputs, too. `per_token` divides by the tokens.
 
     With `groups`, such as the author of each text, all records of t's group are left out together, and the PDTP of a
     group is the largest of its records. Any learner is then refitted, and no bound is proven. Models without a group of
     more than a tenth of the records take other minibatches, so that the PDTP contains what a seed moves, too.
 
     Args:
-        key: random key; everything follows from it.
         examples: the training set T, in the form that the learner needs.
         learner: the model and training recipe, A.
         records: indices of the records to measure; by default all.
@@ -59,12 +223,11 @@ def measure_pdtp(
             rejected. By default 100, and none for texts, whose probabilities are all in the first bin.
         measurements: number of measurements, each with its own key; a record's PDTP is the mean (section 5.4).
         seeds: models of T for the seed floor, at least 2, including A(T).
-        execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
-            arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
+        execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
         The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor. `result` is what
-        `jaxaudit pdtp` reports, `finding` its verdict: `publish`, `do not publish` or `inconclusive`.
+            `jaxaudit pdtp` reports, `finding` its verdict: `records exposed`, `no record exposed` or `inconclusive`.
 
     Raises:
         InputError: a record does not exist or is given twice, there is a single class or group, or a number is out of
@@ -75,16 +238,13 @@ def measure_pdtp(
     >>> learner = ja.logistic_regression(people.inputs.shape[1], 2)
     >>> audit = measure_pdtp(jax.random.key(1), people, learner)
     >>> audit.finding.verdict, len(audit.values), bool(audit.values.max() <= 1)
-    ('publish', 569, True)
+    ('no record exposed', 569, True)
     """
     texts = are_texts(examples)
     bins = (0 if texts else BINS) if bins is None else bins
-    if measurements < 1 or seeds < 2 or bins < 0:
-        raise InputError(
-            f"measurements must be at least 1 (got {measurements}), seeds at least 2 (got {seeds}), bins at least 0 "
-            f"(got {bins})."
-        )
-    _check_bins(bins)
+    check_ranges("[1, inf)", measurements=measurements)
+    check_ranges("[2, inf)", seeds=seeds)
+    check_bins(bins)
     if texts and bins:
         raise InputError(f"{bins} bins hold the probabilities of all texts in the first one; leave `bins` out.")
     chosen, units = _chosen(records, examples), None if groups is None else _numbered(groups, examples)
@@ -135,6 +295,7 @@ def measure_pdtp(
         only_member=(members[examples.labels[chosen]] == 1) & (not texts),
         measurements=values,
         class_names=examples.class_names,
+        model=str(getattr(learner, "kind", f"your learner {type(learner).__name__}")),
         train_accuracy=None if texts else accuracy,
         examples=len(examples),
         bins=bins,
@@ -158,18 +319,11 @@ def reduce_pdtp(
 ) -> Reduction:
     """Removes the riskiest record and measures all remaining records, `steps` times (section 8 of the paper, figure 6).
 
-    Removing a record can expose similar records, so the largest value can rise again and is measured after every
-    removal. If values are tied, the first record is removed.
-
-    Args:
-        key: random key, the same for every model.
-        steps: records to remove, one at a time.
-        examples, learner, bins, execution: as for `measure_pdtp`.
-
-    Raises:
-        InputError: `steps` would leave fewer than two records.
+    Removing a record can expose similar records, so the largest value can rise again. If values are tied, the first
+    record is removed. The key is the same for every model; other arguments are those of `measure_pdtp`. At least two
+    records must be left.
     """
-    _check_bins(bins)
+    check_bins(bins)
     check_steps(steps, len(examples))
     remaining = np.arange(len(examples))
     removed, largest = [], []
@@ -186,42 +340,21 @@ def reduce_pdtp(
 
 
 def check_steps(steps: int, records: int) -> None:
-    """Rejects a number of removals below 1, or one that would leave fewer than two records."""
-    if not 1 <= steps <= records - 2:
-        raise InputError(
-            f"{steps} records cannot be removed one at a time from {records}: at least 1, and two must remain."
-        )
+    check_ranges(f"[1, {records - 2}]", steps=steps)
 
 
 def _numbered(groups: np.ndarray, examples: Examples) -> np.ndarray:
     values = checked_groups(groups, "training set")
-    if len(values) != len(examples) or len(np.unique(values)) < 2:
-        raise InputError(
-            f"`groups` has {len(values)} values, {len(np.unique(values))} of them different, and {examples.name} has "
-            f"{len(examples)} records: give one value per record, and at least two different ones."
-        )
+    check_shapes((len(examples),), groups=values)
+    check_ranges(
+        "[2, inf)", "give one value a record, and at least two different ones", different_groups=len(np.unique(values))
+    )
     return number_groups(values)
-
-
-def _check_bins(bins: int) -> None:
-    check_bins(bins)
-    if bins == 1:
-        raise InputError(
-            "with 1 bin all outputs are equal and every classifier would pass: give at least 2 bins (the paper has "
-            "100), or 0 for none."
-        )
 
 
 def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:
     if records is None:
         return np.arange(len(examples))
-    if len(records) == 0 or len(np.unique(records)) < len(records):
-        raise InputError(
-            "no record to measure was given, or one was given twice: give at least one index, all distinct."
-        )
-    if not 0 <= records.min() <= records.max() < len(examples):
-        wrong = records.min() if records.min() < 0 else records.max()
-        raise InputError(
-            f"record {wrong} does not exist: {examples.name} has {len(examples)} records, numbered from 0."
-        )
+    check_distinct(records=records.tolist())
+    check_ranges(f"[0, {len(examples)})", records=records)
     return np.asarray(records)

@@ -1,23 +1,31 @@
-"""The result of the `pdtp` audit, which is its JSON: PDTP, and the seed floor, what another seed alone moves."""
+"""The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs, and its charts.
+
+PDTP is printed with what could mislead: the seed floor; copies of a record; a class that vanishes with its only member;
+values above 1 that the edges of bins made; smoothing that passes the rule whatever the data; and, where it is proven
+(`BoundsDTP`), how far any other input can move. The contents of a risky record are private: they are shown on the
+terminal when asked for, never in a file.
+"""
 
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
 from msgspec import Meta, field
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.json_types import Count, Nats, StrictStruct, demand
-from jaxaudit.metrics.pdtp import publishable
+from jaxaudit.metrics.pdtp import DTP_1
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 """Edges in nats for counting records: exactly 0, then above one edge and not above the next."""
 MOST_RECORDS = 10_000_000
 """The most records that a page draws one by one."""
-VERDICTS = {True: "publish", False: "do not publish", None: "inconclusive"}
 
 
 class Bar(StrictStruct, frozen=True):
@@ -28,8 +36,7 @@ class Bar(StrictStruct, frozen=True):
 
     Attributes:
         name: the two edges in words, such as `0.3-1`.
-        above, up_to: the edges, nats; both 0 in the first bar.
-        breaks_dtp_1: whether PDTP in this bar exceeds 1 nat, above which the rule DTP-1 says not to publish the model.
+        breaks_dtp_1: whether PDTP in this bar exceeds 1 nat, which breaks the DTP-1 rule.
         records: the number of records with PDTP in this bar.
         by_seed_floor: the number of records with a mean seed floor in this bar.
     """
@@ -47,8 +54,7 @@ class Floor(StrictStruct, frozen=True):
 
     Attributes:
         seeded: whether the learner's result depends on its seed at all.
-        mean: mean over records and seeds.
-        max: the largest change of any record by another seed.
+        mean: over records and seeds.
         above: number of records whose PDTP is above the largest value of their own seed floor.
     """
 
@@ -65,8 +71,7 @@ class Risk(StrictStruct, frozen=True):
         index: its index in the given table, from 0.
         pdtp: nats; `exact_pdtp` without bins.
         dtp_bound: an upper bound of its DTP, without bins; None if none is proven for the learner.
-        seed_floor: the mean change by another seed alone.
-        seed_floor_max: the largest change by another seed alone.
+        seed_floor, seed_floor_max: the mean and the largest change by another seed alone.
         class_: the class whose probability changes most; `class` in JSON.
         direction: 1 if the model with the record gives that class a higher probability, -1 if lower, 0 if nothing
             changes.
@@ -104,8 +109,7 @@ class GroupRisk(StrictStruct, frozen=True):
     Attributes:
         first: the index of its first measured record in the given table.
         records: number of its measured records.
-        pdtp: the largest of its records, nats.
-        seed_floor_max: the largest change of any of its records by another seed alone.
+        pdtp, seed_floor_max: the largest of its records, nats.
     """
 
     first: Count
@@ -115,12 +119,8 @@ class GroupRisk(StrictStruct, frozen=True):
 
 
 class TextRisk(StrictStruct, frozen=True):
-    """The measured records as texts.
-
-    Attributes:
-        tokens: how many of their tokens count.
-        with_record: the mean over records of the mean log-likelihood of a token (nats), under A(T).
-        without_record: the same under the models that lack the record.
+    """The measured records as texts: how many of their `tokens` count, and the mean over records of the mean
+    log-likelihood of a token (nats), under A(T) and under the models that lack the record.
     """
 
     tokens: Count
@@ -132,31 +132,28 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     """The result of the `pdtp` audit.
 
     Attributes:
-        finding: the conclusion: `publish`, `do not publish` or `inconclusive`.
+        finding: `records exposed`, `no record exposed` or `inconclusive`.
+        model: the kind of model that was trained here, in words.
         max_pdtp, median_pdtp: of any measured record, in nats.
-        publish: the DTP-1 rule: False if a value is above 1 nat, True if all records were measured and none is. None if
-            not all records were measured, or if values are above 1 only because of bins.
         bound: an upper bound in nats of the change by any record, without bins and for any data; None if there is none.
         dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; None if
             none is proven for the learner.
         quantiles: of PDTP over the measured records.
-        distribution: the number of records by PDTP.
         above_1: number of records with a PDTP above 1 nat; `above_1_without_bins` without bins.
         above_1_within_floor: number of these not above the largest value of their own seed floor.
         copies: number of measured records with the same input and label as another record.
         lone_members: number of measured records that are the only ones of their class.
         train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
         records: in the order of the table; if more than 100,000 were measured, only the riskiest.
-        reduction: the largest PDTP as records are removed; None if none were.
         groups: if whole groups were left out, the groups of the measured records, in the order of the table;
             `largest_group` is the number of records of the largest one.
         texts: None for records with classes.
     """
 
     finding: Finding
+    model: str
     max_pdtp: Nats
     median_pdtp: Nats
-    publish: bool | None
     bound: Nats | None
     dtp_bound: Nats | None
     seed_floor: Floor
@@ -182,17 +179,12 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
 
 
 def distribution(values: Float[np.ndarray, " records"], floors: Float[np.ndarray, " records"]) -> tuple[Bar, ...]:
-    """Counts of records by PDTP and by seed floor, nats, between `EDGES`.
-
-    >>> bars = distribution(np.array([0.0, 0.003, 1.0, 1.01, np.inf]), np.zeros(5))
-    >>> [(bar.name, bar.records) for bar in bars if bar.records]
-    [('0', 1), ('0-0.003', 1), ('0.3-1', 1), ('1-3', 1), ('above 3', 1)]
-    """
+    """Counts of records by PDTP and by seed floor, nats, between `EDGES`."""
     between = [(0.0, 0.0), *pairwise(EDGES)]
     names = ("0", *(f"{low:g}-{high:g}" for low, high in between[1:-1]), f"above {EDGES[-2]:g}")
     counts = zip(_counts(values), _counts(floors), strict=True)
     return tuple(
-        Bar(name, low, high, not publishable(high), *of_bar)
+        Bar(name, low, high, high > DTP_1, *of_bar)
         for name, (low, high), of_bar in zip(names, between, counts, strict=True)
     )
 
@@ -202,11 +194,6 @@ def _counts(values: Float[np.ndarray, " records"]) -> list[int]:
 
 
 def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree with one another and with its arrays.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
     measured = result.records_measured
     demand(len(result.records) <= measured <= result.training_records, "it measured more records than there are")
     demand(measured <= MOST_RECORDS, f"it measured more than {MOST_RECORDS:,} records")
@@ -214,7 +201,8 @@ def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> N
     edges = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in distribution(none, none)]
     demand(bars == edges, "its distribution has other edges")
     demand(sum(bar.records for bar in result.distribution) == measured, "its distribution is not of its records")
-    demand(result.finding.verdict == VERDICTS[result.publish], "its verdict does not follow from the DTP-1 rule")
+    possible = "inconclusive", "records exposed" if result.above_1 else "no record exposed"
+    demand(result.finding.verdict in possible, "its verdict does not follow from the DTP-1 rule")
     for name, values in arrays.items():
         fits = values.dtype == np.float64 and len(values) == measured
         demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")
@@ -225,3 +213,189 @@ def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> N
     if reduction is not None:
         steps = len(reduction.removed)
         demand(len(reduction.max_pdtp) == steps + 1, "steps and values of its reduction differ in number")
+
+
+NO_BINS = "Compare outputs without bins."
+NO_FLOOR = "Average over more keys."
+MEASURE_ALL = "Measure all records."
+LARGE = 0.1
+"""Models without more than this share of the records take other minibatches (`learners/stepped.py`)."""
+
+
+def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:
+    """The verdict by the DTP-1 rule (Long et al. 2017, section 5), from a result without finding.
+
+    `records exposed` if a record's PDTP is above 1 nat; `no record exposed` if none is and all records were measured.
+    Otherwise `inconclusive`, as also if records are above 1 only because they cross the edge of a bin:
+    `with_and_without_bins` counts records above 1 in both ways.
+    """
+    artefacts, hidden = (count - with_and_without_bins for count in (result.above_1, result.above_1_without_bins))
+    reasons, checks, caveats = _reasons(result), _checks(result, bins, artefacts), _caveats(result, bins, hidden)
+    outputs = f"outputs in {bins:,} bins" if bins else "no bins"
+    outputs = outputs if result.texts is None else "probability of the whole text"
+    rule = f"DTP-1 rule, {outputs}{'' if result.groups is None else ', whole groups left out'}"
+    risky, measured = result.above_1, result.records_measured
+    above = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 ({rule})"
+    if risky == artefacts > 0:
+        sentence = f"{above}, but none without bins: crossing the edge of one bin is enough."
+        why = "Bins alone lift these records above 1."
+        return Finding("inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, (NO_BINS,))
+    if not risky and measured < result.training_records:
+        sentence = f"No PDTP is above 1 ({rule}), but only {_measured(result)} were measured."
+        sure = Confidence("none", "A record that was not measured may have a larger PDTP.")
+        return Finding("inconclusive", "open", sentence, reasons, sure, checks, caveats, (MEASURE_ALL,))
+    if not risky:
+        sentence = f"No record has a PDTP above 1 ({rule})."
+        sure = Confidence("fair", "All records were measured. PDTP is a lower bound: other inputs may move more.")
+        if _is_bounded(result):
+            sentence += " No record can move an output by more than 1 nat on any other input."
+            sure = Confidence("strong", "All records were measured, and the bound over all inputs is at most 1.")
+        return Finding("no record exposed", "good", sentence, reasons, sure, checks, caveats)
+    floor = "some exceed their seed floor" if result.seed_floor.seeded else "the learner uses no random numbers"
+    sure, advice = Confidence("strong", f"Some records are above 1 without bins as well, and {floor}."), ()
+    if result.above_1_within_floor == risky:
+        sure, advice = Confidence("fair", "Another seed alone moves these records as much."), (NO_FLOOR,)
+    return Finding("records exposed", "bad", f"{above}.", reasons, sure, checks, caveats, advice)
+
+
+def _reasons(result: PDTPResult) -> tuple[str, ...]:
+    bound = result.dtp_bound
+    if bound is None:
+        bound_text = "not available for this learner"
+    elif math.isinf(bound):
+        bound_text = "infinite, because a class vanishes with its only member"
+    else:
+        bound_text = f"{_nats(bound)} nats"
+    reasons = [
+        f"PDTP in nats: largest {_nats(result.max_pdtp)}, median {_nats(result.median_pdtp)}.",
+        f"Records above their seed floor: {result.seed_floor.above:,} of {result.records_measured:,}.",
+    ]
+    if result.groups is not None:
+        risky = sum(group.pdtp > DTP_1 for group in result.groups)
+        reasons.append(f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.")
+    if result.texts is not None:
+        log_likelihood, unknown = result.texts.with_record, result.texts.without_record
+        reasons.append(
+            f"Mean log-likelihood of a token, nats: {log_likelihood:.3f} by the model, {unknown:.3f} by models "
+            "without it."
+        )
+    return (*reasons, f"DTP bound over all inputs: {bound_text}.")
+
+
+def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...]:
+    whole = result.above_1 > artefacts or result.records_measured == result.training_records
+    words = f"{_measured(result)} were measured"
+    checks = [
+        assumed("records measured", whole, words, f"{words}; measure all", decisive=True),
+        _seed_floor(result),
+        _bins(result, bins, artefacts),
+    ]
+    if result.bound is not None:
+        moves = f"without bins, this learner moves no output by more than {result.bound:.2f} nats"
+        always = f"{moves}: without bins it passes the DTP-1 rule whatever it is trained on"
+        checks.append(assumed("DTP-1 can fail", result.bound > DTP_1, f"{moves} whatever it is trained on", always))
+    copies = (
+        f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
+        "at a time"
+    )
+    checks.append(assumed("copies", not result.copies, "no record has an exact copy", copies))
+    if result.groups is not None:
+        size = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
+        large = f"{size}: models without it take other minibatches, so its PDTP contains what a seed moves"
+        share = result.largest_group / result.training_records
+        checks.append(assumed("size of groups", share <= LARGE, size, large))
+    if result.texts is None:
+        alone, class_message = result.lone_members, "the class of every measured record has another member"
+        are = "is" if alone == 1 else "are"
+        only = f"{_records(alone)} {are} the only member of a class, which vanishes with it"
+        checks.append(assumed("classes", not alone, class_message, only))
+    return in_order(checks)
+
+
+def _seed_floor(result: PDTPResult) -> Checked:
+    if not result.seed_floor.seeded:
+        return Checked("seed floor", "passed", "this learner uses no random numbers: the seed floor is 0")
+    risky, within = result.above_1, result.above_1_within_floor
+    mean, largest = result.seed_floor.mean, result.seed_floor.max
+    message = f"another seed alone moves a record by {_nats(mean)} nats on average, at most by {_nats(largest)}"
+    if risky:
+        message += f"; records above 1 that exceed the largest of their own seed floor: {risky - within:,} of {risky:,}"
+    return assumed("seed floor", not within, message, message)
+
+
+def _bins(result: PDTPResult, bins: int, artefacts: int) -> Checked:
+    artefact_words = "is a binning artefact" if artefacts == 1 else "are binning artefacts"
+    return assumed(
+        "bins",
+        not (bins and artefacts),
+        "no record is above 1 because of bin edges alone" if bins else "outputs are compared without bins",
+        f"{artefacts:,} of {result.above_1:,} records above 1 {artefact_words} ({result.above_1_without_bins:,} "
+        "without bins): crossing one bin edge adds log 3 = 1.10",
+    )
+
+
+def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
+    caveats = []
+    if not _is_bounded(result):
+        caveats.append("PDTP is a lower bound: it is measured at the record's own input; other inputs may move more.")
+    if result.seed_floor.seeded:
+        caveats.append(
+            "A PDTP below its seed floor is still what the record moved under that seed, but no more than chance moves."
+        )
+    if bins:
+        most = math.log(2 * bins - 1)
+        caveats.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
+        if hidden:
+            caveats.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
+    if result.texts is not None:
+        caveats.append(
+            "e to the power of PDTP is the ratio of a text's probabilities with and without it, all tokens together, "
+            "so a longer text moves more. What else the model may write of it is not measured."
+        )
+    if not result.above_1 and result.records_measured == result.training_records:
+        caveats.append("DTP-1 is a rule of thumb, not a guarantee.")
+    return tuple(caveats)
+
+
+def _is_bounded(result: PDTPResult) -> bool:
+    """Whether it is proven that no measured record moves an output by more than 1 nat on any input."""
+    bound = result.dtp_bound
+    return bound is not None and bound <= 1
+
+
+def _measured(result: PDTPResult) -> str:
+    return f"{result.records_measured:,} of {result.training_records:,} records"
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _nats(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{value:.3f}"
+
+
+def draw_bars(axes: "Axes", result: PDTPResult) -> None:
+    """Draws the number of records by PDTP in nats, and by seed floor if that was measured; bars above 1 nat stand
+    out.
+    """
+    from jaxaudit.plots import pdtp as plot
+
+    bars = result.distribution
+    counts, floors = np.array([(bar.records, bar.by_seed_floor) for bar in bars]).T
+    within, seeded = sum(not bar.breaks_dtp_1 for bar in bars), result.seed_floor.seeded
+    plot.draw_distribution(axes, [bar.name for bar in bars], counts, floors, within=within, seeded=seeded)
+
+
+def draw_riskiest(axes: "Axes", result: PDTPResult, most: int) -> None:
+    """Draws PDTP of the `most` records with the largest PDTP, one row each, and their seed floor if measured."""
+    from jaxaudit.plots import pdtp as plot
+
+    risks = result.by_risk()[:most]
+    numbers = np.array([(risk.pdtp, risk.seed_floor, risk.seed_floor_max) for risk in risks])
+    names = [f"record {risk.index}" for risk in risks]
+    plot.draw_risks(axes, names, numbers, limit=DTP_1, seeded=result.seed_floor.seeded)

@@ -1,49 +1,125 @@
-"""The `power` audit: the minimum detectable fraction of the holdout test, computed before there is a target."""
+"""The `power` audit: the minimum detectable fraction of a test of use, measured before there is a target.
 
-from collections.abc import Sequence
+Models are trained, or a pilot's table has scores.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from jaxaudit.audits.finding import UNDECIDED
-from jaxaudit.audits.ks.models import Design, Rows, draw_records, generators, train_rows
+from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool, share_row, train_rows
+from jaxaudit.audits.ks.plan import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
+from jaxaudit.audits.ks.score_evidence import know_members, known_columns
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
-from jaxaudit.audits.pool import make_pool, share_row
-from jaxaudit.audits.power.finding import Measured, power_finding
-from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.group_values import checked_groups, number_groups
-from jaxaudit.data.overlap import refuse_overlap
-from jaxaudit.data.roles import Sets
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
-from jaxaudit.errors import InputError
+from jaxaudit.audits.power.result import (
+    ENOUGH_MODELS,
+    FRACTIONS,
+    ByModels,
+    Chance,
+    Measured,
+    PowerAudit,
+    PowerResult,
+    Size,
+    conclusions,
+    power_finding,
+)
+from jaxaudit.data.examples import Examples, Sets
+from jaxaudit.data.labels import checked_groups, number_groups
+from jaxaudit.data.pairs import refuse_overlap
+from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
+    Memory,
     Separation,
     detection_probability,
+    memory_of_models,
     min_detectable_fraction,
     records_needed,
     separation,
+    separation_of,
 )
-from jaxaudit.metrics.power_members import Memory, memory_of_models
+from jaxaudit.metrics.score_permutation import normal_scores, residuals
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels
+
+
+class PowerWork(NamedTuple):
+    """The models to train, each on half of the query records and a share of the calibration records."""
+
+    query: int
+    calibration: int
+    models: int
+    epochs: int
+    batch_size: int = 64
+
+
+class PowerReducible(NamedTuple):
+    """What a plan may reduce: the options that the user did not give."""
+
+    models: bool
+    records: bool
+    epochs: bool
+
+
+def power_operations(work: PowerWork, cost: StepCost) -> float:
+    """The counted operations to train all models and to evaluate them on all records."""
+    trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
+    steps = work.epochs * math.ceil(trained / work.batch_size)
+    return work.models * (steps * cost.step + (work.query + work.calibration) * cost.record)
+
+
+def choose_power_work(full: PowerWork, cost: StepCost, effort: str, free: PowerReducible) -> PowerWork:
+    """The work of an effort that reduces least, in this order: fewer models, down to 19; fewer records, down to 200 of
+    each set; fewer epochs, down to 5. Then models are added back. The smallest of all if none is within the effort.
+    """
+    most, works = EFFORTS[effort], [*_lighter(full, free)]
+    within = next((work for work in works if power_operations(work, cost) <= most), works[-1])
+    more = (within._replace(models=models) for models in range(full.models if free.models else 0, within.models, -1))
+    return next((work for work in more if power_operations(work, cost) <= most), within)
+
+
+def reduced(full: PowerWork, work: PowerWork) -> tuple[str, ...]:
+    """What was reduced, in words."""
+    names = {"models": "models", "query": "query records", "calibration": "calibration records", "epochs": "epochs"}
+    sizes = ((words, getattr(full, name), getattr(work, name)) for name, words in names.items())
+    return tuple(f"{words} {before:,} to {now:,}" for words, before, now in sizes if now < before)
+
+
+def _lighter(full: PowerWork, free: PowerReducible) -> Iterator[PowerWork]:
+    """The work with fewer and fewer models, then records, then epochs."""
+    yield full
+    work = full
+    for models in range(full.models - 1, ENOUGH_MODELS - 1, -1) if free.models else ():
+        work = work._replace(models=models)
+        yield work
+    most = max(full.query, full.calibration)
+    for records in range(ROUND * ((most - 1) // ROUND), LEAST_RECORDS - 1, -ROUND) if free.records else ():
+        work = work._replace(query=min(full.query, records), calibration=min(full.calibration, records))
+        yield work
+    for epochs in range(full.epochs - 1, LEAST_EPOCHS - 1, -1) if free.epochs else ():
+        work = work._replace(epochs=epochs)
+        yield work
+
 
 MODELS = (20, 40, 80, 160)
 LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 HOLDOUTS = (1, 2, 3, 4)
 """Sizes of the holdout, as multiples of the size of the query set."""
-ENLARGED = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 4))
-"""Sizes of the holdout and of the known members, as multiples of those given."""
 LEAST_GROUPS = 4
 SOURCES = (HoldoutTest.source, MembersTest.source)
 
@@ -54,7 +130,6 @@ def measure_power(
     calibration: Examples,
     learner: Learner,
     *,
-    designs: Sequence[Design] = (),
     groups: Shaped[np.ndarray, " n"] | None = None,
     query_size: int | None = None,
     holdout_size: int | None = None,
@@ -66,17 +141,15 @@ def measure_power(
 ) -> PowerAudit:
     """How small a used fraction of a query set would the holdout test detect, and what could be concluded?
 
-    Trains `models` models, each on a random half of the query set and a share of the calibration set; the two models
-    of a pair have the same share. Each model is judged by the others as a target would be: one half of the query set is
+    Trains `models` models, each on a random half of the query set and a share of the calibration set; the two models of
+    a pair have the same share. Each model is judged by the others as a target would be: one half of the query set is
     its query set, the other its holdout. What the models of a pair have in common shows how much further a target with
     its own data would lie from the others (`own_data_stretch`), and the models are judged as if they lay there. The
-    rest is a normal approximation (`jaxaudit.metrics.power`, and `jaxaudit.metrics.power_members` for `forgotten`).
+    rest is a normal approximation (`jaxaudit.metrics.power`).
 
     Args:
-        key: random key of all draws.
         calibration: data of the same domain with no query record.
         learner: the model and training recipe of the target, as far as they are known.
-        designs: further designs, as for `train_shadows`; a target is assumed to have one of them, it is unknown which.
         groups: one value (integer or text) per query record, if whole groups, such as patients, are assigned to query
             set and holdout.
         query_size: number of query records in the planned audit, of which `query` may be a random part, to save time.
@@ -86,7 +159,7 @@ def measure_power(
         reduced: what was reduced to fit the effort, in words, which become part of the finding.
 
     Raises:
-        InputError: the sets overlap, there are too few groups, or an option is out of range.
+        InputError: the sets overlap, or there are too few groups.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -100,23 +173,19 @@ def measure_power(
     """
     size = len(query) if query_size is None else query_size
     sizes = planned_sizes(size, holdout_size, members_size, fraction)
-    if len(query) < 4 or models < LEAST_MODELS:
-        raise InputError(
-            f"power needs at least 4 query records (got {len(query)}) and {LEAST_MODELS} shadow models (got {models})."
-        )
+    check_ranges("[4, inf)", query_records=len(query))
+    check_ranges(f"[{LEAST_MODELS}, inf)", models=models)
     refuse_overlap(query, calibration)
     dealt_groups = None if groups is None else _dealt(groups, len(query))
     pool, draws = make_pool(Sets(query=query, calibration=calibration)), np.arange(models) // 2
-    learners = (learner, *(design.learner for design in designs))
-    in_turn = draws % len(learners)
     rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt_groups)}
-    trained = train_rows(stream(key, "train"), rows, pool, learners, {Kind.HALF: in_turn}, execution=execution)
+    trained = train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
     membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
     taught = taught_difficulty(stream(key, "taught difficulty"), query, dealt_groups).odds
     inputs = None if pool.classless else query.inputs
     predictors = difficulty(stream(key, "difficulty"), query.labels, inputs, dealt_groups, taught)
-    measured = separation(odds, membership, draws, in_turn, dealt_groups, predictors)
-    memory = memory_of_models(odds, membership, predictors, in_turn, dealt_groups, stretch=measured.stretch)
+    measured = separation(odds, membership, draws, dealt_groups, predictors)
+    memory = memory_of_models(odds, membership, predictors, dealt_groups, stretch=measured.stretch)
     audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
     return replace(audit, models_per_batch=trained.models_per_batch, form=trained.form)
 
@@ -124,33 +193,23 @@ def measure_power(
 def power_of_models(
     shadows: ShadowModels, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
 ) -> PowerAudit:
-    """The same answer, measured on models of a bank trained on random query and holdout records; no model is trained.
+    """The same answer, measured on models of a bank (`open_bank`) trained on random query and holdout records; no model
+    is trained.
 
     How much further a target with its own data would lie is not measured, since every model of a bank has its own draw
-    of the calibration set.
-
-    Args:
-        shadows: the shadow models, from `open_bank`.
-        holdout_size: number of holdout records; by default as many as the bank has.
-        members_size: number of known members; by default the number of the bank's query records.
-        fraction: the used fraction to detect.
-
-    Raises:
-        InputError: there are too few models for the holdout test, or an option is out of range.
+    of the calibration set. By default the planned audit has as many holdout records as the bank, and as many known
+    members as the bank has query records. Too few models for the holdout test are an `InputError`.
     """
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
     query, dealt_stop = pool.query.stop, pool.holdout.stop
     models = len(mixed)
-    if models < LEAST_MODELS:
-        raise InputError(
-            f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
-            f"bank has {models}, and {LEAST_MODELS} are needed."
-        )
+    more = "power is measured on models that were trained on parts of query set and holdout; train more into the bank"
+    check_ranges(f"[{LEAST_MODELS}, inf)", more, mixed_models=models)
     sizes = planned_sizes(query, dealt_stop - query if holdout_size is None else holdout_size, members_size, fraction)
-    membership, odds, designs = mixed.membership[:, :dealt_stop], mixed.log_odds[:, :dealt_stop], mixed.designs
+    membership, odds = mixed.membership[:, :dealt_stop], mixed.log_odds[:, :dealt_stop]
     predictors = difficulty(None, pool.examples.labels[:dealt_stop])
-    measured = separation(odds, membership, None, designs, pool.groups, predictors)
-    memory = memory_of_models(odds, membership, predictors, designs, pool.groups, helped=False)
+    measured = separation(odds, membership, None, pool.groups, predictors)
+    memory = memory_of_models(odds, membership, predictors, pool.groups, helped=False)
     return audit_of(measured, memory, sizes, fraction, "bank")
 
 
@@ -163,13 +222,12 @@ def audit_of(
     reduced: Sequence[str] = (),
     models: int | None = None,
 ) -> PowerAudit:
-    """The audit for given sizes of the three sets, from how far scores separate members from non-members.
-
-    The planned audit has as many shadow models as were measured, unless `models` says another number.
+    """The audit for given sizes of the three sets, from how far scores separate members from non-members, with `models`
+    shadow models, by default as many as were measured.
     """
     models = measured.models if models is None else models
-    query, holdout, members = sizes_given
-    scaled = [tuple(max(2, round(scale * records)) for records in (query, holdout, members)) for scale in SCALES]
+    query, holdout, _ = sizes_given
+    scaled = [tuple(max(2, round(scale * records)) for records in sizes_given) for scale in SCALES]
 
     def size_of(n: int, m: int, is_given: bool) -> Size:
         chances = tuple(Chance(fraction, detection_probability(measured, n, m, fraction)) for fraction in FRACTIONS)
@@ -186,38 +244,27 @@ def audit_of(
         records_needed=records_needed(measured, fraction),
         memory=memory,
         conclusions=conclusions(measured, memory, scaled),
-        enlarged=conclusions(measured, memory, [(query, h * holdout, m * members) for h, m in ENLARGED]),
     )
     return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of, reduced)))
 
 
 def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
     """Planned numbers of query and holdout records and known members; by default as many as query records."""
-    if members is not None and members < LEAST_MEMBERS:
-        raise InputError(
-            f"the members test of ks needs at least {LEAST_MEMBERS} known members; plan with as many, or leave their "
-            f"number out (got {members})."
-        )
+    check_ranges(f"[{LEAST_MEMBERS}, inf)", "plan with as many, or leave their number out", members_size=members)
     holdout = query if holdout is None else holdout
-    if holdout < 2 or not 0 < fraction <= 1:
-        raise InputError(
-            f"power needs at least 2 holdout records (got {holdout}), and a fraction above 0 and at most 1 (got "
-            f"{fraction:g})."
-        )
+    check_ranges("[2, inf)", holdout_size=holdout)
+    check_ranges("(0, 1]", fraction=fraction)
     return query, holdout, query if members is None else members
 
 
 def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:
     """The group of each query record, numbered from 0."""
     numbers = number_groups(checked_groups(groups, "query set"))
-    if len(numbers) != records:
-        raise InputError(f"there are groups of {len(numbers)} records, but the query set has {records}.")
+    check_shapes((records,), groups=numbers)
     count = int(numbers.max()) + 1
-    if count < LEAST_GROUPS:
-        raise InputError(
-            f"the query set has {count} groups; a variance over groups on both sides of a deal needs at least "
-            f"{LEAST_GROUPS}."
-        )
+    check_ranges(
+        f"[{LEAST_GROUPS}, inf)", "power by groups rests on their variance; plan with more", different_groups=count
+    )
     return numbers
 
 
@@ -234,3 +281,113 @@ def _halves(
             for generator, draw in zip(generators(key, Kind.HALF, len(draws)), draws, strict=True)
         ]
     )
+
+
+MANY = 1_000
+"""The test of scores estimates no variance between shadow models; so many would estimate it without error."""
+DRAWS = 10
+"""Random halves of the query set for each pair of models of known truth."""
+
+
+def power_of_scores(
+    key: Key[Array, ""],
+    table: ScoreTable,
+    *,
+    query_size: int | None = None,
+    holdout_size: int | None = None,
+    members_size: int | None = None,
+    fraction: float = 0.1,
+) -> PowerAudit:
+    """How small a used fraction would the test of scores detect, with other numbers of records than a pilot has?
+
+    The pilot's table has models of both truths (`unused`, `used`), or a target with known members and a holdout. Of
+    models of both truths, a target that used a random half of the query set is made record by record. Each such target
+    is scored as `judge_scores` scores one: the mean of the scores of known direction, without what is known of records.
+    The rest is a normal approximation, as in `measure_power`. Planned sizes are by default that of the pilot's query
+    set.
+
+    Raises:
+        InputError: the table has neither of these, or no score of known direction.
+
+    >>> import jax
+    >>> from jaxaudit.data.scores.table import score_table
+    >>> random = np.random.default_rng(1)
+    >>> hard = random.normal(3, 1, 200)
+    >>> columns = {"set": ["query"] * 200, "baseline.loss": hard, "unused.loss": hard + random.normal(0, 0.3, 200)}
+    >>> columns["used.loss"] = hard - 1 + random.normal(0, 0.3, 200)
+    >>> power_of_scores(jax.random.key(1), score_table(columns), query_size=50).result.given.min_detectable < 0.3
+    True
+    """
+    query = len(table.rows("query")) if query_size is None else query_size
+    sizes = planned_sizes(query, holdout_size, members_size, fraction)
+    if table.of("unused") and table.of("used"):
+        rows, (scores, membership) = table.rows("query"), _of_models(key, table)
+        models = max(len(table.of("unused")), len(table.of("used")))
+    else:
+        rows, (scores, membership) = table.rows("members", "holdout"), _of_members(table)
+        models = len(scores)
+    groups = None if table.groups is None else table.groups[rows]
+    # One model has no spread between models; of two equal ones it is 0.
+    twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
+    measured = msgspec.structs.replace(separation_of(*twice, groups), models=models)
+    units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
+    return audit_of(measured, Memory(measured, measured, units), sizes, fraction, "scores", models=MANY)
+
+
+def _score(table: ScoreTable, models: dict[str, np.ndarray], rows: np.ndarray, without: frozenset[str]) -> np.ndarray:
+    """The mean of a target's scores of known direction, without what is known of the records but for some columns."""
+    covariates = [normal_scores(column) for name, column in known_columns(table, rows).items() if name not in without]
+    scores = np.stack([table.directions[name] * normal_scores(column) for name, column in models.items()], axis=1)
+    return residuals(scores, np.stack(covariates, axis=1) if covariates else np.zeros((len(rows), 0))).mean(axis=1)
+
+
+def _names(table: ScoreTable, models: tuple[ScoredModel, ...], rows: np.ndarray) -> list[str]:
+    """The scores of known direction that all of these models have."""
+    names = [
+        name
+        for name, direction in table.directions.items()
+        if direction and all(name in model.scores and is_scored(model.scores[name], rows) for model in models)
+    ]
+    if not names:
+        raise InputError(
+            f"{table.name}: there is no score that these models have and whose direction is known (`lower`, `higher`)."
+        )
+    return names
+
+
+def _of_models(
+    key: Key[Array, ""], table: ScoreTable
+) -> tuple[Float[np.ndarray, "targets n"], Bool[np.ndarray, "targets n"]]:
+    """Targets that used a random half of the query set, from models that used none and all of it."""
+    unused, used, rows = table.of("unused"), table.of("used"), table.rows("query")
+    names = _names(table, (*unused, *used), rows)
+    _, units = np.unique(np.arange(len(rows)) if table.groups is None else table.groups[rows], return_inverse=True)
+    count, scores, membership = int(units.max()) + 1, [], []
+    for pair in range(max(len(unused), len(used))):
+        low, high = unused[pair % len(unused)], used[pair % len(used)]
+        # The scores of the model itself would predict the target's without fault.
+        own_prefix = f"unused.{low.name}." if low.name else "unused."
+        own_columns = frozenset(name for name in known_columns(table, rows) if name.startswith(own_prefix))
+        for draw in range(DRAWS):
+            generator = generator_of(stream(key, "halves", pair, draw))
+            half = np.isin(units, generator.choice(count, count // 2, replace=False))
+            scores_by_name = {name: np.where(half, high.scores[name][rows], low.scores[name][rows]) for name in names}
+            scores.append(_score(table, scores_by_name, rows, own_columns))
+            membership.append(half)
+    return np.stack(scores), np.stack(membership)
+
+
+def _of_members(table: ScoreTable) -> tuple[Float[np.ndarray, "targets n"], Bool[np.ndarray, "targets n"]]:
+    """Targets on their known members and on the holdout."""
+    rows, targets = table.rows("members", "holdout"), table.of("target")
+    if not targets or not len(table.rows("members")) or not len(table.rows("holdout")):
+        raise InputError(
+            f"{table.name}: nothing shows what use looks like; a pilot needs models of both truths (columns `unused.` "
+            "and `used.`), or a target with records of the sets `members` and `holdout`."
+        )
+    names, covariates = _names(table, targets, rows), know_members(table)
+    scores = [
+        _score(table, {name: target.scores[name][rows] for name in names}, rows, covariates) for target in targets
+    ]
+    inside = np.arange(len(rows)) < len(table.rows("members"))
+    return np.stack(scores), np.repeat(inside[None], len(targets), 0)

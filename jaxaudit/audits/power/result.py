@@ -1,17 +1,27 @@
-"""The result of the `power` audit, which is its JSON, and the probable conclusions on a target before there is one."""
+"""The result of the `power` audit, which is its JSON, with the probable conclusions on a target before there is one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from msgspec import field
+from scipy import special
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
+from jaxaudit.metrics.effect import ALPHA, POWER
 from jaxaudit.metrics.members import LEAST_MEMBERS
-from jaxaudit.metrics.power import Separation, detection_probability
-from jaxaudit.metrics.power_members import Memory, forgotten_probability, memory_in_errors, remembering
+from jaxaudit.metrics.power import (
+    MOST_RECORDS,
+    Memory,
+    Separation,
+    detection_probability,
+    forgotten_probability,
+    memory_in_errors,
+    records_needed,
+    remembering,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,12 +104,10 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
         sizes: power at the given sizes, and at smaller and larger sizes in the same proportion.
         holdouts: power with the given query set, and a holdout of 1, 2, 3 and 4 times its size.
         by_models: the smallest detectable fraction for each number of shadow models; `shadow_models` in JSON.
-        fraction: the share of the query set, from 0 to 1, whose use is to be detected.
         records_needed: the number of query records that detect use of `fraction` with 95% probability, given as many
             holdout records; None if no number does.
         memory: as `separation`, of the members test's score.
         conclusions: the probabilities of each verdict, with and without known members, at each of `sizes`.
-        enlarged: the same for the given query set, with the given holdout and known members, and with more of either.
     """
 
     finding: Finding
@@ -111,7 +119,6 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     records_needed: int | None
     memory: Memory
     conclusions: tuple[Conclusion, ...]
-    enlarged: tuple[Conclusion, ...]
 
     @property
     def given(self) -> Size:
@@ -130,7 +137,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
 
     def plot(self) -> "Figure":
         """A Matplotlib figure: detection probability by used fraction, one line for each size."""
-        from jaxaudit.plots import power as plot
+        from jaxaudit.plots import ks as plot
         from jaxaudit.plots.style import canvas
 
         figure, axes = canvas()
@@ -149,10 +156,9 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
 
 
 def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, ...]]) -> tuple[Conclusion, ...]:
-    """The probable conclusions at these sizes of query set, holdout and known members.
-
-    `measured` says how far the score of the holdout test separates members from non-members, `memory` the same for the
-    members test. If there are shadow models, the holdout test detects use, also beside known members.
+    """The probable conclusions at these sizes of query set, holdout and known members, by the holdout test (`measured`)
+    and the members test (`memory`). If there are shadow models, the holdout test detects use, also beside known
+    members.
     """
     separations: dict[By, tuple[Separation | None, Separation]] = {
         "members and shadow models": (memory.helped, measured),
@@ -197,7 +203,6 @@ class PowerAudit:
 
 
 def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError if parts of a result read from a file contradict one another. `arrays` is not used."""
     demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
     fractions = {tuple(chance.fraction for chance in size.chances) for size in (*result.sizes, *result.holdouts)}
     demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")
@@ -206,7 +211,7 @@ def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) ->
     chances = [chance.probability for size in (*result.sizes, *result.holdouts) for chance in size.chances]
     chances += [
         chance
-        for conclusion in (*result.conclusions, *result.enlarged)
+        for conclusion in result.conclusions
         for chance in (conclusion.all_used, conclusion.part_used, conclusion.forgotten or 0)
     ]
     demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
@@ -217,5 +222,155 @@ def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) ->
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
     }
     demand(planned == of_sizes, "its conclusions are not those of its sizes")
-    queries = {conclusion.query for conclusion in result.enlarged}
-    demand(queries == {result.given.query}, "its query set is not the one given")
+
+
+ENOUGH_MODELS = 19
+"""With this many shadow models the variance between models is known well enough: the t quantile is within 6% of the
+normal one."""
+Measured = Literal["training", "bank", "scores"]
+"""The models that power was measured on: trained for it, those of a bank, or those of a table of scores."""
+MODELS: dict[Measured, str] = {
+    "training": "shadow models",
+    "bank": "shadow models",
+    "scores": "models of the table of scores",
+}
+OF_SCORES = "A target must have been trained like the models of the table that used the records."
+BANKED = "How much less a target with data of its own shows was not measured: a bank has no models of one draw."
+CAVEATS = (
+    "The target must have a network and recipe like the shadow models', about as many training records, and other "
+    "data like the calibration set. A target that was also trained on other records of the query set's provider shows "
+    "less.",
+    "A record is assumed to be as exposed in a set of another size.",
+    f"The probabilities are those of the holdout test at the {ALPHA:.0%} level, by a normal approximation. The minimum "
+    "detectable fraction is by another, that of the ks audit: the two differ by some percent.",
+)
+MEMORY = (
+    "Nobody knows how much a target remembers before it has answered on records that it did use. Its own memory "
+    "decides, which is the difference between known members and holdout in standard errors, as the members test "
+    "measures it: the less it remembers, the less probable is `forgotten`. All other checks of `ks` are taken to pass."
+)
+LESS = (
+    "Measured with less than there is: {reduced}. Models of fewer records remember each of them more or, trained for "
+    "fewer steps, less: a run at full effort and of all records measures it in full."
+)
+NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the target's own recipe"
+"""What a verdict `forgotten` requires."""
+
+
+def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Finding:
+    """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction."""
+    size, measured, models = power.given, power.separation, power.separation.models
+    least, wanted_text = size.min_detectable, fraction_text(power.fraction)
+    sufficient = least is not None and least <= power.fraction
+    sentence = f"With {size.query:,} query and {size.holdout:,} holdout records, "
+    if least is None:
+        sentence += f"not even use of the whole query set would be detected with {POWER:.0%} probability."
+    else:
+        # With as many digits as needed to differ from the requested one.
+        texts = (fraction_text(least, digits) for digits in range(3, 17))
+        shown = (
+            fraction_text(least) if sufficient else next((text for text in texts if text != wanted_text), wanted_text)
+        )
+        sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
+        sentence += "" if sufficient else f" Use of {wanted_text} would not."
+    sentence += forgotten_in_words(power.concluded, of)
+    reasons = (
+        f"mean score of records in training less that of others: {measured.difference:.3g}, over {models} {MODELS[of]}",
+        f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
+        f"a target with data of its own: {measured.stretch:.2f} times as far from the shadow models' mean as they are",
+    )[: 3 if of == "training" else 2]
+    few = models < ENOUGH_MODELS
+    caveats = {"training": (), "bank": (BANKED,), "scores": (OF_SCORES,)}[of] + CAVEATS[of == "scores" :]
+    caveats += (MEMORY,) if power.concluded else ()
+    if reduced:
+        caveats = (LESS.format(reduced="; ".join(reduced)), *caveats)
+    why = f"A normal approximation, measured on {models} {MODELS[of]}{' only' if few else ''}."
+    return Finding(
+        "sufficient" if sufficient else "insufficient",
+        "good" if sufficient else "bad",
+        sentence,
+        reasons,
+        Confidence("weak" if few else "fair", why),
+        _checks(measured, MODELS[of]),
+        caveats,
+        () if sufficient else (_what_it_takes(power, wanted_text, of),),
+    )
+
+
+def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured) -> str:
+    """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
+    by = "members" if of == "scores" else "members and shadow models"
+    conclusion = next(
+        (conclusion for conclusion in concluded if conclusion.by == by and conclusion.remembers == 1), None
+    )
+    if conclusion is None:
+        return ""
+    if conclusion.forgotten is None:
+        return f" To call a target `forgotten` takes {NEEDED}."
+    chance = (
+        f" A target that never used it would be called `forgotten` with {100 * conclusion.forgotten:.0f}% probability"
+    )
+    if of == "scores":
+        return f"{chance}, given {conclusion.members:,} known members, if it remembers what it used as these models do."
+    return (
+        f"{chance}, given {conclusion.members:,} known members and shadow models, if it remembers what it used as "
+        "these do. Without known members, or shadow models of the target's own recipe, no target is."
+    )
+
+
+def fraction_text(fraction: float, digits: int = 3) -> str:
+    """A fraction of the query set, with `digits` significant digits.
+
+    >>> fraction_text(0.0684), fraction_text(0.01), fraction_text(1.0)
+    ('6.84%', '1%', '100%')
+    """
+    return f"{100 * fraction:.{digits}g}%"
+
+
+def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
+    models, higher = measured.models, measured.difference > 0
+    enough = models >= ENOUGH_MODELS
+    return in_order(
+        (
+            Checked(
+                "enough shadow models",
+                "passed" if enough else "warning",
+                f"{models} {noun}" + ("" if enough else f"; {ENOUGH_MODELS} or more know their variance better"),
+            ),
+            Checked(
+                "membership signal",
+                "passed" if higher else "warning",
+                "scores of records in training are higher than those of others"
+                if higher
+                else "scores of records in training are not higher than those of others; train the shadow "
+                "models as long as the target",
+            ),
+        )
+    )
+
+
+def _what_it_takes(power: PowerResult, wanted_text: str, of: Measured) -> str:
+    """The number of records that would change the verdict, or why there is none."""
+    measured, size = power.separation, power.given
+    detects = f"would detect {wanted_text} use with {POWER:.0%} probability"
+    if power.records_needed is None:
+        why = f"{MOST_RECORDS:,} query records are not enough"
+        if measured.difference <= 0:
+            why = "scores do not separate records in training from others"
+        # As the number of records grows, only the variance between models remains.
+        elif measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
+            why = "between-model variance is too large"
+        return f"No sample size detects {wanted_text} use with {POWER:.0%} probability: {why}."
+    # Shadow models enter the threshold of the holdout test, and not that of the test of scores.
+    models = None if of == "scores" else measured.models
+    needed = records_needed(measured, power.fraction, models=models)
+    if needed is not None:
+        # The two approximations differ by some percent; with this many records both are satisfied.
+        return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."
+    # With so few models the variance between models is too uncertain, whatever the number of records.
+    if power.records_needed <= min(size.query, size.holdout):
+        return f"Train more than {measured.models} shadow models."
+    return (
+        f"{power.records_needed:,} query and as many holdout records {detects}, with more than {measured.models} "
+        "shadow models."
+    )

@@ -1,10 +1,10 @@
 """Compares a method's models with retrained ones: the rank of each score, the unlearning challenge's score, U-LiRA.
 
-Unlearned models meet no twin. Models of one seed share initial weights before and after forgetting. So the unlearning
-challenge's score and U-LiRA compare a method's models of one half of the seeds with retrained models of the other half:
-all methods with the same ones, and retrained and original models in the same way. F of a perfect method is about 0.2
-and an epsilon depends on the number of models, so a number without these two rows cannot be read. Attacks are those of
-the published code, with every threshold that makes a difference in place of a grid.
+Models of one seed share initial weights before and after forgetting. So the challenge's score and U-LiRA compare a
+method's models of one half of the seeds with retrained models of the other half: all methods with the same ones, and
+retrained and original models in the same way. F of a perfect method is about 0.2 and an epsilon depends on the number
+of models, so a number without these two rows cannot be read. Attacks are those of the published code, with every
+threshold that makes a difference in place of a grid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ from jaxaudit.audits.unlearn.result import (
 from jaxaudit.json_types import number
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
 from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.forgetting_quality import forget_quality, mia_auc, privleak
 from jaxaudit.metrics.over_models import least_p_value
-from jaxaudit.metrics.tofu import forget_quality, mia_auc, privleak
 from jaxaudit.randomness import stream
 
 
@@ -51,13 +51,7 @@ def protocol_of(
     level: float,
     of_texts: bool = False,
 ) -> Protocol:
-    """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores and sets.
-
-    Args:
-        forgotten_records, training_records, test_records, attack_nonmembers, seeds, level: as for `Protocol`.
-        sets: the number of sets to forget.
-        of_texts: whether the records are texts, which have other scores.
-    """
+    """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores and sets."""
     threshold = threshold_of(sets, of_texts)
     return Protocol(
         training_records=training_records,
@@ -74,11 +68,8 @@ def protocol_of(
 
 
 class MethodOutputs(NamedTuple):
-    """What a method's models say of records, for one set to forget.
-
-    `log_odds` are of the records to forget, of texts the mean log-likelihood; `on_test` the mean log-likelihood of test
-    records, without columns for records that are no texts; `truth_ratios` has no columns without
-    other answers.
+    """What a method's models say of records, for one set to forget: log-odds, of texts the mean log-likelihood, which
+    alone have columns in `on_test`; no columns in `truth_ratios` without other answers.
     """
 
     log_odds: Float[np.ndarray, "seeds forgotten"]
@@ -100,11 +91,9 @@ def distinguishability(
     scores: Mapping[str, Sequence[MethodScores]],
     level: float,
 ) -> dict[str, tuple[Distinguishability, ...]]:
-    """Compares a method's models of the first half of the seeds with retrained models of the other half, by set.
-
-    So no two compared models share a seed, and all methods are compared with the same retrained models. `retraining`
-    shows the best possible value, `original` the value without forgetting. Untrained models are not compared, and no
-    models are if there are too few seeds. The key is that of the bootstraps; outputs and scores are by method and set.
+    """Compares a method's models of the first half of the seeds with retrained models of the other half, by set;
+    untrained models are not compared, and none if there are too few seeds. `retraining` shows the best possible value,
+    `original` the value without forgetting.
     """
     half = len(outputs[RETRAINING][0].log_odds) // 2
     if 2 * half < LEAST_SEEDS:
@@ -138,9 +127,8 @@ def distinguishability(
 def challenge_and_u_lira(
     key: Key[Array, ""], name: str, index: int, method: Answers, retrained: Answers, level: float
 ) -> tuple[ChallengeScore, ULira]:
-    """The unlearning challenge's score and U-LiRA of a method's models, against retrained models.
-
-    `name` and `index` are those of the method and of the set to forget, which have bootstraps of their own.
+    """The unlearning challenge's score and U-LiRA of a method's models, against retrained models. Method and set, by
+    `name` and `index`, have bootstraps of their own.
     """
     challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
     return (
@@ -171,15 +159,8 @@ def compare_with_retrained(
     layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
     distinguished: Mapping[str, tuple[Distinguishability, ...]],
 ) -> tuple[MethodResult, ...]:
-    """Every method compared with retrained models, for one set to forget, without conclusions.
-
-    Args:
-        index: the number of the set.
-        protocol: the protocol for the set.
-        scores: of each method, the scores on each set.
-        layers: of each method, the information of each layer about each set's records, for each seed.
-        distinguished: of each method, how well its models are told from retrained ones, for each set; empty if
-            unmeasured.
+    """Every method compared with retrained models, for the set of this index, without conclusions. `layers` is the
+    information of each layer about each set's records, for each seed; `distinguished` is empty if unmeasured.
     """
 
     def places(name: str) -> dict[Score, Place]:

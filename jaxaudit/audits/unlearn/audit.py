@@ -18,13 +18,29 @@ from jaxaudit.audits.unlearn.against_retrained import (
     distinguishability,
     protocol_of,
 )
-from jaxaudit.audits.unlearn.evaluate import RETRAIN, TRAIN, Attacker, Judged, Setting, costs, score, unlearning
+from jaxaudit.audits.unlearn.evaluate import (
+    RETRAIN,
+    TRAIN,
+    Attacker,
+    Judged,
+    Setting,
+    costs,
+    end,
+    flat_params,
+    inputs_of,
+    on_host,
+    params_of,
+    score,
+    traced,
+    unlearned,
+    unlearning,
+)
 from jaxaudit.audits.unlearn.finding import over_sets, set_result
-from jaxaudit.audits.unlearn.models import end, flat_params, inputs_of, on_host, params_of, traced, unlearned
-from jaxaudit.audits.unlearn.refusals import check_unlearn
+from jaxaudit.audits.unlearn.given_models import check_name
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
     ORIGINAL,
+    RESERVED,
     RETRAINING,
     UNTRAINED,
     MethodModels,
@@ -34,12 +50,12 @@ from jaxaudit.audits.unlearn.result import (
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of
-from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, NetworkLearner, SteppedLearner
-from jaxaudit.learners.batch_order import init_key
+from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
+from jaxaudit.learners.stepped import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
-from jaxaudit.metrics.tofu import SOURCE as TOFU
+from jaxaudit.metrics.forgetting_quality import TOFU_SOURCE as TOFU
 from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
@@ -78,7 +94,6 @@ def compare_unlearning(
     Memory on the host: `seeds * sets * (methods + 1)` models.
 
     Args:
-        key: random key of all draws.
         train: the training set, in the form that the learner needs; texts as `sequences`.
         test: records of the same classes that were never trained on.
         learner: the network and its training recipe, from `network`, of texts from `language_model`.
@@ -87,7 +102,7 @@ def compare_unlearning(
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
             `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
         seeds: models per method, one per seed; too few cannot show a difference, see `Protocol.enough_seeds`. The
-            unlearning challenge's score and U-LiRA need 16, see `Method`; more seeds resolve more.
+            unlearning challenge's score and U-LiRA need 16; more seeds resolve more.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
             records, or all; none of texts. With 0 there is no attack, and its scores are None.
         attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
@@ -101,13 +116,12 @@ def compare_unlearning(
         notes: limitations of the input, in sentences, which become part of every finding.
         other_answers: for TOFU's forget quality, of each set to forget the other answers to its questions, as
             `sequences`: a paraphrase of the right one, then wrong ones, of each record in its order.
-        execution: how models are trained, progress in millionths of the work, and where finished work is kept, trained
-            models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
-            ensure that `learner` is unchanged.
+        execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
         A result for each set: for every method the scores of its models, and which of them differ from those of
-        retrained models. `finding` is the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
+            retrained models. `finding` is the worst verdict: `distinguishable`, `not distinguishable` or
+            `inconclusive`.
 
     Raises:
         InputError: a set is empty or contains all records, shapes disagree, a label is not an output of the learner,
@@ -267,3 +281,66 @@ def _scored(
         scores[name] = [numbers for numbers, _ in scored]
         layers[name] = {layer: np.stack([squares[layer] for _, squares in scored]) for layer in scored[0][1]}
     return scores, layers, outputs
+
+
+def check_unlearn(
+    train: Examples,
+    test: Examples,
+    learner: NetworkLearner,
+    forget: np.ndarray,
+    methods: Mapping[str, Unlearn],
+    seeds: int,
+    nonmembers: int | None,
+    attack_epochs: int,
+    level: float,
+    other_answers: Sequence[np.ndarray] | None,
+) -> None:
+    check_shapes((max(1, len(forget)), len(train)), forget=forget)
+    for index, row in enumerate(forget):
+        if not row.any() or row.all():
+            trouble = "is empty: there is nothing to forget" if not row.any() else "is everything: nothing remains"
+            raise InputError(f"set {index} to forget {trouble}. Are the class and the fraction right?")
+    check_ranges("[2, inf)", seeds=seeds)
+    check_ranges("[1, inf)", attack_epochs=attack_epochs)
+    check_ranges("(0, 1)", level=level)
+    check_ranges(f"[0, {len(test)}]", nonmembers=nonmembers)
+    for name in methods:
+        check_name(name, RESERVED)
+    of_texts = are_texts(train)
+    if of_texts and nonmembers:
+        raise InputError(
+            f"{train.name} has texts, and attack networks learn from outputs of classes, which texts do not have: "
+            "leave `nonmembers` out."
+        )
+    if of_texts is not are_texts(test):
+        raise InputError(f"only one of {train.name} and {test.name} has texts: give test records of the same kind.")
+    shapes = None if other_answers is None else [(len(answers), answers.ndim) for answers in other_answers]
+    if shapes not in (None, [(int(row.sum()), 3) for row in forget]) or (shapes and not of_texts):
+        raise InputError(
+            "`other_answers` has an array for each set of texts to forget, `[forgotten, answers, length]`: give one "
+            "row per record of the set."
+        )
+    for part in (train, test):
+        _check_outputs(part, learner)
+
+
+def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
+    def outputs(key: Any, inputs: Any) -> Any:
+        return learner.log_probs(NetworkParams(*learner.net.init(key)), inputs)
+
+    of_texts = are_texts(part)
+    inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.int32 if of_texts else jnp.float32)
+    try:
+        classes = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs).shape[1]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{part.name} has records of shape {part.inputs.shape[1:]}, which the network does not accept: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from error
+    if of_texts and classes != 1:
+        raise InputError(f"{part.name} has texts, and the network is of classes: make it with `language_model`.")
+    if part.labels.max() >= classes:
+        raise InputError(
+            f"{part.name} has label {int(part.labels.max())}, but the network has only {classes} outputs, from 0: make "
+            "it with as many outputs as the data have classes."
+        )

@@ -12,20 +12,126 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
 
 from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn.models import flat_params, inputs_of, log_probs_of
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, MethodScores, ScoreSpread
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
-from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
+from jaxaudit.ensemble.checkpoint import as_plain, digest_of, is_key, read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
-from jaxaudit.learners import NetworkLearner, NetworkParams
+from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
+from jaxaudit.metrics.forgetting_quality import truth_ratio
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.tofu import truth_ratio
+from jaxaudit.unlearning import Unlearn
 from jaxaudit.unlearning.method import of_label
 from jaxaudit.unlearning.passes import EPOCHS
+
+
+def inputs_of(examples: Examples) -> Real[np.ndarray, "n ..."]:
+    """The inputs as networks take them: in float32, tokens of texts as whole numbers."""
+    return examples.inputs if are_texts(examples) else np.asarray(examples.inputs, np.float32)
+
+
+def log_probs_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any], Array]:
+    """`(params, inputs) -> log-probabilities` of a network with this state."""
+    return lambda params, inputs: learner.log_probs(NetworkParams(params, state), inputs)
+
+
+def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
+    """All leaves of a chunk's parameters in order, random keys as key data: a `summarize` of `fit_many`. Types unknown
+    to NumPy (bfloat16) are stored as unsigned integers of the same bytes.
+    """
+    return tuple(map(as_plain, jax.tree.leaves(params)))
+
+
+def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
+    """The parameters of models trained by `learner`, restored from these arrays."""
+    kinds: list[Any] = []
+
+    def params_of_seed(key: Any) -> Any:
+        params = learner.finish(learner.init(key))
+        # The implementation of a random key is known from the key, not from its shape.
+        kinds.extend(jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in jax.tree.leaves(params))
+        return params
+
+    shapes, structure = jax.tree.flatten(jax.eval_shape(params_of_seed, jax.eval_shape(jax.random.key, 1)))
+
+    def restored(leaf: np.ndarray, shape: Any, kind: Any) -> Any:
+        if kind is not None:
+            return jax.random.wrap_key_data(jnp.asarray(leaf), impl=kind)
+        return leaf.view(shape.dtype)
+
+    return structure.unflatten(restored(*leaf) for leaf in zip(leaves, shapes, kinds, strict=True))
+
+
+def end(part: Execution) -> None:
+    """Reports that a part is done, even if nothing had to be trained for it."""
+    if part.progress is not None:
+        part.progress(1, 1)
+
+
+def on_host(leaf: Any) -> Any:
+    """The array in the host's memory; random keys, which NumPy has no type for, stay as they are."""
+    return leaf if is_key(leaf) else np.asarray(leaf)
+
+
+def traced(name: str, method: Unlearn, learner: NetworkLearner, train: Examples) -> Any:
+    """`(key, model, forget) -> model`, jitted: the method, traced once so that it fails before anything is trained."""
+    records = jnp.asarray(inputs_of(train)), jnp.asarray(train.labels)
+
+    def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
+        new = method(key, log_probs_of(learner, model.state), model.params, *records, row)
+        expected, shapes = (
+            jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), params) for params in (model.params, new)
+        )
+        if jax.tree.structure(model.params) != jax.tree.structure(new) or expected != shapes:
+            raise InputError(
+                f"the method `{name}` returned parameters that do not fit the model: it must return the arrays it was "
+                "given, of the same shapes and types, with other numbers in them."
+            )
+        return NetworkParams(new, model.state)
+
+    ready, key = jax.jit(one), jax.eval_shape(jax.random.key, 1)
+    model = jax.eval_shape(lambda key: learner.finish(learner.init(key)), key)
+    jax.eval_shape(ready, key, model, jax.ShapeDtypeStruct((len(train),), bool))
+    return ready
+
+
+def unlearned(
+    alone: Any,
+    keys: Key[Array, "sets seeds"],
+    originals: NetworkParams,
+    forget: np.ndarray,
+    together: bool,
+    parts: Sequence[Execution],
+) -> NetworkParams:
+    """A method's models (axes: sets, seeds) for every set to forget and every seed, one at a time, or all of a set
+    `together`.
+    """
+    at_once = jax.jit(jax.vmap(alone.__wrapped__, in_axes=(0, 0, None)))
+
+    def of_set(keys: Any, row: Any, part: Execution) -> Any:
+        if together:
+            forgetful = jax.tree.map(on_host, at_once(keys, originals, row))
+            end(part)
+            return forgetful
+        models = []
+        for m, key in enumerate(keys):
+            # Copied to the host, so that progress is reported only after the model is computed.
+            model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
+            models.append(jax.tree.map(on_host, model))
+            if part.progress is not None:
+                part.progress(m + 1, len(keys))
+        return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
+
+    rows = [of_set(*arguments) for arguments in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
+    return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
+
+
+def _stacked(leaves: tuple[Any, ...]) -> Any:
+    return jnp.stack(leaves) if is_key(leaves[0]) else np.stack(leaves)
+
 
 TRAIN, RETRAIN = "train", "retrain"
 
@@ -39,11 +145,9 @@ class Attacker(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Measurements of each model that do not depend on the set to forget.
-
-    `hits` is whether it classifies each training record correctly, `membership` the attack's probability that it was
-    trained on the record (NaN without an attack), `log_odds` of the record's class, in nats. Texts have no hits (NaN),
-    and mean log-likelihoods in place of log-odds; `on_test` has no columns for records that are no texts.
+    """Measurements of each model that do not depend on the set to forget: `hits` (of each training record's class),
+    `membership` (the attack's probability), log-odds (nats), or of texts mean log-likelihoods, which `on_test` has for
+    texts alone. NaN where there is no value.
     """
 
     hits: Shaped[np.ndarray, "models n"]
@@ -69,11 +173,8 @@ def train_attack(
     members: Bool[np.ndarray, " n"],
     execution: Execution,
 ) -> LearnedAttack:
-    """Trains an attack network for every model on its log-probabilities of members and of some test records.
-
-    `params` have a leading `models` axis; `members` are the training records that count as such, others are not used.
-    Finished attack networks are kept, and a later call resumes from them. The number per batch is chosen for the device
-    (`fit_learned`). Outputs that are not finite are refused.
+    """Trains an attack network for every model on its log-probabilities of members and of some test records; other
+    training records are not used. Finished networks are kept, and a later call resumes from them.
     """
     assert of.attacker is not None
     records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
@@ -98,10 +199,8 @@ def train_attack(
 def look_at(
     of: Setting, name: str, params: Any, attack: Callable[[], LearnedAttack] | None, kept: Path | None = None
 ) -> Judged:
-    """Outputs of models on training and test records, and of attack networks on these outputs.
-
-    `attack` trains an attack network for each model when they are needed; None for no attack. The result is kept in the
-    file `kept` (`judged_file`), which a later call reads. Outputs that are not finite are refused.
+    """Outputs of models on training and test records, and of attack networks (trained by `attack` when they are needed)
+    on these outputs. The result is kept in the file `kept` (`judged_file`), which a later call reads.
     """
     rows, train = np.arange(len(jax.tree.leaves(params)[0])), of.train
     if kept is not None and (kept_arrays := read_chunk(kept, rows)) is not None:
@@ -138,9 +237,8 @@ def truth_ratios(
 
 
 def judged_file(checkpoints: Path, of: Setting, params: Any, members: Bool[np.ndarray, " n"], attacked: Any) -> Path:
-    """The file in which `look_at` keeps its result; its name hashes everything that the result depends on.
-
-    `attacked`: the parameters of the models that attack networks learned from, if other than `params`.
+    """The file in which `look_at` keeps its result; its name hashes everything that the result depends on. `attacked`:
+    the parameters of the models that attack networks learned from, if other than `params`.
     """
     arrays = [*flat_params(params, np.arange(0)), members]
     if of.attacker is not None:
@@ -156,9 +254,8 @@ def judged_file(checkpoints: Path, of: Setting, params: Any, members: Bool[np.nd
 def score(
     of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
 ) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
-    """The scores of every model for one set to forget, and the information of each layer.
-
-    Gradients that are not finite are refused; the message names the models by `name`.
+    """The scores of every model for one set to forget, and the information of each layer. Gradients that are not finite
+    are refused, with the models' `name`.
     """
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
@@ -241,20 +338,9 @@ def costs(
     names: list[str],
     methods: Sequence[str] = (),
 ) -> dict[str, int | float]:
-    """An estimate of the work of each part, in model steps: training, unlearning, then judging each method on each set.
-
-    The parts are `train`, `retrain`, `untrained`, `original`, for each of `names` and each set `NAME SET`, and for each
-    of `methods`, which unlearn trained models, and each set `unlearning(NAME, SET)`. The unknown cost of a method is
-    estimated as the usual passes over all records.
-
-    Args:
-        learner: trains the models.
-        examples, nonmembers: numbers of training records, and of test records that attacks learn from; 0: no attack.
-        attack_epochs: training epochs of an attack.
-        attack_each: whether an attack is trained for the models of each method, too.
-        seeds, sets: numbers of seeds and of sets to forget.
-        names: the judged methods.
-        methods: those of them that unlearn trained models.
+    """An estimate of the work of each part, in model steps: `train`, `retrain`, `untrained`, `original`; for each of
+    `names` and each set `NAME SET`; and for each of `methods` and each set `unlearning(NAME, SET)`, the usual passes
+    over all records.
     """
     steps = learner.epochs * -(-examples // learner.batch_size) * seeds
     attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0

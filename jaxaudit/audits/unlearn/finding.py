@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, undecided
+from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.audits.unlearn.result import (
     FORGETTING,
     LEAST_SEEDS,
@@ -18,6 +18,9 @@ from jaxaudit.audits.unlearn.result import (
     Score,
     UnlearnResult,
 )
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.over_models import upper_end
+from jaxaudit.metrics.u_lira import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 WORST_FIRST = ("distinguishable", "inconclusive", "not distinguishable")
@@ -34,6 +37,7 @@ SCORES = {
     "test_log_likelihood": "test log-likelihood",
 }
 """Names of the scores in sentences."""
+BY_OUTPUTS = "save their outputs, of any library, and judge these (jaxaudit unlearn)"
 
 OVER: tuple[Score, ...] = ("forgotten_accuracy", "attack", "forgotten_log_likelihood")
 """Scores that are lower than by retrained models if records were over-forgotten."""
@@ -44,14 +48,12 @@ One = TypeVar("One")
 def set_result(
     forgotten: str, protocol: Protocol, methods: tuple[MethodResult, ...], notes: Sequence[str] = ()
 ) -> UnlearnResult:
-    """The result for one set to forget, with the conclusion on each method and on all methods.
-
-    `forgotten` is the set in words; `methods` are without conclusions. `notes` are further limitations, in sentences,
-    which become part of every finding.
+    """The result for one set to forget (`forgotten`, in words): a conclusion is added to each method, and one on all of
+    them. `notes` become part of every finding.
     """
 
     def noted(finding: Finding) -> Finding:
-        return replace(finding, caveats=(*finding.caveats, *notes))
+        return trained_here(replace(finding, caveats=(*finding.caveats, *notes)), advice=BY_OUTPUTS)
 
     undecided = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods)
     findings = {
@@ -65,25 +67,28 @@ def set_result(
 
 
 def over_sets(results: Sequence[UnlearnResult]) -> Finding:
-    """One finding for all methods and sets to forget."""
     if len(results) == 1:
         return results[0].finding
     every = [(index, method) for index, result in enumerate(results) for method in result.methods]
-    return together(
-        {f"{method.name}, set {index}": method.finding for index, method in every if method.finding is not None}
-    )
+    findings = {f"{method.name}, set {index}": method.finding for index, method in every if method.finding is not None}
+    return trained_here(together(findings), advice=BY_OUTPUTS)
 
 
 def conclusion(result: UnlearnResult, name: str) -> Conclusion:
-    """The conclusion on a method from all of its scores.
-
-    `distinguishable` if at least one score distinguishes it from retrained models. `inconclusive` if there are too few
-    seeds, or no score distinguishes even the original from retrained models. Else `not distinguishable`.
+    """The conclusion on a method. `distinguishable` if at least one score distinguishes it from retrained models.
+    `inconclusive` if there are too few seeds, no score distinguishes even the original, or U-LiRA's accuracy may be
+    `LOW` or more. Else `not distinguishable`.
     """
     if any(where.differs for where in result[name].places.values()):
         return "distinguishable"
     sighted = any(where.differs for where in result[ORIGINAL].places.values())
-    return "not distinguishable" if sighted else "inconclusive"
+    return "not distinguishable" if sighted and _most_accurate(result, name) < LOW else "inconclusive"
+
+
+def _most_accurate(result: UnlearnResult, name: str) -> float:
+    """The upper end of the 95% interval of U-LiRA's accuracy, whatever level is shown; 0 if it was not computed."""
+    lira, protocol = result[name].u_lira, result.protocol
+    return 0.0 if lira is None else upper_end(lira, protocol.seeds // 2, protocol.level, 1 - ALPHA)
 
 
 def informative(result: UnlearnResult) -> tuple[str, ...]:
@@ -93,9 +98,8 @@ def informative(result: UnlearnResult) -> tuple[str, ...]:
 
 
 def blind(result: UnlearnResult) -> tuple[str, ...]:
-    """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
-
-    If such a score does not distinguish a method from retraining, this is no evidence that the method forgets.
+    """The scores about forgotten records that do not distinguish even the original, which forgot nothing: of a method
+    they are no evidence of forgetting.
     """
     compared, telling = result[ORIGINAL].places, informative(result)
     return tuple(name for name in FORGETTING if name in compared and name not in telling)
@@ -125,6 +129,16 @@ def method_finding(result: UnlearnResult, name: str) -> Finding:
         more = (f"Train at least {_seeds_needed(protocol)} seeds.", *more)
         confidence = Confidence("none", "There are too few seeds.")
         return Finding(verdict, "open", f"{words}.", (words,), confidence, checks, caveats, more)
+    most = _most_accurate(result, name)
+    if most >= LOW:
+        sentence = (
+            f"No score distinguishes its models from retrained models, but U-LiRA may: accuracy {most:.2f} at most."
+        )
+        reasons = (f"the interval of U-LiRA's accuracy reaches {most:.2f}, and 0.5 is a guess",)
+        why = f"Not distinguishable needs an interval below {LOW}; one model unlike all others widens it."
+        return Finding(
+            verdict, "open", sentence, reasons, Confidence("none", why), checks, caveats, ("Train more seeds.", *more)
+        )
     sentence = "No score distinguishes its models, nor the original, from retrained models."
     why = "On these data the scores cannot show what was not forgotten."
     reasons = ("no score distinguishes even the original, which forgot nothing, from retraining",)
@@ -133,10 +147,8 @@ def method_finding(result: UnlearnResult, name: str) -> Finding:
 
 
 def together(findings: Mapping[str, Finding]) -> Finding:
-    """One finding for several methods, given by name: the worst verdict, with a clause for each method.
-
-    The worst verdict is `distinguishable`, then `inconclusive`. A single method gives its own finding, no method
-    `inconclusive`.
+    """One finding for several methods, given by name: the worst verdict (`distinguishable`, then `inconclusive`), with
+    a clause for each method. A single method gives its own finding, no method `inconclusive`.
     """
     if not findings:
         sentence = "Only reference models were trained."

@@ -1,12 +1,12 @@
 """Reads what models of your own say of the records: from arrays of outputs to log-odds and accuracies.
 
 Arrays may be of an untrusted file: they are read one model at a time, after their shapes were held against the labels.
-A log-odds is the logit of a record's class minus the logarithm of the sum of exponentials of the others. So logits need
+A log-odds is the logit of a record's class minus the logarithm of the sum of exponentials of the others, so logits need
 no normalisation, and log-probabilities are logits.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -46,7 +46,6 @@ class GivenModels(NamedTuple):
         log_odds: of the class of each record to forget, in nats.
         forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; None without outputs on these records.
         commonest: the share of the records to forget that are of their commonest class: the accuracy of a guess.
-        classes: their number.
         kind, dtype: the form of the outputs on the records to forget.
         digests: of each model's outputs on the records to forget: equal outputs have equal ones.
     """
@@ -62,7 +61,6 @@ class GivenModels(NamedTuple):
     digests: tuple[str, ...]
 
     def __len__(self) -> int:
-        """The number of models."""
         return len(self.digests)
 
     @property
@@ -80,36 +78,25 @@ class GivenModels(NamedTuple):
 
 
 def labels_by_part(labels: Any) -> Labels:
-    """The labels of each set, from one array, of the records to forget, or from arrays by set.
-
-    Raises:
-        InputError: there are none of the records to forget, or an array is not of whole numbers from 0.
-    """
+    """The labels of each set, from one array, of the records to forget, or from arrays by set."""
     by_part = {FORGET: labels} if hasattr(labels, "shape") else dict(labels)
     _refuse_unknown("labels", by_part)
     checked: Labels = {}
     for part, array in by_part.items():
-        if len(array.shape) != 1 or array.dtype.kind not in "iu" or not array.shape[0]:
+        is_row = len(array.shape) == 1 and array.shape[0] and array.dtype.kind in "iu"
+        if not is_row or np.min(array[:]) < 0:
             raise InputError(
                 f"labels of `{part}`: have shape {tuple(array.shape)} and type {array.dtype}, but must be the number "
-                "of each record's class, from 0, at least one: save an array of integers, one for each record."
+                "of each record's class, from 0, at least one: save an array of integers, one for each "
+                "record."
             )
         checked[part] = np.asarray(array[:], np.int64)
-        if checked[part].min() < 0:
-            raise InputError(f"labels of `{part}`: contain a number below 0; classes are numbered from 0.")
     return checked
 
 
 def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind) -> GivenModels:
-    """What the models of one side say, from arrays (or stored arrays) by the name of a set.
-
-    Args:
-        name: of the side, for messages.
-        arrays, kind: as for `score_unlearning`.
-        labels: as `labels_by_part` returns them.
-
-    Raises:
-        InputError: as `score_unlearning`, where it concerns one side.
+    """What the models of one side say, from arrays (or stored arrays) by the name of a set, as for `score_unlearning`;
+    `name` is for messages.
     """
     _refuse_unknown(name, arrays)
     forget = arrays[FORGET]
@@ -148,83 +135,51 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: K
 
 
 def check_together(methods: Mapping[str, GivenModels], retrained: GivenModels, original: GivenModels | None) -> None:
-    """Refuses sides that cannot be compared.
-
-    Raises:
-        InputError: there is no method, a name is a reference's, or classes or forms of outputs differ.
-    """
+    """Refuses sides that cannot be compared: no method, a reference's name, or other classes or forms of outputs."""
     if not methods:
         raise InputError("there is no method to score; give the outputs of unlearned models under a name.")
     for name in methods:
         check_name(name)
     sides = {RETRAINED: retrained, **({} if original is None else {ORIGINAL: original}), **methods}
     for name, side in sides.items():
-        if side.classes != retrained.classes:
+        if (side.classes, side.kind) != (retrained.classes, retrained.kind):
             raise InputError(
-                f"{name}[{FORGET}] has {side.classes} classes, but {RETRAINED}[{FORGET}] has {retrained.classes}; give "
-                "the outputs of models of the same classes."
-            )
-        if side.kind != retrained.kind:
-            raise InputError(
-                f"{name}[{FORGET}] has {side.kind}, but {RETRAINED}[{FORGET}] has {retrained.kind}: rounding alone "
-                "could distinguish them. Save all in one form, best as logits."
+                f"{name}[{FORGET}] has {side.classes} classes and {side.kind}, but {RETRAINED}[{FORGET}] has "
+                f"{retrained.classes} classes and {retrained.kind}: give the outputs of models of the same classes, "
+                "all in one form, best as logits; rounding alone could distinguish them."
             )
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, taken: Sequence[str] = TAKEN) -> None:
     """Refuses a method's name that is empty or a reference's."""
-    if not name.strip() or name.strip().lower() in TAKEN:
+    if not name.strip() or name.strip().lower() in taken:
         raise InputError(
-            f"a method cannot be named {name!r}: the names {', '.join(TAKEN)} are of references; give it another."
+            f"a method cannot be named {name!r}: the names {', '.join(taken)} are of references; give it another."
         )
 
 
 def _refuse_unknown(name: str, arrays: Mapping[str, Any]) -> None:
     names = [str(part)[:40] for part in arrays]
-    if FORGET not in names:
+    if FORGET not in names or not set(names) <= set(PARTS):
         raise InputError(
-            f"{name}: has the arrays {', '.join(map(repr, names[:10])) or '(none)'}, and none is {FORGET!r}; name that "
-            f"of the records to forget {FORGET!r}, and others {RETAIN!r} and {TEST!r}."
+            f"{name}: has the arrays {', '.join(map(repr, names[:10])) or '(none)'}; that of the records to forget is "
+            f"named {FORGET!r}, others {RETAIN!r} and {TEST!r}, and no more are read. Is there a typing error?"
         )
-    unknown = [part for part in names if part not in PARTS]
-    if unknown:
-        raise InputError(f"{name}: has an array {unknown[0]!r}; arrays are {', '.join(PARTS)}. Is it a typing error?")
 
 
 def _check_shape(source: str, array: Any, labels: np.ndarray) -> None:
     shape = tuple(array.shape)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{source}: has values of type {array.dtype}; save logits, or probabilities, as numbers.")
-    if len(shape) != 3:
-        advice = "one more axis, even for one model"
-        if len(shape) == 2:
-            advice += "; for two classes save both columns, of a single logit 0 and the logit"
-        raise InputError(f"{source}: has shape {shape}; outputs are [models, records, classes]: {advice}.")
-    if not shape[0]:
-        raise InputError(f"{source}: has no models; did the loop that saved them run?")
-    if shape[0] > MOST_MODELS:
+    classes = max(2, int(labels.max()) + 1)
+    fits = len(shape) == 3 and 1 <= shape[0] <= MOST_MODELS and shape[1] == len(labels) and shape[2] >= classes
+    if not fits or array.dtype.kind not in "fiu":
         raise InputError(
-            f"{source}: has {shape[0]:,} models, and at most {MOST_MODELS:,} are compared; are the axes [models, "
-            "records, classes]?"
-        )
-    if shape[1] != len(labels):
-        raise InputError(
-            f"{source}: has {shape[1]} records, but there are {len(labels)} labels; give the outputs on the labelled "
-            "records, in their order."
-        )
-    if shape[2] < 2:
-        raise InputError(
-            f"{source}: has {shape[2]} classes; for two classes save both columns, of a single logit 0 and the logit."
-        )
-    if labels.max() >= shape[2]:
-        raise InputError(
-            f"{source}: has {shape[2]} classes, but there is label {int(labels.max())}; classes are numbered from 0. "
-            "Are the labels of these records?"
+            f"{source}: has shape {shape} and type {array.dtype}, but outputs are numbers [models, records, classes]: "
+            f"1 to {MOST_MODELS:,} models, the {len(labels)} labelled records in their order, and at least {classes} "
+            "classes, as their labels have; for two classes save both columns, of a single logit 0 and the logit."
         )
 
 
 def _of_model(array: Any, model: int, source: str, kind: Kind) -> tuple[np.ndarray, Found]:
-    """One model's outputs, and what they are."""
     stored = np.asarray(array[model : model + 1])[0]
     refuse_bits(stored, source)
     values = stored if stored.dtype in (np.float32, np.float64) else stored.astype(np.float64)
@@ -242,25 +197,23 @@ def _accuracies(
 ) -> Float[np.ndarray, " models"]:
     """The accuracy of each model on other records, from outputs on them or as given."""
     source = f"{name}[{part}]"
-    if not array.shape or array.shape[0] != models:
-        raise InputError(
-            f"{source}: has shape {tuple(array.shape)}, but {name}[{FORGET}] has {models} models; give the same models "
-            "in the same order."
-        )
-    if len(array.shape) == 1:
-        shares = np.asarray(array[:])
-        if shares.dtype.kind != "f" or not ((shares >= 0) & (shares <= 1)).all():
-            raise InputError(f"{source}: has one number a model, which must be its accuracy, from 0 to 1.")
-        return shares.astype(np.float64)
-    if part not in labels:
+    has_shares = len(array.shape) == 1
+    if not has_shares and part not in labels:
         raise InputError(
             f"{source}: has outputs, but there are no labels of `{part}`: give labels as an .npz with `{FORGET}` and "
             f"`{part}`, or save the accuracy of each model, [models], in place of the outputs."
         )
-    _check_shape(source, array, labels[part])
-    if array.shape[2] != classes:
+    if not has_shares:
+        _check_shape(source, array, labels[part])
+    if array.shape[0] != models or array.shape[2:] not in ((), (classes,)):
         raise InputError(
-            f"{source}: has {array.shape[2]} classes, but {name}[{FORGET}] has {classes}; give outputs of one model."
+            f"{source}: has shape {tuple(array.shape)}, but {name}[{FORGET}] has {models} models and {classes} "
+            "classes; give the same models in the same order."
         )
+    if has_shares:
+        shares = np.asarray(array[:])
+        if shares.dtype.kind != "f" or not ((shares >= 0) & (shares <= 1)).all():
+            raise InputError(f"{source}: has one number a model, which must be its accuracy, from 0 to 1.")
+        return shares.astype(np.float64)
     outputs = (_of_model(array, model, f"{source}, model {model}", kind)[0] for model in range(models))
     return np.array([(values.argmax(axis=1) == labels[part]).mean() for values in outputs])

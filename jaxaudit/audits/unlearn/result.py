@@ -41,10 +41,8 @@ class Protocol(StrictStruct, frozen=True):
     """Numbers of records and models, and requirements of the test over seeds.
 
     Attributes:
-        training_records, forgotten_records, test_records: numbers of records.
         attack_nonmembers: number of test records that attack networks learned from, beside all members.
         seeds: models per method, one per seed.
-        level: confidence level of the intervals; no verdict depends on it.
         p_value_threshold: the largest p-value of a difference: 0.05, divided by a method's scores times sets.
         enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
         members_share: share of members among records that the attack learned from; None without an attack.
@@ -84,9 +82,6 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
             records, as after training on them; small if they fit badly, as without training on them.
         information: trace of the empirical Fisher information, the mean squared gradient norm, in nats squared.
         bound: 1 / squared norm of the mean gradient, never below the efficacy.
-        remaining_accuracy: accuracy on the remaining training records.
-        forgotten_accuracy: accuracy on the records to forget.
-        test_accuracy: accuracy on the test records.
         attack: mean probability of membership that a learned attack gives the records to forget; None for untrained
             models. The baseline without information is `Protocol.members_share`. A low value alone is no proof of
             forgetting: see `attack_each` of `compare_unlearning`.
@@ -107,9 +102,8 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
 
 
 class Tofu(StrictStruct, frozen=True):
-    """Numbers of two benchmarks of language models, each of one model against one retrained model of another seed.
-
-    Medians over all pairs of the models that `Method.challenge` compares; see `jaxaudit.metrics`.
+    """Numbers of two benchmarks of language models, each the median over pairs of a model and a retrained model of
+    another seed.
 
     Attributes:
         forget_quality: of TOFU; None without the other answers to the questions, or if a truth ratio is not finite.
@@ -125,7 +119,6 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
-        scores: the scores of its models.
         places: rank of each of `COMPARED` among retrained models; empty for `retraining`; `untrained` has no `attack`.
         finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
@@ -134,7 +127,7 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
             models that forgot nothing.
         u_lira: the accuracy of U-LiRA, on the same models.
         layers: the information about the forgotten records, layer by layer, the median of its models.
-        tofu: the numbers of TOFU and MUSE, on the same models as `challenge`; None for records that are no texts.
+        tofu: on the same models as `challenge`; None for records that are no texts.
     """
 
     name: str
@@ -151,9 +144,8 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     """The results of all methods on one set to forget.
 
     Attributes:
-        finding: the conclusion on all methods: the worst verdict.
+        finding: on all methods: the worst verdict.
         forgotten: the set to forget, in words.
-        protocol: numbers of records and models.
         methods: `untrained`, `original`, `retraining`, then the judged methods.
     """
 
@@ -163,7 +155,6 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     methods: tuple[MethodResult, ...]
 
     def __getitem__(self, name: str) -> MethodResult:
-        """The method of this name."""
         return next(method for method in self.methods if method.name == name)
 
     @property
@@ -199,9 +190,8 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
         ]
 
     def plot(self) -> "Figure":
-        """A figure with two or three charts side by side, a mark for each model.
-
-        Efficacy by method, with a band of retrained models; efficacy against its bound; any attack against efficacy.
+        """Efficacy by method, with a band of retrained models; efficacy against its bound; any attack against
+        efficacy.
         """
         from jaxaudit.plots import unlearn as plot
         from jaxaudit.plots.style import panels
@@ -223,7 +213,8 @@ class MethodModels:
     Attributes:
         params: their parameters, as the learner returned them; the leading axes are sets and seeds, for `untrained` and
             `original` only seeds.
-        layers: the information of every layer about the records to forget; the layers add up to `Scores.information`.
+        layers: the information of every layer about the records to forget; the layers add up to
+            `MethodScores.information`.
         u_lira: for each set, as `jaxaudit.metrics.u_lira` returns it; empty if models were not compared.
     """
 
@@ -238,11 +229,10 @@ class UnlearnAudit:
 
     Attributes:
         results: one for each set.
-        finding: the conclusion over all methods and sets: the worst verdict.
+        finding: over all methods and sets: the worst verdict.
         forget: the records of each set to forget.
         models: of each method, by its name.
         sources: the papers that the numbers rest on.
-        models_per_batch: models trained at the same time.
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
@@ -271,11 +261,6 @@ class UnlearnAudit:
 
 
 def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that the parts of a result read from a file agree; `arrays` is not used.
-
-    Raises:
-        ValueError: parts do not agree.
-    """
     names = [method.name for method in result.methods]
     demand(len(set(names)) == len(names), "two methods have one name")
     demand({ORIGINAL, RETRAINING} <= set(names), "it has no original, or no retrained models")

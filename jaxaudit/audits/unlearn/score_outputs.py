@@ -8,34 +8,34 @@ from jaxtyping import Array, Float, Key
 from msgspec.structs import replace
 
 from jaxaudit.audits.unlearn.against_retrained import challenge_and_u_lira
+from jaxaudit.audits.unlearn.evaluate import end
 from jaxaudit.audits.unlearn.finding import together
 from jaxaudit.audits.unlearn.given_models import (
     AGAIN,
+    FORGET,
     RETRAINED,
     GivenModels,
     check_together,
     labels_by_part,
     read_models_of,
 )
-from jaxaudit.audits.unlearn.models import end
-from jaxaudit.audits.unlearn.outputs_finding import (
-    FALSE_POSITIVE_RATE,
-    checks_of,
-    models_compared,
-    scored_finding,
-    shortfalls_of,
-)
 from jaxaudit.audits.unlearn.outputs_result import (
+    FALSE_POSITIVE_RATE,
     AccuracyOfModels,
     OutputsProtocol,
     ScoredMethod,
     UnlearnOutputsAudit,
     UnlearnOutputsResult,
+    checks_of,
+    models_compared,
+    scored_finding,
+    shortfalls_of,
 )
 from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING
 from jaxaudit.data.outputs.kinds import Kind
+from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira, u_lira_rate
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import mean_of_models
@@ -58,25 +58,23 @@ def score_unlearning(
 ) -> UnlearnOutputsAudit:
     """How well do these unlearned models forget, judged by their outputs and those of retrained models?
 
-    No model is trained. Of R retrained models the first n are scored as if retraining were a method (`retrained
-    again`), and all others are what methods are compared with. n is as many as the smallest method has, at most R / 2.
-    Of each method the first n models are compared: F of other numbers of models would not be comparable. So a model may
-    share its seed with the retrained model of the same row, but with no other one.
+    No model is trained. Of R retrained models the first n are scored as if retraining were a method
+    (`retrained again`), and all others are what methods are compared with. n is as many as the smallest method has, at
+    most R / 2. Of each method the first n models are compared: F of other numbers of models would not be comparable. So
+    a model may share its seed with the retrained model of the same row, but with no other one.
 
     The numbers are U-LiRA's accuracy (Hayes et al. 2024) and its true positive rate at a false positive rate of 1%, and
     forgetting quality F and the score of the NeurIPS 2023 challenge (Triantafillou et al. 2024); see
-    `jaxaudit.metrics.u_lira`, `u_lira_rate` and `challenge_score`. Their intervals are over models. A method with
-    fewer than 4 models, or all methods with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
+    `jaxaudit.metrics.u_lira`, `u_lira_rate` and `challenge_score`. Their intervals are over models. A method with fewer
+    than 4 models, or all methods with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
 
     Args:
         key: random key of the bootstraps.
-        methods: the outputs of each method's models, by its name. A mapping, as `np.load` of an .npz gives it, with
-
-            - `forget`: outputs `[models, records, classes]` on the records to forget;
-            - `retain`, `test` (optional): the same on remaining training records and on test records, or the accuracy
-              on these of each model, `[models]`, from 0 to 1. The challenge's score needs both.
-
-            Outputs are logits, or log-probabilities in nats, or probabilities.
+        methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities.
+            A mapping, as `np.load` of an .npz gives it, has under `forget` the outputs `[models, records, classes]` on
+            the records to forget, and optionally under `retain` and `test` the same on remaining training records and
+            on test records, or the accuracy on these of each model, `[models]`, from 0 to 1. The challenge's score
+            needs both.
         retrained: the same of models that were trained without the records to forget.
         labels: the class of each record to forget, from 0, `[records]`; or a mapping with `forget`, and `retain` and
             `test` for outputs on these.
@@ -87,13 +85,13 @@ def score_unlearning(
 
     Returns:
         The numbers of `retrained again`, `original` and each method, and a verdict on each method: `distinguishable`
-        (from retraining), `not distinguishable` or `inconclusive`. See `scored_finding` for the rule.
+            (from retraining), `not distinguishable` or `inconclusive`. See `scored_finding` for the rule.
 
     Raises:
         InputError: there is no method or no model, a method has the name of a reference, numbers of records, models or
             classes disagree, outputs are NaN or infinite (but logarithms of 0), neither probabilities nor logits, or
-            predicted labels, two models of a file are equal, a method's model is one of those that it is compared with,
-            or `level` is not between 0 and 1.
+            predicted labels, two models of a file are equal, or a method's model is one of those that it is compared
+            with.
 
     >>> import jax
     >>> random, labels = np.random.default_rng(2), np.arange(40) % 3
@@ -121,10 +119,9 @@ def score_given(
     level: float,
     execution: Execution,
 ) -> UnlearnOutputsAudit:
-    """`score_unlearning` of models that were read; it raises the same, but for what concerns one side."""
+    """`score_unlearning` of models that were read."""
     check_together(methods, retrained, original)
-    if not 0 < level < 1:
-        raise InputError(f"a confidence level is between 0 and 1, got {level:g}.")
+    check_ranges("(0, 1)", level=level)
     sides = {**({} if original is None else {ORIGINAL: original}), **methods}
     compared = models_compared(sides, retrained)
     protocol = OutputsProtocol(
@@ -136,6 +133,7 @@ def score_given(
         false_positive_rate=FALSE_POSITIVE_RATE,
     )
     shortfalls = shortfalls_of(sides, retrained, compared)
+    refuse_odd_models(retrained.log_odds, range(len(retrained)), f"{RETRAINED}[{FORGET}]")
     _refuse_shared(sides, retrained, compared)
     sides = {AGAIN: retrained, **sides}
     # As many as models of a method: F takes the best attack of all, which more references would make another one.
@@ -222,10 +220,16 @@ def _over_models(shares: Float[np.ndarray, " models"], level: float) -> Accuracy
 def _refuse_shared(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> None:
     """Refuses a model that is compared with itself."""
     rows = {digest: row for row, digest in enumerate(retrained.digests) if row >= compared}
+    references = retrained.log_odds[compared : 2 * compared]
     for name, side in sides.items():
-        shared = next((row for row, digest in enumerate(side.digests[:compared]) if digest in rows), None)
-        if shared is not None:
+        refuse_odd_models(side.log_odds, range(len(side)), f"{name}[{FORGET}]")
+        pairs = [(row, rows[digest]) for row, digest in enumerate(side.digests[:compared]) if digest in rows]
+        sides_odds = np.concatenate([side.log_odds[:compared], references])
+        first = min(compared, len(side))
+        near = same_models(sides_odds, np.arange(len(sides_odds)) >= first)
+        pairs += [(i, compared + j - first) for i, j in near if i < first <= j]
+        for row, other in pairs:
             raise InputError(
-                f"{name}: model {shared} has the outputs of model {rows[side.digests[shared]]} of `{RETRAINED}`, with "
-                "which it would be compared; was a file named twice? Give the outputs of other models."
+                f"{name}: model {row} has the outputs of model {other} of `{RETRAINED}`, with which it would be "
+                "compared, or nearly so; was a file named twice? Give the outputs of other models."
             )

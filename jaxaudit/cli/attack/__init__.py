@@ -1,0 +1,247 @@
+"""`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from jaxaudit.attacks.records import BUILT_IN
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    Level,
+    ListOutput,
+    RecipeFlags,
+    bank_of_shadows,
+    dealt_groups,
+    failing,
+)
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import REFUSALS, ModelSource, bank_option, group, option, refuse_options, training_option
+from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
+from jaxaudit.cli.parsers import is_texts
+from jaxaudit.errors import InputError
+
+ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
+"""Names of the attacks with a bank."""
+OF_TARGETS = ("iterations", "targets", "shadow_pairs", "fresh_shadows", "measured_iterations", "bins")
+"""Options of target records that are drawn."""
+ON_TARGETS = ("untargeted", "distance", "frequency")
+"""Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
+
+
+def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
+    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks."""
+    known_names = (*ON_TARGETS, *ON_RECORDS)
+    names_text = ",".join(ON_TARGETS) if text is None else text
+    return parse_own_names("--attacks", names_text, known_names, "your own attack", "Attack")
+
+
+@dataclass(frozen=True)
+class ByBank:
+    """Options of attacks with a bank."""
+
+    shadows: Path | None = bank_of_shadows(
+        "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
+        "RMIA, BASE and others. Nothing is trained.",
+    )
+    target: tuple[Path, ...] = bank_option(
+        "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
+        "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
+        default=(),
+        names="file",
+    )
+    members: tuple[Path, ...] = bank_option(
+        "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
+        "Repeatable: one per --target, in the same order.",
+        default=(),
+        names="file",
+    )
+    target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
+        "--shadows: what the targets' files contain.", default="auto", choices=("auto", "probabilities", "logits")
+    )
+    delta: float | None = bank_option(
+        "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
+        "delta, by the deciding attack. It can refute a claim, and proves none. Needs a bank dealt by --coins, and "
+        "pip install 'jaxaudit[dp]'.",
+        minimum=1e-15,
+        maximum=0.1,
+    )
+    pdtp: Path | None = bank_option(
+        "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
+        "records are at risk by PDTP, and which by the deciding attack.",
+        metavar="RUN",
+        names="file",
+    )
+
+
+@dataclass(frozen=True)
+class AttackFlags(ByBank, Level):
+    """Options of the targets, the number of attacks, and the attacks."""
+
+    attacks: str | None = option(
+        "Attacks to make, such as distance,frequency; with --shadows, and of texts: "
+        f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
+        "decides, and only the default one can show that attacks fail; without, all decide together. [default: all; "
+        "with --shadows all but those that end in -code, stacked first]",
+        metavar="NAME,...",
+        check=attacks_named,
+        names="codes",
+    )
+    attack_option: tuple[str, ...] = option(
+        "Set an option of an attack, also of your own: its name, a field, and a value. rmia.gamma, rmia-offline.gamma: "
+        "the factor that a ratio must exceed others by (2). rmia-offline.scale: how far the mean over models without a "
+        "record stands for all (0.3). Repeatable.",
+        default=(),
+        metavar="NAME.FIELD=VALUE",
+        check=partial(parse_field, "--attack-option"),
+    )
+    iterations: int | None = training_option(
+        "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
+        minimum=1,
+        maximum=MOST,
+    )
+    targets: int | None = training_option(
+        "Target records, drawn at random. [default: 100, or all; 20 without --data]",
+        minimum=1,
+    )
+    shadow_pairs: int = training_option(
+        "distance, frequency: pairs of shadow models per target, with and without it.",
+        default=5,
+        minimum=1,
+        maximum=MOST,
+    )
+    fresh_shadows: bool = training_option(
+        "Train new pairs in every iteration: --iterations times the cost.", default=False
+    )
+    pooled_shadow_models: int = training_option(
+        "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
+        "and model, and each model is attacked by the others.",
+        default=20,
+        minimum=1,
+        maximum=MOST,
+    )
+    groups: str | None = dealt_groups(
+        "Of texts: group of each text, such as its author; each group is dealt and attacked whole. A key of the texts, "
+        "a .npy or a .csv. With --shadows the bank says which groups it deals.",
+        of=ModelSource.TRAINING,
+    )
+    measured_iterations: int = training_option(
+        "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
+    )
+    bins: int = training_option(
+        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class AttackOutput(ListOutput):
+    """Options of what is printed and written."""
+
+    top: int = option("Number of targets to list, by attack accuracy.", default=5, minimum=0, decides=False)
+    fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
+
+
+@dataclass(frozen=True)
+class AttackOptions:
+    """All options of the command."""
+
+    data: TableData = group(DATA, TableData(), of=ModelSource.TRAINING)
+    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=ModelSource.TRAINING)
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
+    audit: AttackFlags = group(AUDIT, AttackFlags())
+    output: AttackOutput = group(OUTPUT, AttackOutput())
+
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models from which attacks learn."""
+        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether language models are trained and attacked."""
+        return self.source is ModelSource.TRAINING and self.data.data is not None and is_texts(self.data.data)
+
+
+def _check_attacks(options: AttackOptions) -> None:
+    audit_flags = options.audit
+    names = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
+    if options.of_texts:
+        _check_texts(options, tuple(names))
+        return
+    check_texts(None, options.model.model, options.recipe)
+    if options.source is ModelSource.TRAINING:
+        refuse_options(
+            {"--groups": audit_flags.groups},
+            "is for texts, and attacks on a table without a bank go by single records; deal a bank by groups (`shadows "
+            "plan --coins --groups`, or `shadows train`) and attack it (--shadows), or",
+        )
+        of_bank = [name for name, code in names.items() if name not in ON_TARGETS and code is None]
+        if of_bank:
+            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[ModelSource.TRAINING]}")
+        return
+    useless = [name for name in names if name in ON_TARGETS]
+    if useless:
+        raise InputError(
+            f"--attacks {','.join(useless)}: trains models of its own and takes no bank; with --shadows there are "
+            f"{', '.join(ON_RECORDS)}."
+        )
+    if audit_flags.members and len(audit_flags.members) != len(audit_flags.target):
+        raise InputError(
+            f"--target was given {len(audit_flags.target)} times and --members {len(audit_flags.members)} times: give "
+            "one of each target, in the same order."
+        )
+
+
+def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
+    audit_flags, usual = options.audit, AttackFlags()
+    check_texts(options.data.data, options.model.model, options.recipe)
+    useless = [name for name in names if name in ON_TARGETS]
+    if useless:
+        raise InputError(
+            f"--attacks {','.join(useless)}: compares the probabilities of classes, and texts have none; on a text's "
+            f"one number there are {', '.join(ON_RECORDS)}."
+        )
+    values = {"--sample": options.data.sample}
+    values |= {f"--{name.replace('_', '-')}": getattr(audit_flags, name) != getattr(usual, name) for name in OF_TARGETS}
+    refuse_options(values, "is for tables: of texts every one is attacked, by all others")
+
+
+ATTACK = Command(
+    "attack",
+    AttackOptions,
+    {ModelSource.TRAINING: "attack.run:prepare", ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank"},
+    """How well do membership attacks do on a kind of classifier? (Long, Bindschaedler & Gunter 2017)
+
+    Trains classifiers on random halves of the records and attacks target records: was the record in the training set,
+    judging by the classifier's output on it? Guessing has an accuracy of 50%. Models of yours: --shadows, with a bank.
+
+    Examples:
+
+    `jaxaudit attack` (embedded breast cancer data, a neural network, less than a minute)
+
+    `jaxaudit attack --data adult --model nn --attacks untargeted,distance,frequency --iterations 100 --targets 100`
+
+    `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
+
+    `jaxaudit attack --query texts.jsonl --groups author --tokens words --optimizer adamw --learning-rate 0.003 --epochs
+    15` (a language model, author by author; `shadows train --coins` keeps the models)
+
+    `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
+
+    `jaxaudit attack --shadows bank --attacks stacked,mine.py:MyAttack` (beside an attack of your own)
+
+    `jaxaudit attack --shadows bank --target out.npy`
+
+    `jaxaudit attack --shadows bank --pdtp run` (beside what `jaxaudit pdtp --out run` measured on the same records)
+
+    `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
+    """,
+    (_check_attacks,),
+    first=("csv", "model", "shadows"),
+)

@@ -3,26 +3,23 @@
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
+from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack
 from jaxaudit.audits.attack.exposure import place_in_set
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.target_file import prefixes, read_members, target_log_odds
-from jaxaudit.audits.attack.targets import RecordTarget
+from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
 from jaxaudit.audits.pdtp.result import PDTPResult
-from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
-from jaxaudit.cli.job import Job, Outcome
-from jaxaudit.cli.own_code import load_named
-from jaxaudit.cli.own_options import with_fields
+from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
+from jaxaudit.cli.own_code import load_named, with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_readings
+from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -100,18 +97,10 @@ def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Pro
 def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
     """The attacks that `--attacks` names, in order; None for all."""
     audit = options.audit
-    attacks_by_name: dict[str, RecordAttack] = {
-        attack.name: replace(attack, gamma=audit.gamma, scale=audit.offline_scale)
-        if isinstance(attack, RMIA)
-        else attack
-        for attack in RECORD_ATTACKS
-    }
-    if audit.attacks is None:
-        if audit.attack_option:
-            raise InputError("--attack-option sets options of attacks that --attacks names; add --attacks.")
-        plain = (audit.gamma, audit.offline_scale) == (RMIA.gamma, RMIA.scale)
-        return None if plain else tuple(attacks_by_name[name.name] for name in USUAL)
-    names = attacks_named(audit.attacks)
+    attacks_by_name: dict[str, RecordAttack] = {attack.name: attack for attack in RECORD_ATTACKS}
+    if audit.attacks is None and not audit.attack_option:
+        return None
+    names = attacks_named(audit.attacks or ",".join(attack.name for attack in USUAL))
     needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
     attacks_by_name |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
     return tuple(

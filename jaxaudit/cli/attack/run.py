@@ -12,30 +12,34 @@ import numpy as np
 
 from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.plan import (
+from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
+from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
     attack_models_per_batch,
     check_attacks,
     check_options,
     draw,
     models_to_train,
+    train_splits,
 )
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
-from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.attack.train_splits import train_splits
+from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
 from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
-from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
-from jaxaudit.cli.classifiers import demand_memory, make_classifier, network_of_texts
-from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
-from jaxaudit.cli.groups import RecipeFlags
-from jaxaudit.cli.job import Job, Outcome, Summary
+from jaxaudit.cli.classifiers import (
+    demand_memory,
+    make_classifier,
+    network_of_texts,
+    read_table_options,
+    read_training_set,
+    summarise_table,
+    table_data,
+)
+from jaxaudit.cli.groups import RecipeFlags, ShadowRecipe
 from jaxaudit.cli.options import with_values
-from jaxaudit.cli.own_code import load_named
-from jaxaudit.cli.own_options import with_fields
-from jaxaudit.cli.sets import GUESS, ShadowRecipe
-from jaxaudit.cli.shadows import train
-from jaxaudit.cli.shadows.options import BankData, BankNetwork, TrainedModels, TrainOptions
-from jaxaudit.cli.tables import read_table_options, read_training_set, summarise_table, table_data
+from jaxaudit.cli.own_code import load_named, with_fields
+from jaxaudit.cli.read_sets import read_groups, with_dealt_groups
+from jaxaudit.cli.shadows import BankData, BankModels, BankNetwork, TrainOptions, train
+from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import Examples, Table, candidate_indices
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.groups import as_groups
@@ -103,7 +107,7 @@ def prepare(options: AttackOptions) -> Job[Any] | Summary:
         return attack(models, attacks=attacks, level=audit_flags.level)
 
     def outcome(audit: AttackAudit, provenance: Provenance) -> Outcome:
-        indices = whole.in_file(chosen[audit.records])
+        indices = chosen[audit.records]
         splits = audit.result.splits
         assert splits is not None
         listed = zip(splits.records, indices.tolist(), strict=True)
@@ -144,8 +148,6 @@ def _candidates(count: int | None, table: Table) -> int:
         raise InputError(
             f"--sample {count} is more than the {len(table):,} records of {table.name}; leave it out to use all."
         )
-    if count % 2 or count < 4:
-        raise InputError(f"--sample {count} cannot be split into equal halves; give an even number of at least 4.")
     return count
 
 
@@ -166,7 +168,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
             coins=True,
             drop_overlap=True,
         ),
-        models=TrainedModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models, designs=GUESS),
+        models=BankModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models),
         model=network,
         recipe=ShadowRecipe(**vars(options.recipe)),
     )

@@ -1,0 +1,213 @@
+"""`jaxaudit deal`: its options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxaudit.cli.groups import DATA, Columns, dealt_groups
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import group, option, refuse_options
+from jaxaudit.cli.parsers import TEXTS, is_texts, share_check
+from jaxaudit.errors import InputError
+
+SEED_BITS = 63
+LEAST_BLIND = 2**60
+"""Smaller seeds than this can be tried: a few records that somebody remembers tell which one was taken."""
+
+
+@dataclass(frozen=True)
+class DealData(Columns):
+    """The records."""
+
+    data: str = option(
+        "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON "
+        "Lines, a JSON array or Parquet of messages, conversations, prompt and completion, instruction and output, "
+        "question and answer, or text.",
+        default=...,
+        argument=True,
+        names="data",
+    )
+    groups: str | None = dealt_groups(
+        "Group of each record, such as its patient, to deal groups whole: .npy, .csv, or the name of an array in the "
+        ".npz, of a column in the .csv or of a key in the lines that DATA names.",
+    )
+    by: str | None = dealt_groups(
+        "As --groups, but the records of each group are dealt over all sets, at random within the group: for a verdict "
+        "on each group (`jaxaudit ks --scores --by group`).",
+    )
+    pairs: Path | None = option(
+        "Texts: another version of each record of DATA, line by line. Which of the two is shared is drawn for each.",
+        names="file",
+    )
+
+    @property
+    def names_of_groups(self) -> str | None:
+        """What has the group of each record, however groups are dealt."""
+        return self.by if self.groups is None else self.groups
+
+    @property
+    def flag_of_groups(self) -> str:
+        """The option that says so."""
+        return "--groups" if self.by is None else "--by"
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How records are dealt."""
+
+    holdout_share: float | None = option(
+        "Share of the records, or groups, to keep at home as the holdout. [default: 0.5]",
+        check=share_check("holdout_share"),
+    )
+    members_share: float | None = option(
+        "Share of the records, or groups, to share that stay in training. [default: none]",
+        check=share_check("members_share"),
+    )
+    withdraw: float | None = option(
+        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
+        check=share_check("withdraw"),
+    )
+    blind: bool = option(
+        "Also write challenge.npz (as a table where the sets are tables), which has all records in a random order and "
+        "no mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
+        default=False,
+    )
+    seed: int | None = option(
+        "Random seed, to repeat a deal: it tells the set of each record of DATA; with --blind 2^60 or more. [default: "
+        "a new one that nobody can guess]",
+        minimum=0,
+        maximum=2**SEED_BITS - 1,
+    )
+
+    @property
+    def held(self) -> float:
+        """The share of the holdout; there is none where records are withdrawn."""
+        return 0.5 if self.holdout_share is None else self.holdout_share
+
+    def check(self) -> None:
+        """Refuses options that do not go together."""
+        if self.withdraw is not None:
+            shares = {"--holdout-share": self.holdout_share, "--members-share": self.members_share}
+            refuse_options(
+                shares,
+                "--withdraw is of records that were shared before, whose holdout was kept then, and what is not "
+                "withdrawn stays in training",
+            )
+            refuse_options(
+                {"--blind": self.blind}, "needs a holdout to hide among the other records, and --withdraw deals none"
+            )
+        if self.blind and self.seed is not None and self.seed < LEAST_BLIND:
+            raise InputError(
+                f"--blind with --seed {self.seed}: whoever has the records finds it by trying, and so every set; leave "
+                "out --seed, or give that of the deal to repeat (2^60 or more)."
+            )
+        if self.members_share is not None and self.held + self.members_share >= 1:
+            raise InputError(
+                f"--members-share {self.members_share:g} and --holdout-share {self.held:g} (0.5 if not given) leave no "
+                "records to withdraw; their sum must be below 1."
+            )
+
+
+@dataclass(frozen=True)
+class DealOptions:
+    """All options of the command."""
+
+    data: DealData = group(DATA, DealData())
+    deal: Deal = group("Deal", Deal())
+    out: Path = option(
+        "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
+        "deal.json, groups.csv (if there are groups), and what --blind adds, into this new directory.",
+        default=...,
+        metavar="DIR",
+        decides=False,
+    )
+    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
+
+
+def _check_by(options: DealOptions) -> None:
+    if options.data.by is None:
+        return
+    reasons = {
+        "--groups": (options.data.groups, "deals groups whole, and --by the records of each over all sets"),
+        "--pairs": (options.data.pairs, "deals the versions of each record, whoever's it is"),
+        "--withdraw": (options.deal.withdraw, "deals no holdout, and a group is found by its records in both sets"),
+        "--blind": (options.deal.blind or None, "asks for outputs without groups, and groups are found by scores"),
+    }
+    for flag, (value, why) in reasons.items():
+        refuse_options({flag: value}, why)
+
+
+def _check_pairs(options: DealOptions) -> None:
+    deal, texts = options.deal, is_texts(options.data.data)
+    if texts:
+        refuse_options({"--blind": deal.blind}, "is of records with outputs, and texts get scores")
+    if options.data.pairs is None:
+        return
+    if not (texts and is_texts(options.data.pairs)):
+        raise InputError(f"--pairs and DATA must be texts ({', '.join(TEXTS)}).")
+    shares = {
+        "--holdout-share": deal.holdout_share,
+        "--members-share": deal.members_share,
+        "--withdraw": deal.withdraw,
+    }
+    refuse_options(
+        {"--groups": options.data.groups, **shares},
+        "--pairs draws for each record on its own, which of its versions is shared",
+    )
+
+
+DEAL = Command(
+    "deal",
+    DealOptions,
+    "deal.run:deal_given",
+    """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
+
+    The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
+    shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
+    are dealt together, and so are the records of a group; the array or column of `--groups` or `--by` is not written,
+    nor any other that has its values or another name for each group, but random numbers in its place. Inputs are
+    written as x, labels as y, with every value as it was given. deal.json has the seed and hashes, and no record: keep
+    it until the deal must be shown. groups.csv says which records of DATA each random number stands for, and stays at
+    home.
+
+    Whole groups (`--groups`) answer whether a set was forgotten. To find the single groups that a model still
+    remembers (`jaxaudit ks --scores --by group`), deal the records of each group over all sets (`--by`): by whole
+    groups that takes hundreds of them in the holdout. What is printed says what a deal allows.
+
+    query.npz and members.npz are what was shared for training. With `--blind`, challenge.npz is what is sent when the
+    model's outputs are asked for: the inputs of all records, with random names and without labels, in an order that
+    follows from a random salt in key.json, not from the seed. Whoever holds the model answers with one file of outputs
+    in that order, for `jaxaudit ks --challenge key.json`. Publish the printed commitment before the outputs arrive: it
+    fixes which record is of which set, and does not show it. Anybody who kept the shared records can still recognise
+    them.
+
+    A .csv or .parquet is dealt as files like it: query.csv has rows of the source, with the names of its columns in
+    their order and the text of every cell. Only inputs and label are written, and a first column group where groups or
+    copies were dealt; commands that read tables know its numbers, which are no input. Each set is read again and must
+    be the same records as in the source. Where a set lacks a class, or DATA has a @SPLIT, arrays are written as of
+    anything else.
+
+    Texts, also chats (messages, conversations, prompt and completion, instruction and output), are written as
+    query.jsonl and so on, lines with all of their keys but those that tell the groups. With
+    `--pairs`, query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with
+    the same number at pair: a difference within a pair is free of the record's own difficulty.
+
+    Examples:
+
+    `jaxaudit deal records.npz --out deal`
+
+    `jaxaudit deal records.npz --members-share 0.4 --holdout-share 0.3 --groups patient --out deal`
+
+    `jaxaudit deal records.npz --members-share 0.4 --holdout-share 0.3 --blind --out deal`
+
+    `jaxaudit deal shared.npz --withdraw 0.3 --out deal`
+
+    `jaxaudit deal texts.jsonl --groups author --members-share 0.4 --holdout-share 0.3 --out deal`
+
+    `jaxaudit deal chat.jsonl --by author --members-share 0.4 --holdout-share 0.3 --out deal`
+
+    `jaxaudit deal texts.jsonl --pairs rephrased.jsonl --out deal`
+    """,
+    (_check_by, _check_pairs),
+    first=("out", "groups", "by", "holdout_share", "members_share", "withdraw", "blind"),
+    compiles=False,
+)

@@ -32,9 +32,8 @@ from jaxaudit.data.challenge import (
     record_order,
     rows_in_order,
 )
-from jaxaudit.data.roles import Role
+from jaxaudit.data.examples import Role
 from jaxaudit.data.selection import CLASS_NAMES
-from jaxaudit.data.views import shifted_views
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import Writer
 
@@ -203,21 +202,18 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def challenge_arrays(
-    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], salt: str, views: int
-) -> tuple[dict[str, np.ndarray], dict[Role, list[Any]]]:
-    """The arrays of a challenge, and the rows in it of the records of each side, or of the views of each record.
+    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], salt: str
+) -> tuple[dict[str, np.ndarray], dict[Role, list[int]]]:
+    """The arrays of a challenge, and the rows in it of the records of each side.
 
     It has the inputs of all records in a random order, random names, and class names. It has no labels, which outputs
-    do not need, no groups, and no further array: each could tell which set a record is of. Views of images are in the
-    one random order, like records.
+    do not need, no groups, and no further array: each could tell which set a record is of.
     """
     records = arrays[INPUTS]
-    if views > 1:
-        records = shifted_views(records, views).reshape(-1, *records.shape[1:])
     order = record_order(salt, len(records))
     class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
     challenge_file = {RECORD: np.array(record_names(salt, len(order))), INPUTS: records[order], **class_names}
-    return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()}, views)
+    return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()})
 
 
 def home_writer(numbers: Sequence[int]) -> Writer:
@@ -243,7 +239,7 @@ def new_salt() -> str:
 
 
 def key_writer(
-    out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[Any]], label: str | None
+    out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[int]], label: str | None
 ) -> Writer:
     """A function that writes the key of a blind deal, the private file that says which record is in which role.
 
@@ -253,7 +249,7 @@ def key_writer(
         salt: the random text from which names and order of the records follow.
         seed: the seed of the deal.
         whole: whether groups were dealt whole.
-        rows: the positions of each role's records, or of the views of each.
+        rows: the positions of each role's records.
         label: the column with the label, if it had to be named.
     """
 

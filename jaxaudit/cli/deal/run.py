@@ -1,46 +1,62 @@
-"""Runs `jaxaudit deal`: reads records, deals them, and writes every side with the record of the deal."""
+"""Runs `jaxaudit deal`: reads records, deals them, and writes every side with the record of the deal.
 
+Of texts it deals the lines of a file, or which of two versions of each line is shared.
+"""
+
+import hashlib
+import json
+import platform
+import secrets
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import IO
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import msgspec
 import numpy as np
+from jaxtyping import Array, Int, Key, Shaped
 
-from jaxaudit.cli.deal.command import DealOptions
+from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, Deal, DealOptions
 from jaxaudit.cli.deal.private import (
     arrays_with_values,
     challenge_arrays,
     home_writer,
     key_writer,
+    keys_with_values,
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.record import key_of_deal, record_of, seed_of
-from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary
-from jaxaudit.cli.deal.source import has_all_classes, read_source
-from jaxaudit.cli.deal.units import NUMBERS, dealt_units, draw_deal
-from jaxaudit.cli.job import Summary
+from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary, texts_summary
+from jaxaudit.cli.deal.source import NUMBERS, DealtUnits, dealt_units, draw_deal, has_all_classes, read_source
 from jaxaudit.cli.parsers import is_texts
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.read_sets import read_told, tell_of_groups
+from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples, is_image, prepare_images
-from jaxaudit.data.challenge import CHALLENGE, KEY, file_hash, group_numbers, read_key, record_order
+from jaxaudit.data.challenge import CHALLENGE, DEAL_RECORD, HOME, KEY, file_hash, group_numbers, read_key, record_order
 from jaxaudit.data.challenge import RECORD as NAMES
-from jaxaudit.data.deal_record import DEAL_RECORD, HOME
-from jaxaudit.data.group_values import COLUMN
 from jaxaudit.data.groups import groups_file, load_groups
+from jaxaudit.data.labels import COLUMN
+from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.data.tables.rows import refuse_read_otherwise
+from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
-from jaxaudit.runs.directory import Writer, write_files
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.randomness import generator_of, stream
+from jaxaudit.runs.directory import Writer, new_directory, write_files
+from jaxaudit.version import __version__
 
 
 def deal_given(options: DealOptions) -> Summary:
     """Deals the records or texts that the options name, and writes every side."""
     if not is_texts(options.data.data):
         return deal_records(options)
-    from jaxaudit.cli.deal.texts import deal_texts
-
     return deal_texts(options)
 
 
@@ -93,7 +109,7 @@ def deal_records(options: DealOptions) -> Summary:
 
     def record(file: IO[bytes]) -> None:
         for side in sides.values() if table is not None else ():
-            refuse_read_otherwise(out / side.file, source.examples.take(side.rows), options.data.label)
+            refuse_read_otherwise(draft / side.file, source.examples.take(side.rows), options.data.label)
         described = {
             "name": source.name,
             "records": count,
@@ -103,12 +119,12 @@ def deal_records(options: DealOptions) -> Summary:
             "columns": None if table is None else {"inputs": table.inputs, "label": table.label},
         }
         membership = {name: source.examples.record_hashes[side.rows] for name, side in sides.items()}
-        file.write(record_of(how, seed, units, described, out, sides, membership))
+        file.write(record_of(how, seed, units, described, draft, sides, membership))
 
     files = {side.file: side_writer(side) for side in sides.values()}
     challenge, positions = "", {}
     if how.blind:
-        challenge_file, positions = challenge_arrays(sides, arrays, salt, how.views)
+        challenge_file, positions = challenge_arrays(sides, arrays, salt)
         challenge = f"{CHALLENGE}{suffix}"
         files[challenge] = _npz(challenge_file)
         if table is not None:
@@ -116,12 +132,13 @@ def deal_records(options: DealOptions) -> Summary:
             files[challenge] = partial(table.write, named_rows)
     # The record is written after the sides, and a key last: they have the hashes of the others.
     files[DEAL_RECORD] = record
-    if how.blind:
-        files[KEY] = key_writer(out, [*files], salt, seed, units.whole, positions, label)
-    if group_values is not None:
-        files[HOME] = home_writer(arrays[COLUMN].tolist())
-    write_files(out, files)
-    blind = BlindChallenge(challenge, read_key(out / KEY).committed, how.views) if how.blind else None
+    with new_directory(out) as draft:
+        if how.blind:
+            files[KEY] = key_writer(draft, [*files], salt, seed, units.whole, positions, label)
+        if group_values is not None:
+            files[HOME] = home_writer(arrays[COLUMN].tolist())
+        write_files(draft, files)
+    blind = BlindChallenge(challenge, read_key(out / KEY).committed) if how.blind else None
     report = DealReport(source.name, out, sides, units, further_arrays, left_out, groups is not None)
     power = () if units.written else before_sharing(data, sides, options.data.label, options.data.drop)
     return summary(report, blind, label, power)
@@ -151,3 +168,199 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
     return save
+
+
+PAIR, INDEX = "pair", "index"
+
+
+class Lines(NamedTuple):
+    """The lines of a side: for each, which version of which record it is."""
+
+    version: Int[np.ndarray, " lines"]
+    row: Int[np.ndarray, " lines"]
+
+
+def deal_texts(options: DealOptions) -> Summary:
+    """Deals the texts and writes every side."""
+    how, out, pairs = options.deal, options.out, options.data.pairs
+    groups = options.data.names_of_groups
+    path = expanded(options.data.data)
+    versions = [read_told(path_of_version) for path_of_version in (path, pairs) if path_of_version is not None]
+    hashes = [_hashes(version) for version in versions]
+    count, paired = len(hashes[0]), pairs is not None
+    if paired:
+        _refuse_no_versions(versions, hashes)
+    if groups is None and not paired:
+        tell_of_groups(versions)
+    values = None if groups is None else _groups(groups, options.data.flag_of_groups, path, versions[0])
+    units = dealt_units(None if values is None else _as_numbers(values), hashes[0], within=options.data.by is not None)
+    keys = {key for version in versions for line in version.objects() for key in line} - {groups}
+    text_keys = {*versions[0].keys}
+    left_out: list[str] = []
+    if values is not None:
+        telling = keys_with_values(values, versions[0].objects())
+        left_out = [key for key in telling if key not in text_keys | {groups}]
+        _tell_of_texts(values, versions[0])
+    for taken in keys & {*((COLUMN,) if units.written else ()), *((PAIR,) if paired else ())}:
+        raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
+    seed = seed_of(how)
+    key = key_of_deal(seed, how)
+    if paired:
+        shared, every = generator_of(stream(key, "deal")).integers(2, size=count), np.arange(count)
+        lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}
+    else:
+        rows = map(np.flatnonzero, (dealt_rows := draw_deal(key, how, units)).values())
+        lines = {of: Lines(np.zeros_like(row), row) for of, row in zip(dealt_rows, rows, strict=True)}
+    numbers = units.random_numbers(key)
+
+    def writer(side_lines: Lines) -> Writer:
+        def save(file: IO[bytes]) -> None:
+            for number, row in zip(side_lines.version.tolist(), side_lines.row.tolist(), strict=True):
+                line = versions[number].object(row)
+                for key_left_out in (groups, *left_out):
+                    line.pop(key_left_out, None)
+                if units.written:
+                    line[COLUMN] = int(numbers[row])
+                if paired:
+                    line = {INDEX: row, **line, PAIR: row}
+                file.write(msgspec.json.encode(line) + b"\n")
+
+        return save
+
+    sides = {of: DealSide(f"{of}.jsonl", side_lines.row, units.on(side_lines.row)) for of, side_lines in lines.items()}
+    source = {
+        "name": " and ".join(version.source for version in versions),
+        "records": count,
+        "groups": units.count,
+        "content_hash": f"blake2b:{hashlib.blake2b(np.concatenate(hashes).tobytes(), digest_size=16).hexdigest()}",
+        "sha256": file_hash(path),
+        **({} if pairs is None else {"pairs_sha256": file_hash(pairs)}),
+    }
+
+    def record(file: IO[bytes]) -> None:
+        membership = {of: np.stack(hashes)[side_lines] for of, side_lines in lines.items()}
+        file.write(record_of(how, seed, units, source, draft, sides, membership))
+
+    home = {} if values is None else {HOME: home_writer(numbers.tolist())}
+    files = {f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}
+    with new_directory(out) as draft:
+        write_files(draft, {**files, DEAL_RECORD: record, **home})
+    further = sorted(keys - {*text_keys, COLUMN, PAIR, INDEX, *left_out})
+    return texts_summary(DealReport(source["name"], out, sides, units, further, left_out, groups is not None), paired)
+
+
+def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
+    """16 bytes a record, the same for equal texts."""
+    pairs = zip(texts.prompts, texts.answers, strict=True)
+    digests = [hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest() for pair in pairs]
+    return np.array(digests, "S16")
+
+
+def _groups(groups: str, flag: str, path: Path, texts: Texts) -> list[str | int]:
+    """The group of each record; `flag` is the option that names them."""
+    if groups_file(groups) is not None:
+        return load_groups(groups, str(path), len(texts.lines), "data").tolist()
+    values = None if groups in texts.keys else texts.column(groups)
+    if values is None:
+        trouble = "is a text of the records" if groups in texts.keys else "is neither a file nor a key of the lines"
+        raise InputError(f"{flag} {groups} {trouble}; name the key of what records have in common, such as author.")
+    return values
+
+
+def _tell_of_texts(values: list[str | int], texts: Texts) -> None:
+    """Says on stderr that the texts, which nobody can leave out, have the groups' values or are other names of them."""
+    # Where each record is a group of its own, any texts that differ would be names of the groups.
+    shared = len(set(values)) < len(values)
+    telling = {*texts.keys} & {*keys_with_values(values, texts.objects(), other_names=shared)}
+    if telling:
+        say(
+            f"{texts.source}: the texts themselves ({', '.join(sorted(telling))}) tell whose they are: they have the "
+            "values of the groups, or one text for each group, and are shared"
+        )
+
+
+def _as_numbers(values: Sequence[str | int]) -> Int[np.ndarray, " records"]:
+    names: dict[str | int, int] = {}
+    return np.array([names.setdefault(value, len(names)) for value in values])
+
+
+def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None:
+    first, second = versions
+    if (len(first.lines), first.form) != (len(second.lines), second.form):
+        raise InputError(
+            f"`pairs` {second.source} has {len(second.lines):,} lines of the form {second.form!r}, and {first.source} "
+            f"{len(first.lines):,} of {first.form!r}: give two versions of each record, line by line."
+        )
+    count = len(first.lines)
+    again = 2 * count - len(np.unique(np.concatenate(hashes)))
+    if again:
+        raise InputError(
+            f"{again:,} texts of {first.source} and {second.source} are copies of others, so one text could be shared "
+            "and kept; give versions that differ, and leave copies out of both."
+        )
+    if 2**count * ALPHA < 1:
+        raise InputError(
+            f"{count} pairs are too few: no test of them could reach a p-value of {ALPHA:g}. Give five or more."
+        )
+
+
+SCHEMA = "jaxaudit.deal/1"
+
+
+def seed_of(how: Deal) -> int:
+    """The seed that was asked for, or a new one that nobody can guess."""
+    return LEAST_BLIND + secrets.randbelow(2**SEED_BITS - LEAST_BLIND) if how.seed is None else how.seed
+
+
+def key_of_deal(seed: int, how: Deal) -> Key[Array, ""]:
+    """The key of a deal: of all 64 bits of its seed, since `jax.random.key` keeps 32, few enough to try them all."""
+    key = jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
+    return key if how.withdraw is None else stream(key, "withdraw")
+
+
+def record_of(
+    how: Deal,
+    seed: int,
+    units: DealtUnits,
+    source: Mapping[str, Any],
+    out: Path,
+    sides: Mapping[str, DealSide],
+    hashes: Mapping[str, np.ndarray],
+) -> bytes:
+    """The file that documents a deal, as JSON: its options, its source, and the size and hashes of each side.
+
+    `membership` of a side is the SHA-256 of the hashes of its records, in the file's order.
+
+    Args:
+        how, seed: the options of the deal.
+        units: what was dealt.
+        source: facts on the source, as they are written.
+        out: the folder that contains the sides' files.
+        sides, hashes: each side, and the hashes of its records, by its name.
+    """
+
+    def recorded(name: str, side: DealSide) -> dict[str, Any]:
+        return {
+            "file": side.file,
+            "records": len(side.rows),
+            "groups": side.groups,
+            "sha256": file_hash(out / side.file),
+            "membership": hashlib.sha256(hashes[name].tobytes()).hexdigest(),
+        }
+
+    facts = {
+        "schema": SCHEMA,
+        "seed": seed,
+        "holdout_share": how.held if how.withdraw is None else None,
+        "members_share": how.members_share,
+        "withdraw": how.withdraw,
+        "by_groups": units.whole,
+        "within_groups": units.within,
+        "copies": units.copied,
+        "source": dict(source),
+        **dict.fromkeys(("query", "members", "holdout")),
+        **{name: recorded(name, side) for name, side in sides.items()},
+        "versions": {"jaxaudit": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in ("jax", "numpy")},
+    }
+    return (json.dumps(facts, indent=1) + "\n").encode()

@@ -7,16 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.cli.deal.units import DealtUnits, NamedGroups, named_groups
-from jaxaudit.cli.job import Summary
-from jaxaudit.data.challenge import KEY
-from jaxaudit.data.deal_record import DEAL_RECORD, HOME
-from jaxaudit.data.group_values import COLUMN
+from jaxaudit.cli.deal.source import DealtUnits, NamedGroups, named_groups
+from jaxaudit.cli.show import Summary
+from jaxaudit.data.challenge import DEAL_RECORD, HOME, KEY
+from jaxaudit.data.labels import COLUMN
 from jaxaudit.metrics.members import LEAST_MEMBERS
 
-VIEWS_TOLD = """\
-It has {views} views of each image, itself and copies shifted by a pixel: {views} times as many answers are needed.
-They may help if the model was trained with shifted images, and then little (`jaxaudit deal --help`)."""
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
@@ -29,11 +25,10 @@ class DealSide(NamedTuple):
 
 
 class BlindChallenge(NamedTuple):
-    """A blind challenge: its file, the commitment of its key, and how many views of each record it has."""
+    """A blind challenge: its file, and the commitment of its key."""
 
     file: str
     commitment: str
-    views: int
 
 
 class DealReport(NamedTuple):
@@ -100,7 +95,6 @@ def summary(
         lines += [
             f"To ask for outputs later: {challenge.file}. It has all these records in a random order, without labels",
             "or groups. Send it to whoever holds the model, and get one file of outputs in its order.",
-            *(VIEWS_TOLD.format(views=challenge.views).splitlines() if challenge.views > 1 else ()),
             f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
             f"  {challenge.commitment}",
             "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
@@ -146,7 +140,7 @@ def texts_summary(report: DealReport, paired: bool) -> Summary:
     # With records of a group in both sets, there is no test of whole groups.
     by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
-    lines += ["", "To test a model later:", "", *(f"  {command}" for command in commands)]
+    lines += ["", "To test a model later (add --baseline, --before):", "", *(f"  {command}" for command in commands)]
     return report.summary((head, *lines), commands)
 
 
@@ -224,8 +218,8 @@ def before_sharing(data: str, sides: Mapping[str, DealSide], label: str | None, 
     words += [*([] if label is None else ["--label", label]), *(word for name in drop for word in ("--drop", name))]
     return (
         "",
-        "To learn before you share anything what the test will be able to tell, and what more members or a larger",
-        "holdout would bring (it trains models on these records, for some minutes):",
+        "To learn before you share anything what the test will be able to tell, and what a larger holdout would",
+        "bring (it trains models on these records, for some minutes):",
         "",
         f"  {shlex.join(words)}",
     )

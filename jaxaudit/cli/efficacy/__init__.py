@@ -1,0 +1,154 @@
+"""`jaxaudit efficacy`: its options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import group, option, refuse_options
+from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.errors import InputError
+
+LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
+
+
+@dataclass(frozen=True)
+class EfficacyData(Images):
+    """The records."""
+
+    data: str | None = option(
+        "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
+        "answer, question and answer, or text. [default: some digits]",
+        names="data",
+    )
+    gray: bool = option("Convert images to grayscale.", "--gray/--color", default=False)
+    classes: int | None = option(
+        "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
+        "data, or of labels per record]",
+        minimum=1,
+        maximum=MOST,
+    )
+    template: str | None = option(
+        "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it "
+        "is; a question as 'Question: {}\\nAnswer: ']",
+        check=parse_template,
+    )
+
+
+@dataclass(frozen=True)
+class WeightsFlags(Network):
+    """The network, its weights, and reference weights."""
+
+    model: str | None = option(
+        f"The network: {NETWORKS}, {OWN}, {PRETRAINED}, or the folder of a causal language model of "
+        "transformers and its tokenizer.",
+        check=parse_judged,
+        names="code",
+    )
+    hidden: str | None = option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
+    params: Path | None = option(
+        "The weights: .safetensors, a folder of save_pretrained, Flax .msgpack, or an Orbax directory. "
+        "[default: those in the folder that --model names]",
+        names="file",
+    )
+    reference: tuple[str, ...] = option(
+        "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new "
+        "initial weights from the seed. Repeatable.",
+        default=(),
+        metavar="NAME=PATH",
+        check=parse_reference,
+        names="file",
+        place=lambda text: parse_reference(text)[1],
+    )
+
+
+@dataclass(frozen=True)
+class EfficacyFlags(Seeded):
+    """How it is measured."""
+
+    likelihood: str = option(
+        "What the outputs mean: categorical (logits of classes), bernoulli (logits of labels of their own, each 0 or "
+        "1) or gaussian (real numbers).",
+        default="categorical",
+        choices=LIKELIHOODS,
+    )
+    sigma: float = option("Standard deviation of the gaussian likelihood.", default=1.0)
+    true_fisher: bool = option(
+        "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "
+        "for each output.",
+        "--true-fisher",
+        default=False,
+    )
+    chunk: int | None = option(
+        "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class EfficacyOutput(ListOutput):
+    """What is printed and written."""
+
+    top: int = option(
+        "Number of records to list, of those that the weights fit best.",
+        default=5,
+        minimum=0,
+        maximum=MOST,
+        decides=False,
+    )
+
+
+@dataclass(frozen=True)
+class EfficacyOptions:
+    """All options of the command."""
+
+    data: EfficacyData = group(DATA, EfficacyData())
+    model: WeightsFlags = group(MODEL, WeightsFlags())
+    audit: EfficacyFlags = group(AUDIT, EfficacyFlags())
+    output: EfficacyOutput = group(OUTPUT, EfficacyOutput())
+
+
+def _check_together(options: EfficacyOptions) -> None:
+    # A folder contains weights; a missing path is reported by its own option, not as missing weights.
+    config = pretrained_config(options.model.model)
+    config_folder = config if config and not config.is_file() else None
+    needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
+    values = dict(
+        zip(needs, (options.model.params or config_folder, options.model.model, options.data.data), strict=True)
+    )
+    present, missing = [need for need in needs if values[need] is not None], [n for n in needs if values[n] is None]
+    if present and missing:
+        raise InputError(
+            f"--{present[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an "
+            "example."
+        )
+    if not is_texts(options.data.data or ""):
+        refuse_options({"--template": options.data.template}, "is of texts (--data .jsonl)")
+
+
+EFFICACY = Command(
+    "efficacy",
+    EfficacyOptions,
+    doc="""How much do a model's weights still expose of some records? (Becker & Liebig 2022)
+
+    Measures the exact Fisher information of the weights about the records: the mean squared norm of each record's
+    gradient. Its inverse is the efficacy: training makes it large, and forgetting should make it small. Give reference
+    weights that never saw the records: a single number cannot be interpreted.
+
+    Examples:
+
+    `jaxaudit efficacy` (embedded digits, one model with and one without them, less than a minute)
+
+    `jaxaudit efficacy --model package.module:factory --params weights.safetensors --data forget.npz --classes 10`
+
+    `jaxaudit efficacy --model mlp --params a.safetensors --data mnist@train[:100] --reference untrained --json`
+
+    `jaxaudit efficacy --model saved_bert/ --data texts.npz` (a folder of transformers' `save_pretrained`; arrays
+    `input_ids`, `attention_mask` and `y`, which the network gets by name)
+
+    `jaxaudit efficacy --model unlearned/ --data forget.jsonl --reference base=base/` (language models; a record's
+    gradient is that of the log-likelihood of its answer, or of its text)
+    """,
+    checks=(_check_together,),
+    first=("data", "model", "params"),
+)

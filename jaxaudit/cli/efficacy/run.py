@@ -1,4 +1,7 @@
-"""Runs `jaxaudit efficacy`: from its options to its result."""
+"""Runs `jaxaudit efficacy`: from its options to its result.
+
+Where records are texts, its inputs are causal language models of `transformers` from folders.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,34 +13,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy, measure_sequence_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
-from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
-from jaxaudit.cli.efficacy.texts import read_text_inputs
-from jaxaudit.cli.job import Job, Outcome
-from jaxaudit.cli.own_model import pretrained_config
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference
+from jaxaudit.cli.efficacy import EfficacyData, EfficacyOptions
+from jaxaudit.cli.options import refuse_options
+from jaxaudit.cli.own_code import pretrained_config
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs
+from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.recipe import make_factory
+from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.records import Records, must_be_opened, open_records
-from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
+from jaxaudit.data.sequences import padded
+from jaxaudit.data.weights import Weights, read_weights
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError, without_folders
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
+from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian, Likelihood
 from jaxaudit.learners import network
-from jaxaudit.learners.batch_order import init_key
+from jaxaudit.learners.stepped import init_key
 from jaxaudit.metrics.efficacy import SOURCE
 from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
-from jaxaudit.models.keras_model import is_keras_file
+from jaxaudit.models.causal import Causal, causal_model
+from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models.pretrained import TransformersClassifier
 from jaxaudit.models.restore import load_weights, name_weights
-from jaxaudit.models.transformers_classifier import TransformersClassifier
 from jaxaudit.report.kinds import recorded
-from jaxaudit.runs.files import record_files
 from jaxaudit.runs.provenance import describe_examples, describe_records
+from jaxaudit.runs.saved import record_files
 
 NAMES_SHOWN = 10
 RECORDS, CLASS = 1000, 3
@@ -131,7 +137,7 @@ def _demonstration(key: Any) -> EfficacyInputs:
             NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
         ),
         digits.take(forget, f"{len(forget)} of the digits {CLASS}"),
-        ("original was trained on all records, retrained without these. All three started from the same weights.",),
+        ("jaxaudit trained original on all records, retrained without these, both from the weights of untrained.",),
     )
 
 
@@ -139,12 +145,12 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
     model, data, seed = options.model, options.data, options.audit.seed
     config = pretrained_config(model.model)
     params = model.params or (config if config and config.is_dir() else None)
-    if params is None or model.model is None or data.data is None:
-        raise InputError("--params, --model and --data belong together: give all three, or none for an example.")
+    assert params is not None, "the command refuses what lacks one of the three"
+    assert model.model is not None
     pretrained = TransformersClassifier(config) if config else None
     sources = [parse_reference(text) for text in model.reference]
     paths = [params, *(path for _, path in sources if path)]
-    weights = {path: read_weights(path) for path in paths if not is_keras_file(path)}
+    weights = {path: read_weights(path) for path in paths}
     if pretrained and data.classes is None and options.audit.likelihood == CATEGORICAL.name:
         data = replace(data, classes=pretrained.classes)
     examples = _read(options, data)
@@ -154,7 +160,6 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
         classes, fields, notes = data.classes or _outputs_of(examples, _likelihood(options)), examples.fields, []
     factory = pretrained or make_factory(model.model, parse_hidden(model.hidden or ""))
     net = pure_module(factory, examples.inputs.shape[1:], classes, fields)
-    weights |= {path: _read_own(net, path) for path in paths if path not in weights}
     if pretrained:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
         for path in paths:
@@ -190,8 +195,8 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
 
 def _likelihood(options: EfficacyOptions) -> Likelihood:
     name, sigma = options.audit.likelihood, options.audit.sigma
-    if name != "gaussian" and sigma != 1:
-        raise InputError(f"--sigma belongs to --likelihood gaussian, and the likelihood is {name}.")
+    if name != "gaussian":
+        refuse_options({"--sigma": sigma != 1}, f"belongs to --likelihood gaussian, and the likelihood is {name}")
     return Gaussian(sigma) if name == "gaussian" else Bernoulli() if name == "bernoulli" else CATEGORICAL
 
 
@@ -221,18 +226,6 @@ def _outputs_of(records: Records, likelihood: Likelihood) -> int:
             "give one whole number for each record, from 0, or say what they are (--likelihood)."
         )
     return outputs_for(int(records.labels.max()), records.name)
-
-
-def _read_own(net: PureModule, path: Path) -> Weights:
-    """Weights from a file that only the network's own framework can read."""
-    if net.origin.read is None:
-        raise InputError(
-            f"{path}: is a file of Keras, and the network is not a Keras model; name the function that builds that "
-            "model (--model), or save the weights as .safetensors."
-        )
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file; weights are {KINDS}.")
-    return net.origin.read(path)
 
 
 def outputs_note(examples: Examples) -> list[str]:
@@ -265,3 +258,70 @@ def _hash(named_weights: NamedWeights) -> str:
         digest.update(f"{name}\0{weights[name].dtype}{weights[name].shape}\0".encode())
         digest.update(np.ascontiguousarray(weights[name]).tobytes())
     return f"blake2b:{digest.hexdigest()}"
+
+
+class TextInputs(NamedTuple):
+    """The language model, its weights, others to compare with, and the records as tokens."""
+
+    model: Causal
+    judged: NamedWeights
+    references: list[NamedWeights]
+    examples: Examples
+
+    def audit(self, options: EfficacyOptions) -> EfficacyAudit:
+        """The measurement."""
+
+        def log_likelihood(params: dict[str, Array], tokens: Array, rest: dict[str, Array] | None = None) -> Array:
+            tensors = {name.replace("/", "."): tensor for name, tensor in params.items()} | (rest or {})
+            return SEQUENCE.log_prob(self.model.apply(tensors, jnp.where(tokens < 0, ~tokens, tokens)), tokens)
+
+        return measure_sequence_efficacy(
+            log_likelihood,
+            self.judged,
+            self.examples.inputs,
+            references=self.references,
+            vocabulary=self.model.model.vocabulary,
+            framework="torch",
+            chunk=options.audit.chunk,
+            notes=("A record's own tokens are its labels; of a prompt or question, the answer's alone count.",),
+        )
+
+
+def read_text_inputs(options: EfficacyOptions) -> TextInputs:
+    """The models and records of these options."""
+    folder, audit, model = pretrained_config(options.model.model), options.audit, options.model
+    if folder is None or folder.suffix == ".json" or model.params is not None:
+        raise InputError(
+            f"--data {options.data.data}: texts need a causal language model of transformers; name the folder with its "
+            "weights and its tokenizer (--model), and leave out --params."
+        )
+    values = {"--likelihood": audit.likelihood != "categorical", "--true-fisher": audit.true_fisher}
+    refuse_options(values, "is of records with labels; the labels of a text are its own tokens")
+    sources = [parse_reference(text) for text in model.reference]
+    if any(path is None for _, path in sources):
+        raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")
+    texts, tokenizer = read_told(options.data.data or ""), LanguageModel(folder, "float32")
+    template = options.data.template and parse_template(options.data.template)
+    for note in tokenizer.notes:
+        say(note)
+    tell_of_chats([texts], template, [tokenizer])
+    encoded = tokenizer.encode_texts(texts, template)
+    (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
+    say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
+    judged = causal_model(folder)
+    references_by_name = {name: causal_model(path) for name, path in sources if path}
+    for name, reference in references_by_name.items():
+        if not reference.model.computes_as(judged.model):
+            raise InputError(
+                f"--reference {name}: its config.json or its tokenizer is not that of {judged.model.name}; weights are "
+                "compared in one network."
+            )
+    references = [_named(name, reference) for name, reference in references_by_name.items()]
+    return TextInputs(judged, _named(judged.model.name, judged), references, examples)
+
+
+def _named(name: str, model: Causal) -> NamedWeights:
+    """The weights of a model; a layer's name ends where that of its parameter begins."""
+    return NamedWeights(
+        name, {"/".join(weight.rsplit(".", 1)): values for weight, values in model.weights.items()}, model.rest
+    )

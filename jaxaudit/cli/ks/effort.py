@@ -1,4 +1,4 @@
-"""`--effort` of `ks`: plans an audit of a named size, and says what was left out and what a larger effort would bring.
+"""`--effort` of `ks`: plans an audit of a named size, and says what was left out and how long the whole takes.
 
 The plan is a function of shapes and options (`audits/ks/plan.py`). Seconds are estimates: operations divided by those a
 second of two cores of a CPU, or, for a dry run, of this machine.
@@ -11,32 +11,30 @@ from typing import Any
 
 import numpy as np
 
+from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, memory_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.audits.pool import Part
-from jaxaudit.cli.job import Summary
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.networks import mean_cost, number_of_programs
 from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.own_options import with_fields
+from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.pace import (
     COPIES,
     PlannedSize,
     PlannedTraining,
-    larger_efforts,
-    lines_of_efforts,
-    numbers_of_efforts,
+    lines_of_effort,
+    numbers_of_effort,
     pace_of,
 )
+from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import StepCost, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 
-SETS = ("query", "calibration", "holdout", "reference", "member")
+SETS = ("query", "calibration", "holdout", "member")
 """Roles of sets, in the order of `Work.records`."""
 LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
 """Replacements for a model that is too slow, the most similar first."""
@@ -55,32 +53,26 @@ def plan_audit(
     the learner for a model name and mlp's hidden layers.
     """
     full = _work(given_options, options, sets, tests)
-    designs = [(options.model.model or "", options.model.hidden or "")]
+    networks = [(options.model.model or "", options.model.hidden or "")]
     if given_options.model.model is None and given_options.model.hidden is None:
-        designs = list(dict.fromkeys([*designs, *LIGHTER.get(designs[0][0], ())]))
+        networks = list(dict.fromkeys([*networks, *LIGHTER.get(networks[0][0], ())]))
     free = Free(records=given_options.data.sample is None, epochs=given_options.recipe.epochs is None)
 
     @cache
-    def cost_of_design(design: tuple[str, str]) -> StepCost:
-        return count_step(learner_of(*design), sets.query.inputs, sets.query.labels)
+    def cost_of_network(network: tuple[str, str]) -> StepCost:
+        return count_step(learner_of(*network), sets.query.inputs, sets.query.labels)
 
     def plan_of_effort(effort: str) -> Plan:
-        return choose(full, map(cost_of_design, designs), effort, free)
-
-    def size_of(effort: str) -> PlannedSize:
-        plan = plan_of_effort(effort)
-        reduced = _reduced(full, plan.work, designs[0], designs[plan.design])
-        return PlannedSize(plan.operations, tuple(reduced), cost_of(full, plan.work))
+        return choose(full, map(cost_of_network, networks), effort, free)
 
     effort = options.audit.effort
     plan = plan_of_effort(effort)
-    design, work = designs[plan.design], plan.work
-    learner = learner_of(*design)
+    network, work = networks[plan.network], plan.work
+    learner = learner_of(*network)
     number = options.recipe.models_per_batch or usual_models_per_batch(learner, plan.cost)
-    planned = with_usual(_planned(options, plan, full, design), models_per_batch=number)
+    planned = with_usual(_planned(options, plan, full, network), models_per_batch=number)
     record = sets.query.inputs.shape[1:]
-    programs = number_of_programs(options.audit.designs, options.model, options.recipe, record)
-    training = PlannedTraining(learner, sets.query, plan.cost, number, programs)
+    training = PlannedTraining(learner, sets.query, plan.cost, number)
     record_bytes = 4 * int(np.prod(record))
     # Beside the sample.
     whole = COPIES * record_bytes * sum(full.records)
@@ -91,15 +83,17 @@ def plan_audit(
     sizes = zip(SETS, work.records, full.records, strict=True)
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
     pace = pace_of(options.recipe, training, plan.operations)
-    reached, larger = size_of(effort), larger_efforts(effort, size_of)
+    reduced = tuple(_reduced(full, work, networks[0], network))
+    reached = PlannedSize(plan.operations, reduced, cost_of(full, work))
+    in_full = plan_of_effort("full").operations
     lines = [
-        f"Plan: {models} models ({counts_text}), {_named(design)}, {work.epochs} epochs",
+        f"Plan: {models} models ({counts_text}), {_named(network)}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
         f"  time: {pace.words(plan.operations)}; memory: about {memory / 2**30:.1f} GiB",
-        *lines_of_efforts(reached, larger, pace),
+        *lines_of_effort(reached, in_full, pace),
     ]
     numbers = {
-        **numbers_of_efforts(effort, reached, larger, pace if options.recipe.dry_run else training.usual_pace),
+        **numbers_of_effort(effort, reached, in_full, pace if options.recipe.dry_run else training.usual_pace),
         "models": models,
         "memory_bytes": memory,
         # Reductions that change what the shadow models are like; fewer models do not.
@@ -109,10 +103,10 @@ def plan_audit(
     return planned, Summary(tuple(lines), numbers)
 
 
-def _planned(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
+def _planned(options: KSOptions, plan: Plan, full: Work, network: tuple[str, str]) -> KSOptions:
     """The options with the values that the plan chose."""
     work = plan.work
-    chosen: dict[str, Any] = {"model": design[0], "hidden": design[1], "epochs": work.epochs}
+    chosen: dict[str, Any] = {"model": network[0], "hidden": network[1], "epochs": work.epochs}
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)
     changed = [
@@ -152,8 +146,7 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
             kept_examples[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
         return one._replace(examples=kept_examples[id(one.examples)])
 
-    none = np.zeros(0, int)
-    of_files = Sets(**{"reference": rows.get(Role.CALIBRATION), **rows})
+    none, of_files = np.zeros(0, int), Sets(**rows)
     return sets._replace(
         **taken,
         files=tuple(file.taken(of_files) for file in sets.files),
@@ -165,14 +158,13 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
 def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests: tuple[KSTest, ...]) -> Work:
     query, audit = len(sets.query), given_options.audit
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
-    counts_are_free = audit.shadow_models is None and audit.holdout_shadow_models is None
     # Only the fields of a dataclass can be recorded as options of the run.
     lightest = {
-        test.name: test.lighter()
-        if is_dataclass(test) and (audit.replicates is None if test.of_guess else counts_are_free)
-        else test
+        test.name: test.lighter() if is_dataclass(test) and (test.of_guess or audit.shadow_models is None) else test
         for test in tests
     }
+    # Of a rho without replicates nothing is left to set.
+    set_fields = [text for text in audit.test_option if parse_field("--test-option", text)[0] in lightest]
     return Work(
         query=query,
         calibration=len(sets.calibration or ()),
@@ -182,10 +174,8 @@ def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests
         tests=tests,
         epochs=options.recipe.epochs or 0,
         batch_size=options.recipe.batch_size,
-        design_cost=mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:]),
-        reference=0 if sets.reference is None else len(sets.reference),
         members=0 if sets.members is None else len(sets.members),
-        lightest=tuple(with_fields("--test-option", audit.test_option, lightest).values()),
+        lightest=tuple(with_fields("--test-option", set_fields, lightest).values()),
     )
 
 
@@ -194,9 +184,9 @@ def _models_of(work: Work) -> dict[str, int]:
     return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, work.sizes)}
 
 
-def _reduced(full: Work, work: Work, requested_design: tuple[str, str], design: tuple[str, str]) -> Iterator[str]:
-    if design != requested_design:
-        yield f"{_named(design)} instead of {_named(requested_design)} (--model prevents this)"
+def _reduced(full: Work, work: Work, requested_network: tuple[str, str], network: tuple[str, str]) -> Iterator[str]:
+    if network != requested_network:
+        yield f"{_named(network)} instead of {_named(requested_network)} (--model prevents this)"
     for name, before, after in zip(SETS, full.records, work.records, strict=True):
         if after < before:
             yield f"{name} records {before:,} to {after:,}"
@@ -208,5 +198,5 @@ def _reduced(full: Work, work: Work, requested_design: tuple[str, str], design: 
         yield f"epochs {full.epochs} to {work.epochs}"
 
 
-def _named(design: tuple[str, str]) -> str:
-    return f"mlp ({design[1]})" if design[0] == "mlp" else design[0]
+def _named(network: tuple[str, str]) -> str:
+    return f"mlp ({network[1]})" if network[0] == "mlp" else network[0]

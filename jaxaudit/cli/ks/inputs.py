@@ -1,23 +1,30 @@
-"""From the options of `ks` to its sets and targets, matched record by record."""
+"""From the options of `ks` to its sets and targets, matched record by record, and to its tests, with their own options.
 
-from collections.abc import Callable, Sequence
+A set without a target is dealt here into query set, holdout and known members, for three targets of known truth.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import jax
 import numpy as np
+from jaxtyping import Array, Key
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
+from jaxaudit.audits.ks.models import LEAST, Part
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_target
-from jaxaudit.audits.pool import Part
-from jaxaudit.cli.dealt_groups import group_columns, read_dealt_groups
-from jaxaudit.cli.ks.demonstration import dealt_set
-from jaxaudit.cli.ks.options import KSOptions, Targets
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
+from jaxaudit.audits.ks.train import offered
+from jaxaudit.cli.ks.options import SHADOW_MODELS, KSFlags, KSOptions, Targets, parse_tests, tests_named
+from jaxaudit.cli.own_code import load_named, with_fields
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     drop_from,
+    group_columns,
+    read_dealt_groups,
     read_sets,
     reader,
     tell_of_readings,
@@ -26,12 +33,18 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import Groups
+from jaxaudit.data.outputs.form import shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.overlap import HOLDOUT, MEMBERS, refuse_held, refuse_in_reference, without_copies
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.pairs import HOLDOUT, MEMBERS, refuse_held, without_copies
 from jaxaudit.errors import InputError, without_folders
+from jaxaudit.metrics.deal import deal, deal_members
 from jaxaudit.metrics.members import LEAST_MEMBERS
+from jaxaudit.randomness import stream
+
+if TYPE_CHECKING:
+    from jaxaudit.data import Examples
 
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
@@ -63,7 +76,6 @@ class AuditInputs(NamedTuple):
             members are enough.
         holdout: records of the same provider that the target was not trained on, if any.
         files, simulated: targets given as files of outputs, and targets of known truth, to be trained.
-        reference: a reference that is a set of its own, with no record of the others; None: the calibration set.
         members: records that the targets are known to have used, with no record of the others.
         read, read_groups: each set by role as it was read, and the groups.
         commitment: of the blind challenge that the files of outputs answer.
@@ -75,7 +87,6 @@ class AuditInputs(NamedTuple):
     files: tuple[FileTarget, ...] = ()
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
-    reference: Examples | None = None
     read: Sets[SourceSet] = Sets()
     read_groups: Groups | None = None
     members: Examples | None = None
@@ -89,13 +100,7 @@ class AuditInputs(NamedTuple):
     @property
     def sets_by_role(self) -> Sets[Examples]:
         """The sets by role."""
-        return Sets(
-            query=self.query,
-            calibration=self.calibration,
-            holdout=self.holdout,
-            members=self.members,
-            reference=self.reference,
-        )
+        return Sets(query=self.query, calibration=self.calibration, holdout=self.holdout, members=self.members)
 
     @property
     def records(self) -> int:
@@ -115,7 +120,7 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     if key is not None and data.challenge is not None:
         check_files(key, data.challenge.parent)
     simulated = [parse_target_data(text)[0] for text in target.target_data]
-    names = [data.query, data.calibration, data.holdout, data.members, data.reference, *simulated]
+    names = [data.query, data.calibration, data.holdout, data.members, *simulated]
     texts = text_reader([name for name in names if name is not None], options.model, make_adapters(options.model))
     read = texts or reader(data, group_columns(data))
     query, calibration, whole = (
@@ -144,24 +149,18 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
             for role, other in sets_before.items():
                 if examples is not None and other is not None:
                     refuse_held(other, examples, role, of=of)
-    reference_whole, reference = whole, None
-    if data.reference is not None:
-        reference_whole = align_target_data(query, read(data.reference))
-        reference = _match_reference(reference_whole, query, calibration, holdout, drop_shared=data.drop_overlap)
-    kept = calibration if reference is None else reference
-
-    sets = Sets(query=query, holdout=holdout, reference=reference_whole, members=members)
+    sets = Sets(query=query, holdout=holdout, calibration=whole, members=members)
 
     def one(path: Path, role: Role) -> Outputs:
         examples = sets.get(role, query)
-        if key is not None and role != Role.REFERENCE:
+        if key is not None and role != Role.CALIBRATION:
             return answers_of(load_answers(path, key, query.class_names, kind), key, role)
         if texts is not None:
             return load_log_likelihoods(path, len(examples), of=role.words)
-        called = Role.CALIBRATION if role == Role.REFERENCE and reference is None else role
-        outputs = load_outputs(path, query.class_names, len(examples), kind, of=called.words)
-        if role == Role.REFERENCE and reference_whole is not None:
-            return outputs.take(positions(reference_whole, kept))
+        records = shared_record_names(getattr(data, role.value) or "", path, query.class_names)
+        outputs = load_outputs(path, query.class_names, len(examples), kind, of=role.words, records=records)
+        if role == Role.CALIBRATION and whole is not None:
+            return outputs.take(positions(whole, calibration))
         return outputs
 
     files = file_targets(target, one)
@@ -173,7 +172,6 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
         holdout,
         files,
         groups=groups,
-        reference=reference,
         read=Sets(query=query, holdout=held, calibration=whole).map(
             lambda _, source_set: SourceSet(source_set.content_hash, source_set.record_hashes)
         ),
@@ -192,12 +190,12 @@ def file_targets(target: Targets, read: Callable[[Path, Role], Outputs]) -> tupl
         query=target.target,
         holdout=target.holdout_target,
         members=target.members_target,
-        reference=target.reference_target or target.calibration_target,
+        calibration=target.calibration_target,
     )
     paths_before = Sets(query=target.before, holdout=target.holdout_before)
     for path in (*target.before, *target.holdout_before):
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.scores.reading import is_score_table
+        from jaxaudit.data.scores.files import is_score_table
 
         if is_score_table(path):
             raise InputError(
@@ -220,38 +218,21 @@ def file_targets(target: Targets, read: Callable[[Path, Role], Outputs]) -> tupl
     )
 
 
-def _match_reference(
-    reference: Examples, query: Examples, calibration: Examples | None, holdout: Examples | None, *, drop_shared: bool
-) -> Examples:
-    """The reference with no record of another set."""
-    if not drop_shared:
-        refuse_in_reference(reference, query, calibration or query, holdout)
-        return reference
-    for other, role in ((query, "query set"), (calibration, "calibration set"), (holdout, "holdout")):
-        reference = reference if other is None else drop_from(reference, other, role, "reference")
-    return reference
-
-
 def _simulated(options: KSOptions, inputs: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
     """One target trained on the union of what `--target-data` names, or three of known truth without any target.
 
     These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
-    thirds of the other sets (the calibration set, a reference of its own), like the shadow models.
+    thirds of the calibration set, like the shadow models.
     """
-    query, calibration, reference, members = inputs.query, inputs.calibration, inputs.reference, inputs.members
+    query, calibration, members = inputs.query, inputs.calibration, inputs.members
     requested_parts = [parse_target_data(text) for text in options.target.target_data]
     if not requested_parts:
-        rest = [Part(examples, 0.67) for examples in (calibration, reference) if examples is not None]
+        rest = [] if calibration is None else [Part(calibration, 0.67)]
         rest += [] if members is None else [Part(members, 1.0)]
         used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
         return () if inputs.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
     data = options.data
-    sets_by_source = {
-        data.query: query,
-        data.calibration: calibration,
-        data.reference: reference,
-        data.members: members,
-    }
+    sets_by_source = {data.query: query, data.calibration: calibration, data.members: members}
     parts = [
         Part(sets_by_source[name] if name in sets_by_source else read(name), fraction)
         for name, fraction in requested_parts
@@ -280,12 +261,11 @@ def _apart(inputs: AuditInputs, holdout: Examples) -> AuditInputs:
             f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
         )
     query_rows, holdout_rows, *members_rows = kept
-    whole = inputs.calibration if inputs.reference is None else None
     rows = Sets(
         query=query_rows,
         holdout=holdout_rows,
         members=next(iter(members_rows), None),
-        reference=None if whole is None else positions(whole, calibration),
+        calibration=None if inputs.calibration is None else positions(inputs.calibration, calibration),
     )
     return inputs._replace(
         query=inputs.query.take(rows[Role.QUERY]),
@@ -307,3 +287,95 @@ def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
         else file
         for place, (file, path) in enumerate(zip(outputs, path_names, strict=True), 1)
     ]
+
+
+THIRD, FOURTH = 1 / 3, 1 / 4
+"""A third is held out, and another third are known members: the three means of the test are as certain."""
+MANY = 3_000
+"""With so many query records or more, no shadow model is trained beside the members test: limits of a model that never
+used 599 digits were 7 to 25% beside 40 of them, and 24 to 28% without."""
+
+
+def tests_of_dealt(query: int) -> tuple[str, ...]:
+    """The tests of a dealt set with so many query records."""
+    return ("members",) if query >= MANY else ("members", "holdout")
+
+
+def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
+    """The records of a set dealt at random, a third each, into query set, holdout and known members.
+
+    With a calibration set each part is a fourth: for a set that has no other split. A copy of a record is left out,
+    since it would stand in two sets.
+
+    Raises:
+        InputError: there are too few records for any test.
+    """
+    key, calibration = stream(key, "dealt set"), None
+    if with_calibration:
+        whole, calibration = with_calibration_set(key, whole, FOURTH)
+    else:
+        whole = _without_copies(whole)
+    held = deal(key, len(whole), THIRD)
+    members = deal_members(key, held, THIRD)
+    rows = {Role.QUERY: ~(held | members), Role.HOLDOUT: held, Role.MEMBERS: members}
+    parts = {role.value: whole.take(part, f"{whole.name} ({role.words})") for role, part in rows.items()}
+    return Sets(**parts, calibration=calibration)
+
+
+def with_calibration_set(key: Key[Array, ""], whole: "Examples", share: float) -> tuple["Examples", "Examples"]:
+    """The records of a set without copies, of which a random share is put aside as its calibration set.
+
+    Raises:
+        InputError: there are too few records.
+    """
+    whole = _without_copies(whole)
+    apart = deal(stream(key, "calibration"), len(whole), share)
+    return whole.take(~apart, whole.name), whole.take(apart, f"{whole.name} ({Role.CALIBRATION.words})")
+
+
+def _without_copies(whole: "Examples") -> "Examples":
+    first = np.sort(np.unique(whole.record_hashes, return_index=True)[1])
+    if len(first) == len(whole):
+        return whole
+    say(f"{whole.name}: {len(whole) - len(first):,} copies of other records are left out of the deal")
+    return whole.take(first, whole.name)
+
+
+def load_own_tests(text: str) -> dict[str, KSTest]:
+    """Your own tests among those that a list names."""
+    return load_named("--tests", parse_tests(text), KSTest, "a value with the methods of jaxaudit.KSTest", BUILT_IN)
+
+
+def built_in_tests() -> dict[str, KSTest]:
+    """The built-in tests by name, without options."""
+    return {test.name: test() for test in TESTS}
+
+
+def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
+    """The values that options give to every test with a field of the name."""
+    never = audit.shadow_models or SHADOW_MODELS
+    some = max(LEAST, never // 2)
+    return {
+        "never": never,
+        "half": some,
+        "fully": some,
+        "stated": audit.stated_share,
+        **({} if audit.question is None else {"question": audit.question}),
+        "targets": targets,
+    }
+
+
+def tests_of(
+    options: KSOptions, targets: int, own_tests: Mapping[str, KSTest], *, with_rho: bool
+) -> tuple[KSTest, ...]:
+    """The tests that the options name, your own included; the first gives the verdict.
+
+    With `with_rho` rho is added to them. Without replicates it is left out.
+    """
+    audit, names = options.audit, tests_named(options)
+    names = names if "rho" in names or not with_rho else (*names, "rho")
+    tests_by_name, values = {**built_in_tests(), **own_tests}, fields_of_tests(audit, targets)
+    tests = with_fields(
+        "--test-option", audit.test_option, {name: offered(tests_by_name[name], values) for name in names}
+    )
+    return tuple(test for test in tests.values() if not test.is_left_out)

@@ -1,52 +1,56 @@
-"""Runs `jaxaudit ks`: from its options to its result."""
+"""Runs `jaxaudit ks`: from its options to its result.
+
+Its shadow models are stored as a bank in the run's directory, for later audits of the same sets.
+"""
 
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
-from jaxaudit.cli.dealt_groups import with_groups_of_sets
-from jaxaudit.cli.job import Job, Outcome, Summary
-from jaxaudit.cli.ks.bank_files import files_of_bank
-from jaxaudit.cli.ks.chosen_tests import tests_named
-from jaxaudit.cli.ks.command import as_given, opened
-from jaxaudit.cli.ks.demonstration import tests_of_dealt
+from jaxaudit.cli.ks import as_given, opened
 from jaxaudit.cli.ks.effort import plan_audit, take_records
-from jaxaudit.cli.ks.inputs import AuditInputs, read_given
-from jaxaudit.cli.ks.made_tests import load_own_tests, tests_of
-from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions
-from jaxaudit.cli.networks import IMAGE_SIZE, make_designs, make_shadow_learner, with_defaults
-from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.own_model import parse_judged
+from jaxaudit.cli.ks.inputs import AuditInputs, load_own_tests, positions, read_given, tests_of, tests_of_dealt
+from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, tests_named
+from jaxaudit.cli.networks import IMAGE_SIZE, make_shadow_learner, with_defaults
+from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
+from jaxaudit.cli.own_code import parse_judged
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import tell_of_large_numbers
-from jaxaudit.cli.sets import ALL
+from jaxaudit.cli.read_sets import group_columns, tell_of_large_numbers, with_groups_of_sets
+from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
+from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
+from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
+from jaxaudit.data.bank.outputs import WHOLE
+from jaxaudit.data.examples import Role
 from jaxaudit.ensemble import Execution
-from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
+from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind
+from jaxaudit.version import __version__
 
 FILES = {
     "targets": "outputs",
     "holdout_targets": "on_holdout",
     "members_targets": "on_members",
-    "calibration_targets": "on_reference",
+    "calibration_targets": "on_calibration",
     "before": "before",
     "holdout_before": "before_on_holdout",
 }
@@ -61,7 +65,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options = _filled(options, set_alone)
+    options, with_rho = _filled(options), not is_texts(options.data.query or "")
     whole = read_given(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
@@ -69,10 +73,10 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         # As many as adjusted p-values need.
         options = with_values(options, shadow_models=max(SHADOW_MODELS, least_models(len(whole.targets))))
     own_tests = load_own_tests(options.audit.tests or "all")
-    tests = tests_of(options, len(whole.targets), own_tests)
-    design = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
-    tell_of_large_numbers(design, (examples.inputs for examples in whole.sets_by_role.values()))
-    options = with_values(options, model=design)
+    tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
+    network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
+    tell_of_large_numbers(network, (examples.inputs for examples in whole.sets_by_role.values()))
+    options = with_values(options, model=network)
     key = jax.random.key(options.audit.seed)
 
     def learner_of(sets: AuditInputs, model: str, hidden: str) -> SteppedLearner:
@@ -83,16 +87,16 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     in_full, trial = options.audit.effort == "full", options.recipe.dry_run
     if not in_full or trial or options.recipe.models_per_batch is None:
         options, summary = plan_audit(given_options, options, sets, tests, partial(learner_of, sets))
-        if trial and not options.recipe.spread:
+        if trial and options.recipe.workers is None:
             return summary
         plan = summary if trial or not in_full else None
         for line in () if plan is None else plan.lines:
             say(line)
-        sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets), own_tests)
-    learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
+        sets = take_records(whole, options.data.sample, key)
+        tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
+    learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
     sizes = sets.sets_by_role.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
-    designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
         judged, bank = ks_outcome(audit, provenance), files_of_bank(options, sets, audit)
@@ -100,9 +104,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         note = f"the next target needs no training: jaxaudit ks --shadows {where} --target ..." if bank else ""
         return judged._replace(files={**judged.files, **bank}, note=note)
 
-    files, on_reference = described_files(sets.files), []
-    if sets.reference is not None:
-        files, on_reference = {**files, "calibration_targets": []}, files["calibration_targets"]
     return Job(
         **_of_sets(options, sets),
         audit=lambda execution: _judged(
@@ -110,7 +111,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
             sets,
             tests,
             learner,
-            designs,
             execution,
             own_recipe=options.audit.same_recipe or parse_judged(options.model.model or "") is not None,
             reduced=() if plan is None else tuple(plan.numbers["unlike"]),
@@ -124,9 +124,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=as_given(given_options),
         extra={
-            **files,
+            **described_files(sets.files),
             "challenge": sets.commitment,
-            "reference_targets": on_reference,
             "plan": None if plan is None else dict(plan.numbers),
         },
     )
@@ -135,20 +134,13 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
     options = with_groups_of_sets(opened(options))
-    possible = tests_named(with_values(options, tests=None))
-    names = tests_named(options)
-    if set(names) - set(possible):
-        raise InputError(
-            f"--tests {options.audit.tests}: without --calibration no shadow model is trained, and only "
-            f"{' and '.join(possible)} can be made; give --calibration, or leave --tests out."
-        )
-    options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(names))
+    options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(tests_named(options)))
     sets = read_given(options)
-    tests = tests_of(options, len(sets.targets), {})
+    tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL), with_rho=False)
     files = {role: files for role, files in described_files(sets.files).items() if files}
     return Job(
         **_of_sets(options, sets),
-        audit=lambda execution: _judged(options, sets, tests, None, (), execution),
+        audit=lambda execution: _judged(options, sets, tests, None, execution),
         outcome=ks_outcome,
         label="comparing",
         extra={"challenge": sets.commitment, **files},
@@ -160,11 +152,10 @@ def _judged(
     sets: AuditInputs,
     tests: tuple[KSTest, ...],
     learner: SteppedLearner | None,
-    designs: tuple[Design, ...],
     execution: Execution,
     **more: Any,
 ) -> KSAudit:
-    """What the tests find after training shadow models of this learner and these further designs."""
+    """What the tests find after training shadow models of this learner."""
     key = jax.random.key(options.audit.seed)
     shadows = train_shadows(
         key,
@@ -175,9 +166,7 @@ def _judged(
         tests=tests,
         holdout=sets.holdout,
         members=sets.members,
-        reference=sets.reference,
         groups=sets.groups,
-        designs=designs,
         execution=execution,
     )
     # Training has shown all of the progress, if there was any.
@@ -185,11 +174,9 @@ def _judged(
     return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
 
 
-def _filled(options: KSOptions, set_alone: bool) -> KSOptions:
-    options = with_defaults(options)
-    replicates = 0 if set_alone and is_texts(options.data.query or "") else REPLICATES
-    numbers = {"shadow_models": SHADOW_MODELS, "holdout_shadow_models": HOLDOUT_MODELS, "replicates": replicates}
-    return with_values(with_usual(options, **numbers), tests=",".join(tests_named(options)))
+def _filled(options: KSOptions) -> KSOptions:
+    options = with_usual(with_defaults(options), shadow_models=SHADOW_MODELS)
+    return with_values(options, tests=",".join(tests_named(options)))
 
 
 def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
@@ -228,7 +215,8 @@ def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
     data["target_data"] = [
         describe_examples(examples) for examples in target_parts.values() if examples not in (*sets_by_role.values(),)
     ]
-    return {"options": as_given(options), "data": data, "hashes": hashes}
+    options = as_given(options) if is_image(sets.query) else with_values(as_given(options), image_size=None)
+    return {"options": options, "data": data, "hashes": hashes}
 
 
 def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, str]]]:
@@ -244,23 +232,90 @@ def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, s
     }
 
 
-REPLICATES = 5
-
-
 def of_texts(options: KSOptions) -> KSOptions:
-    """The options with what follows from sets of texts: no models of rho, and tests of one number a record alone."""
+    """The options with what follows from sets of texts: tests of one number a record alone."""
     if options.data.query is None or not is_texts(options.data.query):
         return options
-    if options.target.target_kind != "auto":
-        raise InputError(f"--target-kind {options.target.target_kind}: texts have log-likelihoods; leave it out.")
-    options = with_usual(options, replicates=0)
+    refuse_options({"--target-kind": options.target.target_kind != "auto"}, "texts have log-likelihoods")
     names, of_classes = tests_named(options), [test.name for test in TESTS if test.of_classes]
     if ALL in (options.audit.tests or "").split(","):
         names = tuple(name for name in names if name not in of_classes)
-    useless = [name for name in names if name in of_classes] + (["rho"] if options.audit.replicates else [])
-    if useless:
-        raise InputError(
-            f"{' and '.join(dict.fromkeys(useless))}: compare probabilities of classes, and texts have none; give a "
-            "holdout (--holdout, --holdout-target), which texts are judged by, and leave out --replicates."
-        )
     return with_values(options, tests=",".join(names))
+
+
+ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
+OF_BANK = (Kind.MIXED, *OF_QUERY)
+"""Built-in kinds of models that a bank can hold, beside all kinds of your own tests."""
+
+
+def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapping[str, Writer]:
+    """A writer for each file of the bank; empty if there is no model that a bank can hold.
+
+    Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
+    have one row for every record of the given sets.
+    """
+    shadows_kept = audit.shadows
+    if shadows_kept is None or len(sets.query.class_names) > MOST_CLASSES:
+        return {}
+    own_kinds = {kind: count for kind, count in Counter(shadows_kept.kinds).items() if kind not in BUILT_IN_KINDS}
+    built_in = [index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK]
+    indices = np.concatenate([shadows_kept.of(*own_kinds), np.array(built_in, int)])
+    if not len(indices):
+        return {}
+    shadows = shadows_kept.take(indices)
+    parts = (sets.query, sets.holdout, sets.calibration)
+    counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
+    starts = np.cumsum([0, *counts])
+    kept = [
+        start + positions(sets.read[role], part)
+        for role, part, start in zip(ROLES, parts, starts, strict=False)
+        if part is not None
+    ]
+    columns, records = np.concatenate(kept), int(starts[-1])
+    dropped = np.ones(records, bool)
+    dropped[columns] = False
+    labels = np.full(records, -1, np.int32)
+    labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
+    models, kinds, texts = len(shadows.membership), (bool, bool, np.float32), shadows.pool.classless
+    membership, correct, outputs = (np.zeros((models, records), kind) for kind in kinds)
+    arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
+    arrays |= {} if texts else {LABELS: labels, CORRECT: correct}
+    # Of a text the log-odds are those of its mean log-likelihood.
+    stored_outputs = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
+    for array, of_models in zip(
+        (membership, correct, outputs), (shadows.membership, shadows.correct, stored_outputs), strict=True
+    ):
+        # Members and records used only by targets have no column in the bank.
+        array[:, columns] = of_models[:, : len(columns)]
+    measured = None
+    if audit.sampled_alike is not None:
+        # Of records without classes the labels are not compared, and all are equal.
+        found_alike = audit.sampled_alike._asdict().items()
+        measured = {
+            name: 1.0 if np.isnan(p_value) else p_value for name, p_value in found_alike if name != "difficulty"
+        }
+    description = Description(
+        format=1,
+        outputs="log_likelihood" if texts else "log_odds",
+        direction="higher" if texts else None,
+        classes=len(sets.query.class_names),
+        class_names=() if texts else sets.query.class_names,
+        records=records,
+        models=models,
+        counts=Counts(**dict(zip(ROLES, counts, strict=True))),
+        hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
+        sampled_alike=None if measured is None else SampledAlike(**measured),
+        image_size=options.data.image_size or "none",
+        gray=options.data.gray,
+        seed=options.audit.seed,
+        groups=sets.read_groups is not None,
+        group_columns=group_columns(options.data),
+        own_kinds=own_kinds,
+        versions={"jaxaudit": __version__, "numpy": version("numpy")},
+        command=tuple(command_line("ks", as_given(options))),
+    )
+    if dropped.any():
+        arrays[DROPPED] = dropped
+    if sets.read_groups is not None:
+        arrays[GROUPS] = sets.read_groups.dealt_sets.astype(np.int64)
+    return bank_files(description, arrays)

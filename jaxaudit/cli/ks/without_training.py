@@ -8,40 +8,34 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.bank_odds import score_outputs
-from jaxaudit.audits.ks.available import made_tests, offered, possible_tests
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.audits.ks.train import made_tests, offered, possible_tests
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
-from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
-from jaxaudit.cli.job import Job, Outcome
-from jaxaudit.cli.ks.inputs import as_outputs, file_targets
-from jaxaudit.cli.ks.made_tests import built_in_tests, fields_of_tests, load_own_tests
-from jaxaudit.cli.ks.named_tests import OF_RHO, is_own, parse_tests, with_all
-from jaxaudit.cli.ks.options import KSOptions, renamed
+from jaxaudit.cli.ks.inputs import as_outputs, built_in_tests, fields_of_tests, file_targets, load_own_tests
+from jaxaudit.cli.ks.options import ALL, KSOptions, check_chosen, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, ks_outcome
-from jaxaudit.cli.options import with_values
-from jaxaudit.cli.own_options import with_fields
+from jaxaudit.cli.options import refuse_options, with_values
+from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import reader
-from jaxaudit.cli.score_table import read_scores
-from jaxaudit.cli.sets import ALL
+from jaxaudit.cli.read_sets import read_groups, read_scores, reader, with_dealt_groups
 from jaxaudit.cli.shadows.sets import count_of
+from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import SCORED, Sizes
-from jaxaudit.data.classes import align_target_data
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.data.pairs import align_target_data
 from jaxaudit.data.paths import exists
-from jaxaudit.data.roles import Role, Sets
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.blind_baseline import revealing_words
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
+from jaxaudit.metrics.exchangeability import revealing_words
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_bank, describe_scores
@@ -63,7 +57,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, shadows, targets)
-    _refuse_unused(options, tests)
+    _check_chosen(options, tests)
 
     def audit(execution: Execution) -> KSAudit:
         if options.audit.leave_one_out:
@@ -92,10 +86,10 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
     """The tests that the options name, by name, with the numbers of models in the bank."""
     audit = options.audit
-    tests_by_name = {name: test for name, test in built_in_tests().items() if name not in OF_RHO}
+    tests_by_name = {name: test for name, test in built_in_tests().items() if name != "rho"}
     names = tuple(parse_tests(audit.tests or ALL))
     if audit.tests is not None and ALL in names and shadows.pool.classless:
-        say("--tests all: the reference and the shadow test need classes, and are left out")
+        say("--tests all: the shadow test needs classes, and is left out")
     if ALL in names:
         names = with_all(names, [test.name for test in possible_tests(shadows, targets)])
     allowed = ", ".join(tests_by_name)
@@ -110,24 +104,18 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
     return with_fields("--test-option", audit.test_option, dict(zip(names, tests, strict=True)))
 
 
-def _refuse_unused(options: KSOptions, tests: Mapping[str, KSTest]) -> None:
-    """Rejects files of outputs that no test uses, and a holdout test after any other test than the members test."""
-    target, names = options.target, list(tests)
-    roles = {role for test in tests.values() for role in test.roles}
-    needed = {
-        "--holdout-target": (target.holdout_target, "holdout", Role.HOLDOUT in roles),
-        "--before": (target.before, "holdout", any(test.compares_before for test in tests.values())),
-        "--members-target": (target.members_target, "members", Role.MEMBERS in roles),
-        "--calibration-target": (target.calibration_target, "reference", Role.REFERENCE in roles),
+def _check_chosen(options: KSOptions, tests: Mapping[str, KSTest]) -> None:
+    target = options.target
+    answers = {
+        "holdout": ("--holdout-target", target.holdout_target),
+        "before": ("--before", target.before),
+        "members": ("--members-target", target.members_target),
+        "calibration": ("--calibration-target", target.calibration_target),
     }
-    for flag, (files, test, is_used) in needed.items():
-        if files and not is_used and not any(map(is_own, names)):
-            raise InputError(
-                f"{flag} is for the {test} test, and the tests are {', '.join(names)}: leave it out, or name a bank "
-                f"with models for that test (`jaxaudit shadows show {options.audit.shadows}`)."
-            )
-    if "holdout" in names[1:] and names[0] != "members":
-        raise InputError("--tests: with outputs on the holdout the holdout test decides; name it first.")
+    used = {role for test in tests.values() for role in test.roles}
+    used |= {"before"} if any(test.compares_before for test in tests.values()) else set()
+    used |= {"calibration"} if any(test.compares_calibration for test in tests.values()) else set()
+    check_chosen(list(tests), {role: flag if files else "" for role, (flag, files) in answers.items()}, used)
 
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
@@ -185,15 +173,15 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
     target, description = options.target, bank.description
-    if description.outputs in SCORED and target.target_kind != "auto":
-        raise InputError(f"--target-kind {target.target_kind}: this is a bank of {description.outputs}; leave it out.")
     classes = description.class_names or description.classes
-    if target.target_kind == "log-odds" and description.outputs != "log_odds":
+    if target.target_kind != "auto" and (
+        description.outputs in SCORED or (target.target_kind == "log-odds" and description.outputs != "log_odds")
+    ):
         raise InputError(
-            f"--target-kind log-odds: this is a bank of {description.outputs}; give the target's {description.outputs}."
+            f"--target-kind {target.target_kind}: this is a bank of {description.outputs}; give these of the "
+            "target, and leave it out."
         )
-
-    sets = Sets(query=bank.query, holdout=bank.holdout, reference=bank.calibration)
+    sets = Sets(query=bank.query, holdout=bank.holdout, calibration=bank.calibration)
 
     def one(path: Path, role: Role) -> Outputs:
         if role == Role.MEMBERS:
@@ -201,7 +189,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
                 return score_outputs(path, description, len(members or ()), role.words)
             names = members.class_names if members else classes
             return load_outputs(path, names, len(members or ()), as_outputs(target.target_kind), of=role.words)
-        columns, called = sets[role], (Role.CALIBRATION if role == Role.REFERENCE else role).words
+        columns, called = sets[role], role.words
         rows = columns.stop - columns.start
         if not rows:
             raise InputError(f"{path.name}: the bank has no {called}, so outputs on it cannot be compared.")
@@ -227,8 +215,8 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     score_flags, audit_options = options.scores, options.audit
     rename = dict(map(renamed, score_flags.column))
     table = read_scores(score_flags.scores or Path(), rename, score_flags.lower, score_flags.higher)
-    if score_flags.show_words and table.texts is None:
-        raise InputError(f"--show-words: {table.name} has no column `text`; add it, or leave the option out.")
+    if table.texts is None:
+        refuse_options({"--show-words": score_flags.show_words}, f"{table.name} has no column `text`")
     test = ScoresTest(
         stated=audit_options.stated_share,
         question=audit_options.question or "used",

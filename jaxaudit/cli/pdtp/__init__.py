@@ -1,0 +1,118 @@
+"""`jaxaudit pdtp`: its options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    ListOutput,
+    RecipeFlags,
+    Seeded,
+    dealt_groups,
+    failing,
+)
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import group, option, refuse_options
+from jaxaudit.cli.parsers import is_texts
+
+
+@dataclass(frozen=True)
+class PDTPFlags(Seeded):
+    """The measurement of PDTP."""
+
+    measured_records: int | None = option(
+        "Number of records to measure, sampled at random. [default: all]",
+        minimum=1,
+        maximum=MOST * 1000,
+    )
+    groups: str | None = dealt_groups(
+        "Group of each record, such as the author of each text: all records of a group are left out together. A key of "
+        "the texts, a .npy, a .csv, or a column of --csv, which is then no input.",
+    )
+    bins: int | None = option(
+        "Bins into which outputs are rounded before they are compared; 0: none. [default: 100; none for texts]",
+        minimum=0,
+        maximum=MOST,
+    )
+    measurements: int = option(
+        "Repeat the measurement with this many seeds, and take the mean.", default=1, minimum=1, maximum=MOST
+    )
+    floor_seeds: int = option("Models, trained on all records, for the seed floor.", default=5, minimum=2, maximum=MOST)
+    reduce: int = option(
+        "Remove the riskiest record and measure all others again, this many times.", default=0, minimum=0, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class PDTPOutput(ListOutput):
+    """What is printed and written."""
+
+    top: int = option(
+        "Number of riskiest records to list.",
+        default=10,
+        minimum=0,
+        maximum=MOST,
+        decides=False,
+    )
+    show_values: bool = option(
+        "Also print the values of the riskiest records. They are private, and never written to a file.",
+        default=False,
+        decides=False,
+    )
+    fail_on: tuple[str, ...] = failing("records exposed", "inconclusive")
+
+
+@dataclass(frozen=True)
+class PDTPOptions:
+    """All options of the command."""
+
+    data: TableData = group(DATA, TableData())
+    model: ClassifierOptions = group(MODEL, ClassifierOptions())
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
+    audit: PDTPFlags = group(AUDIT, PDTPFlags())
+    output: PDTPOutput = group(OUTPUT, PDTPOutput())
+
+
+def _check(options: PDTPOptions) -> None:
+    audit, output = options.audit, options.output
+    check_texts(options.data.data, options.model.model, options.recipe)
+    if output.show_values:
+        refuse_options({"--json": output.as_json}, "--show-values prints below the table")
+    if is_texts(options.data.data or ""):
+        values = {"--reduce": audit.reduce, "--show-values": output.show_values}
+        refuse_options(values, "is for records of a table, and these are texts")
+    if audit.reduce:
+        values = {"--groups": audit.groups, "--measured-records": audit.measured_records}
+        refuse_options(values, "--reduce removes records one by one, and measures all that remain")
+
+
+PDTP = Command(
+    "pdtp",
+    PDTPOptions,
+    doc="""Which records does a kind of classifier expose? (Long, Bindschaedler & Gunter 2017)
+
+    Trains a classifier of this kind with and without each record and measures how far this moves its output on the
+    record: PDTP, in nats. A record with a PDTP above 1 is exposed. The seed floor of each record is what another seed
+    alone moves. The models are trained here: no model of yours is judged (for that, a bank and attack --shadows).
+
+    Examples:
+
+    `jaxaudit pdtp` (embedded breast cancer data, a neural network, less than a minute)
+
+    `jaxaudit pdtp --data adult --sample 1000 --model nb`
+
+    `jaxaudit pdtp --csv people.csv --label income --model lr --json`
+
+    `jaxaudit pdtp --data acs --model nb --reduce 10`
+
+    `jaxaudit pdtp --query texts.jsonl --groups author --model gpt-2-64 --tokens words --optimizer adamw
+    --learning-rate 0.003 --epochs 15` (a language model, without each author in turn)
+    """,
+    checks=(_check,),
+    first=("csv", "label", "model"),
+)

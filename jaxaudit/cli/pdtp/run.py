@@ -7,23 +7,29 @@ import msgspec
 import numpy as np
 
 from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces, models_trained
-from jaxaudit.audits.pdtp.audit import check_steps, measure_pdtp, reduce_pdtp
-from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.audit import PDTPAudit, check_steps, measure_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.result import PDTPResult
-from jaxaudit.cli.classifiers import make_classifier, network_of_texts
-from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
-from jaxaudit.cli.job import Job, Outcome
-from jaxaudit.cli.pdtp.command import PDTPOptions
-from jaxaudit.cli.tables import DEFAULT_DATA, drawn, in_file, read_training_set, summarise_table, table_data
+from jaxaudit.cli.classifiers import (
+    DEFAULT_DATA,
+    drawn,
+    make_classifier,
+    network_of_texts,
+    read_training_set,
+    summarise_table,
+    table_data,
+)
+from jaxaudit.cli.pdtp import PDTPOptions
+from jaxaudit.cli.read_sets import read_groups, with_dealt_groups
+from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data import Examples, Table, describe_record
 from jaxaudit.data.groups import as_groups, groups_file
 from jaxaudit.ensemble import Execution
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import visible
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SOURCE
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.files import record_files
+from jaxaudit.runs.saved import record_files
 
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
@@ -35,8 +41,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         data = replace(data, drop=(*data.drop, audit_flags.groups))
     whole = read_training_set(data, network_of_texts(options.model))
     texts = isinstance(whole, Examples)
-    if texts and options.output.show_values:
-        raise InputError("--show-values prints a row of a table, and these are texts; leave it out.")
     bins = audit_flags.bins if audit_flags.bins is not None else 0 if texts else BINS
     options = replace(options, audit=replace(audit_flags, bins=bins))
     summarise_table(whole, columns=options.data.csv is not None)
@@ -52,7 +56,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     groups = None if audit_flags.groups is None else _groups(options, whole, chosen)
     closed_form = groups is None and isinstance(learner, LeavesOneOut)
     # Records are identified by their index in the given table.
-    indices = in_file(whole, np.arange(len(whole)) if chosen is None else chosen)
+    indices = np.arange(len(whole)) if chosen is None else chosen
 
     left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
 
@@ -111,15 +115,13 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
 def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
     """The options with the groups that a deal wrote into the file; as they are if they go by single records."""
     data = options.data
-    if options.audit.reduce or data.missing == "drop":
+    if options.audit.reduce:
         return options
     return with_dealt_groups(options, groups=f"{data.csv}" if data.csv is not None else data.data)
 
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
     data, groups = options.data, options.audit.groups or ""
-    if data.missing == "drop":
-        raise InputError("--groups has a value for each record of the table, and --missing drop drops some; use mean.")
     name = f"{data.csv}" if data.csv is not None else data.data or DEFAULT_DATA
     values = read_groups(groups, name, len(whole), "training set", data.data_dir)
     return values if chosen is None else values[chosen]
@@ -127,8 +129,6 @@ def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | 
 
 def _values(table: Table, result: PDTPResult, top: int) -> str:
     """The values of the riskiest records, one line each."""
-    everyone = table.in_file(np.arange(len(table))).tolist()
     return "".join(
-        visible(f"  {record.index}: {describe_record(table, everyone.index(record.index))}") + "\n"
-        for record in result.by_risk()[:top]
+        visible(f"  {record.index}: {describe_record(table, record.index)}") + "\n" for record in result.by_risk()[:top]
     )

@@ -1,0 +1,167 @@
+"""`jaxaudit power`: its options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    Effort,
+    Output,
+    Seeded,
+    SetsFlags,
+    ShadowNetwork,
+    ShadowRecipe,
+    bank_of_shadows,
+    dealt_groups,
+    effort_of_plan,
+    failing,
+    shadow_count,
+)
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import ModelSource, group, option, refuse_options
+from jaxaudit.cli.parsers import check_pair, other_split, share_check
+
+SHADOW_MODELS = 40
+
+
+@dataclass(frozen=True)
+class SizeFlags:
+    """Options of the numbers of records that there will be."""
+
+    query_size: int | None = option(
+        "Number of query records that there will be. [default: as many as --query or the pilot has; a third of them "
+        "where --query is to be dealt, and there is no --calibration]",
+        minimum=2,
+        maximum=MOST * 1000,
+        of=~ModelSource.BANK,
+    )
+    holdout_size: int | None = option(
+        "Number of holdout records. [default: as many as the query set has]",
+        minimum=2,
+        maximum=MOST * 1000,
+    )
+    members_size: int | None = option(
+        "Number of known members: records that a target is known to have used, which `ks --members` takes; without "
+        "them no target is called `forgotten`. [default: as many as the query set has]",
+        "--members-size",
+        "--members",
+        minimum=50,
+        maximum=MOST * 1000,
+    )
+
+
+@dataclass(frozen=True)
+class PowerData(SetsFlags):
+    """The data."""
+
+    sample: int | None = option(
+        "Train on at most this many records of each set, drawn at random (with --groups, whole groups of about as "
+        "many); the answer is about the whole query set. [default: all, if the effort allows]",
+        minimum=20,
+        maximum=MOST * 1000,
+    )
+    groups: str | None = dealt_groups(
+        "Group of each query record, such as its patient, if whole groups are dealt into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
+    )
+
+
+@dataclass(frozen=True)
+class PowerFlags(Seeded):
+    """Options of the fraction to detect, and of the number of models."""
+
+    shadows: Path | None = bank_of_shadows(
+        "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already.",
+    )
+    scores: Path | None = option(
+        "Measure on this table of scores of a pilot (as for `ks --scores`), with models of known truth, or members "
+        "and a holdout, and train none.",
+        metavar="TABLE",
+        names="file",
+        of=ModelSource.SCORES,
+    )
+    fraction: float = option(
+        "The used fraction of the query set to detect.",
+        default=0.1,
+        check=share_check("fraction"),
+    )
+    models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
+    effort: Effort = effort_of_plan("Models, then records, then epochs")
+
+
+@dataclass(frozen=True)
+class PowerOutput(Output):
+    """Options of what is printed and written."""
+
+    fail_on: tuple[str, ...] = failing("insufficient")
+
+
+@dataclass(frozen=True)
+class PowerOptions:
+    """All options of the command."""
+
+    sizes: SizeFlags = group(DATA, SizeFlags())
+    data: PowerData = group(DATA, PowerData(), of=ModelSource.TRAINING)
+    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
+    audit: PowerFlags = group(AUDIT, PowerFlags())
+    output: PowerOutput = group(OUTPUT, PowerOutput())
+
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models that are measured."""
+        if self.audit.scores is not None:
+            return ModelSource.SCORES
+        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
+
+
+def _check_sets(options: PowerOptions) -> None:
+    data = options.data
+    if data.query is None or data.calibration is not None:
+        check_pair(data.query, data.calibration)
+
+
+def _check_groups(options: PowerOptions) -> None:
+    data = options.data
+    if data.query is None:
+        refuse_options({"--groups": data.groups}, "is of --query, and the embedded sets have no groups")
+    elif data.calibration is None and other_split(data.query) is None:
+        why = "without --calibration a part of --query becomes it, and groups may not"
+        refuse_options({"--groups": data.groups}, why)
+
+
+POWER = Command(
+    "power",
+    PowerOptions,
+    {
+        ModelSource.TRAINING: "power.run:train",
+        ModelSource.BANK: "power.run:measure_bank",
+        ModelSource.SCORES: "power.run:measure_scores",
+    },
+    """How small a used fraction of a data set could `jaxaudit ks --holdout` detect, and what could it conclude?
+
+    Trains shadow models, each on half of the query set and a share of the calibration set, and
+    measures how far their outputs separate the halves, for a target with data of its own. Gives the probability of
+    detecting use of 1% to 100% with the records given, with fewer and with more, and with larger holdouts; and that of
+    each verdict, `forgotten` included, with known members (`ks --members`) and without.
+
+    Examples:
+
+    `jaxaudit power` (embedded data, about a minute)
+
+    `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --members-size 500 --fraction 0.05`
+
+    `jaxaudit power --query records.npz` (before `deal`: the records as they are, a third of which will be withdrawn)
+
+    `jaxaudit power --shadows bank` (trains nothing)
+
+    `jaxaudit power --scores pilot.csv --query-size 1000` (trains nothing)
+    """,
+    (_check_sets, _check_groups),
+    first=("query", "calibration", "fraction"),
+)

@@ -5,30 +5,42 @@ from pathlib import Path
 import jax
 
 from jaxaudit.audits.open_bank import open_bank
-from jaxaudit.audits.power.audit import SOURCES, measure_power, power_of_models
-from jaxaudit.audits.power.plan import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
+from jaxaudit.audits.power.audit import (
+    SOURCES,
+    PowerReducible,
+    PowerWork,
+    choose_power_work,
+    measure_power,
+    power_of_models,
+    power_of_scores,
+    power_operations,
+    reduced,
+)
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.audits.power.scores import power_of_scores
-from jaxaudit.cli.dealt_groups import read_groups, with_dealt_groups
-from jaxaudit.cli.job import Job, Outcome, Summary
-from jaxaudit.cli.ks.demonstration import THIRD, with_calibration_set
 from jaxaudit.cli.ks.effort import take_records
-from jaxaudit.cli.ks.inputs import AuditInputs
-from jaxaudit.cli.networks import make_designs, make_shadow_learner, mean_cost, number_of_programs, with_defaults
+from jaxaudit.cli.ks.inputs import THIRD, AuditInputs, with_calibration_set
+from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.pace import (
     PlannedSize,
     PlannedTraining,
-    larger_efforts,
-    lines_of_efforts,
-    numbers_of_efforts,
+    lines_of_effort,
+    numbers_of_effort,
     pace_of,
 )
-from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
+from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers, text_reader
+from jaxaudit.cli.read_sets import (
+    read_groups,
+    read_scores,
+    read_sets,
+    reader,
+    tell_of_large_numbers,
+    text_reader,
+    with_dealt_groups,
+)
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.cli.score_table import read_scores
+from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.groups import as_groups, groups_file
@@ -49,7 +61,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     in_full, trial = options.audit.effort == "full", options.recipe.dry_run
     if not in_full or trial or options.recipe.models_per_batch is None:
         options, summary = plan_power(given_options, options, sets)
-        if trial and not options.recipe.spread:
+        if trial and options.recipe.workers is None:
             return summary
         plan = summary if trial or not in_full else None
         for line in () if plan is None else plan.lines:
@@ -64,7 +76,6 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             sets.query,
             calibration,
             _learner(options, sets),
-            designs=make_designs(options.audit.designs, options.model, options.recipe, sets.query, sets.records),
             groups=sets.groups and sets.groups.query,
             query_size=options.sizes.query_size,
             holdout_size=options.sizes.holdout_size,
@@ -136,7 +147,7 @@ def _outcome(audit: PowerAudit, provenance: Provenance) -> Outcome:
 
 def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     """The options with defaults, and the whole sets that they name."""
-    options = with_usual(with_defaults(options), holdout_shadow_models=SHADOW_MODELS)
+    options = with_usual(with_defaults(options), models=SHADOW_MODELS)
     data, model = options.data, options.model
     if data.calibration is not None:
         options = with_dealt_groups(options, groups=data.query)
@@ -167,9 +178,8 @@ def _learner(options: PowerOptions, sets: AuditInputs) -> SteppedLearner:
 
 def _work(options: PowerOptions, sets: AuditInputs) -> PowerWork:
     """The training that these options require, on the whole sets."""
-    models, epochs = options.audit.holdout_shadow_models or SHADOW_MODELS, options.recipe.epochs or 1
-    cost = mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:])
-    return PowerWork(len(sets.query), len(sets.calibration or ()), models, epochs, options.recipe.batch_size, cost)
+    models, epochs = options.audit.models or SHADOW_MODELS, options.recipe.epochs or 1
+    return PowerWork(len(sets.query), len(sets.calibration or ()), models, epochs, options.recipe.batch_size)
 
 
 def plan_power(given_options: PowerOptions, options: PowerOptions, sets: AuditInputs) -> tuple[PowerOptions, Summary]:
@@ -177,32 +187,24 @@ def plan_power(given_options: PowerOptions, options: PowerOptions, sets: AuditIn
     full, learner = _work(options, sets), _learner(options, sets)
     cost = count_step(learner, sets.query.inputs, sets.query.labels)
     free = PowerReducible(
-        models=given_options.audit.holdout_shadow_models is None,
+        models=given_options.audit.models is None,
         records=given_options.data.sample is None,
         epochs=given_options.recipe.epochs is None,
     )
 
-    def size_of(effort: str) -> PlannedSize:
-        work = choose_power_work(full, cost, effort, free)
-        return PlannedSize(power_operations(work, cost), reduced(full, work))
-
     effort, number = options.audit.effort, options.recipe.models_per_batch or usual_models_per_batch(learner, cost)
     work = choose_power_work(full, cost, effort, free)
     fewer = {"sample": max(work[:2])} if work[:2] != full[:2] else {}
-    planned = with_values(
-        options, epochs=work.epochs, holdout_shadow_models=work.models, models_per_batch=number, **fewer
-    )
-    record = sets.query.inputs.shape[1:]
-    programs = number_of_programs(options.audit.designs, options.model, options.recipe, record)
-    reached, larger = size_of(effort), larger_efforts(effort, size_of)
-    training = PlannedTraining(learner, sets.query, cost, number, programs)
+    planned = with_values(options, epochs=work.epochs, models=work.models, models_per_batch=number, **fewer)
+    reached, in_full = PlannedSize(power_operations(work, cost), reduced(full, work)), power_operations(full, cost)
+    training = PlannedTraining(learner, sets.query, cost, number)
     pace = pace_of(options.recipe, training, reached.operations)
     lines = [
         f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
         f"{work.epochs} epochs",
         f"  time: {pace.words(reached.operations)}",
-        *lines_of_efforts(reached, larger, pace),
+        *lines_of_effort(reached, in_full, pace),
     ]
     recorded_pace = pace if options.recipe.dry_run else training.usual_pace
-    numbers = {**numbers_of_efforts(effort, reached, larger, recorded_pace), "models": work.models}
+    numbers = {**numbers_of_effort(effort, reached, in_full, recorded_pace), "models": work.models}
     return planned, Summary(tuple(lines), numbers)

@@ -1,0 +1,337 @@
+"""`jaxaudit shadows`: its commands, and their options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from jaxaudit.cli.groups import (
+    DATA,
+    MODEL,
+    MOST,
+    TRAINING,
+    Held,
+    Seeded,
+    SetsFlags,
+    ShadowNetwork,
+    ShadowRecipe,
+    check_group_options,
+)
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.ks.options import parse_tests
+from jaxaudit.cli.options import ModelSource, group, option, refuse_options
+from jaxaudit.cli.own_code import own_code, parse_field
+from jaxaudit.cli.parsers import parse_image_size
+from jaxaudit.errors import InputError
+
+BANK = "Bank"
+LONGEST_RECIPE = 10_000
+OF_SCORES = ("score", "log-likelihood")
+"""Outputs of one number for each record, of records without classes."""
+
+
+@dataclass(frozen=True)
+class BankData(Held, SetsFlags):
+    """Options of the sets whose records shadow models are trained on."""
+
+    query: str | None = option(
+        "The query set (the data in question): NAME[@SPLIT] or a path.",
+        names="data",
+    )
+    calibration: str | None = option(
+        "The calibration set: data of the same domain without any query record. Each model is trained on two thirds of "
+        "it, with --coins on about half.",
+        names="data",
+    )
+    image_size: str | None = option(
+        "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
+        default="none",
+        check=parse_image_size,
+    )
+    drop_overlap: bool = option(
+        "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
+    )
+    drop_unshared: bool = option("Do not use calibration records of classes without a query record.", default=False)
+    coins: bool = option(
+        "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
+        "epsilon (attack --delta).",
+        default=False,
+    )
+
+
+@dataclass(frozen=True)
+class BankModels(Seeded):
+    """Options of which models a bank has."""
+
+    models: int | None = option(
+        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
+        minimum=1,
+        maximum=MOST,
+    )
+    tests: str | None = option(
+        "Your own tests, as package.module:Test or file.py:Test: plan the models of the kinds that they define, too, "
+        "beside --models. Those of built-in tests need no name.",
+        metavar="NAME,...",
+        check=lambda text: parse_tests(text, ()),
+        names="codes",
+    )
+    test_option: tuple[str, ...] = option(
+        "Set an option of a test of --tests: its name, a field, and a value, such as sureness.models=39. Repeatable.",
+        default=(),
+        metavar="NAME.FIELD=VALUE",
+        check=partial(parse_field, "--test-option"),
+    )
+
+
+@dataclass(frozen=True)
+class PlannedModels(BankModels):
+    """Options of the planned models, and of what their files of outputs contain."""
+
+    outputs: Literal["logits", "probabilities", "score", "log-likelihood"] = option(
+        "What your script saves: logits or probabilities of every class, or one number for each record, such as a "
+        "language model's: a score of any unit, or the log-likelihood in nats (mean over tokens). --query, --holdout "
+        "and --calibration are then numbers of records, such as 400, or .npy files of as many rows.",
+        default="logits",
+        choices=("logits", "probabilities", "score", "log-likelihood"),
+    )
+    direction: Literal["lower", "higher"] | None = option(
+        "Which numbers records have that a model was trained on: lower, as losses are, or higher. Needed with "
+        "--outputs score and log-likelihood.",
+        choices=("lower", "higher"),
+    )
+    views: int = option(
+        "Views of each record, such as augmentations, in every file of outputs.", default=1, minimum=1, maximum=10_000
+    )
+    recipe: str | None = option(
+        "How the models are trained, in your words.",
+        check=lambda text: check_recipe(text),
+    )
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """All options of `jaxaudit shadows plan`."""
+
+    data: BankData = group(DATA, BankData())
+    models: PlannedModels = group(BANK, PlannedModels())
+    bank: Path | None = option(
+        "Write the bank into this new directory, or add models to it.",
+        "--out",
+        metavar="BANK",
+        decides=False,
+    )
+
+
+@dataclass(frozen=True)
+class BankNetwork(ShadowNetwork):
+    """Options of the network of a bank's models, or of their learner."""
+
+    learner: str | None = option(
+        "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "
+        "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
+        check=partial(own_code, "--learner"),
+        names="code",
+    )
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """All options of `jaxaudit shadows train`."""
+
+    data: BankData = group(DATA, BankData())
+    models: BankModels = group(BANK, BankModels())
+    model: BankNetwork = group(MODEL, BankNetwork())
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
+    bank: Path | None = option(
+        "Write the bank into this new directory, or add models to it.",
+        "--out",
+        metavar="BANK",
+        decides=False,
+    )
+
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models: networks of the options, or your own learner."""
+        return ModelSource.TRAINING if self.model.learner is None else ModelSource.LEARNER
+
+
+@dataclass(frozen=True)
+class AddOptions:
+    """All options of `jaxaudit shadows add`."""
+
+    bank: Path = option("Directory of the bank.", default=..., argument=True)
+    files: tuple[Path, ...] = option(
+        "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", default=..., argument=True, metavar="FILE"
+    )
+    model: int | None = option(
+        "Number of the model that made FILE. [default: missing models in order]", minimum=0, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """All options of `jaxaudit shadows show`."""
+
+    bank: Path = option("Directory of the bank.", default=..., argument=True)
+    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """All options of `jaxaudit shadows import`."""
+
+    directory: Path = option(
+        "Directory of tensorflow/privacy's LiRA, of lira-pytorch, or of Privacy Meter.",
+        default=...,
+        argument=True,
+        metavar="DIR",
+    )
+    out: Path = option("Write the bank into this new directory.", default=..., metavar="BANK", decides=False)
+    query_rows: Path | None = option(
+        "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
+    )
+    holdout_rows: Path | None = option("The holdout, in the same way.", metavar="FILE.npy")
+    labels: Path | None = option(
+        "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
+    )
+    recipe: str | None = option(
+        "How the models were trained. [default: as their files say]",
+        check=lambda text: check_recipe(text),
+    )
+
+
+def check_recipe(text: str) -> None:
+    """Rejects a description that is too long."""
+    if len(text) > LONGEST_RECIPE:
+        raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")
+
+
+def _check_sets(options: PlanOptions | TrainOptions) -> None:
+    data = options.data
+    for flag, value in (("--query, the data in question", data.query), ("--out, the directory", options.bank)):
+        if value is None:
+            raise InputError(f"{flag}, is missing.")
+
+
+def _check_direction(options: PlanOptions) -> None:
+    models = options.models
+    scored = models.outputs in OF_SCORES
+    if scored != (models.direction is not None):
+        raise InputError(
+            f"--direction goes with --outputs {' and '.join(OF_SCORES)}, and is needed there: whether a lower or a "
+            "higher number means that a model was trained on the record."
+        )
+    if scored:
+        refuse_options({"--views": models.views > 1}, f"--outputs {models.outputs} is one number for each record")
+
+
+def _check_model(options: AddOptions) -> None:
+    if len(options.files) > 1 and options.model is not None:
+        refuse_options({"--model": True}, f"names one model, but {len(options.files)} files were given")
+
+
+PLAN = Command(
+    "shadows plan",
+    PlanOptions,
+    "shadows.plan:write_planned_bank",
+    """Deals the training sets of shadow models that your own script trains.
+
+    Writes bank.json, labels.npy, membership.npy (a row per model, a column per record: the query set, the holdout, the
+    calibration set) and seeds.npy. Your script trains model m on the records where row m is true, and saves its outputs
+    on all records as outputs/00000.npy and so on. Repeated with more --models, it keeps those that are there.
+
+    Examples:
+
+    `jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --models 40 --out bank`
+
+    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
+
+    `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
+    """,
+    (_check_sets, lambda options: check_group_options(options.data), _check_direction),
+    first=("query", "holdout", "bank"),
+    compiles=False,
+)
+TRAIN = Command(
+    "shadows train",
+    TrainOptions,
+    "shadows.train:prepare",
+    """Trains shadow models and keeps their outputs, for any number of later audits.
+
+    Models are trained many at once. Each one's outputs are written when its batch is done, so a stopped command
+    continues where it was, and with more --models it keeps those that are there.
+
+    Of texts, JSON Lines with prompt and answer, question and answer, or text, small language models are trained from
+    nothing; a model's number of a record is the mean log-likelihood of its answer's tokens.
+
+    Examples:
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --calibration c.npz --model mlp --epochs 40 --out bank`
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --model net.py:Net --models 128 --dry-run --out bank`
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --patience 5 --out bank`
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --learner mine.py:learner --out bank`
+
+    `jaxaudit shadows train --query q.jsonl --holdout h.jsonl --model gpt-2-64 --tokens words --out bank`
+    """,
+    (_check_sets, lambda options: check_group_options(options.data)),
+    first=("query", "holdout", "bank"),
+)
+ADD = Command(
+    "shadows add",
+    AddOptions,
+    "shadows.add:add",
+    """Adds outputs of shadow models to a bank.
+
+    Refuses outputs of other records, classes or kind, outputs that another model has already, and outputs that fit the
+    training records of another model overwhelmingly better (right outputs are refused at most once in 100 times). Says
+    so where outputs cannot show which model they are of, as those of models that hardly remember their records. Files
+    that are in the bank already are skipped, so the command can be repeated.
+
+    Examples:
+
+    `jaxaudit shadows add bank outputs_00.csv outputs_01.csv`
+
+    `jaxaudit shadows add bank rerun.npy --model 7`
+    """,
+    (_check_model,),
+    compiles=False,
+)
+SHOW = Command(
+    "shadows show",
+    ShowOptions,
+    "shadows.show:show_bank",
+    """Shows what is in a bank, which tests it allows, and what is missing.
+
+    Examples:
+
+    `jaxaudit shadows show bank`
+
+    `jaxaudit shadows show bank --json`
+    """,
+    compiles=False,
+)
+IMPORT = Command(
+    "shadows import",
+    ImportOptions,
+    "shadows.add:make_bank",
+    """Makes a bank of the shadow models that another tool left.
+
+    Reads the directory of tensorflow/privacy's mi_lira_2021 or of lira-pytorch (keep.npy and logits or scores of every
+    experiment; with --labels where there is no y_train.npy), or the log_dir of Privacy Meter (memberships and signals;
+    with --labels, but of language models, whose signals are read as log-likelihoods). All train on random records of
+    one pool: rows that you choose at random, or a target's training records, are the query set, others the holdout,
+    and the rest becomes the calibration set. A file of rows has numbers of records, or a boolean for each. Nothing
+    there is changed.
+
+    Examples:
+
+    `jaxaudit shadows import exp/cifar10 --query-rows query.npy --holdout-rows holdout.npy --out bank`
+
+    `jaxaudit shadows import demo_cifar10 --labels y_train.npy --out bank`
+    """,
+    compiles=False,
+)
+SHADOWS = (PLAN, TRAIN, ADD, SHOW, IMPORT)

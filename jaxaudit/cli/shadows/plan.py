@@ -14,26 +14,24 @@ import numpy as np
 from jaxtyping import Array, Key
 from msgspec import structs
 
-from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.cli.dealt_groups import group_columns, with_groups_of_sets
-from jaxaudit.cli.job import Summary
-from jaxaudit.cli.ks.made_tests import built_in_tests, load_own_tests
-from jaxaudit.cli.ks.named_tests import parse_tests
+from jaxaudit.cli.ks.inputs import built_in_tests, load_own_tests
+from jaxaudit.cli.ks.options import parse_tests
 from jaxaudit.cli.options import command_line, with_values
-from jaxaudit.cli.own_options import with_fields
-from jaxaudit.cli.shadows.options import OF_SCORES, BankData, BankModels, PlannedModels, PlanOptions, parse_own_designs
+from jaxaudit.cli.own_code import with_fields
+from jaxaudit.cli.read_sets import group_columns, with_groups_of_sets
+from jaxaudit.cli.shadows import OF_SCORES, BankData, BankModels, PlannedModels, PlanOptions
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
-from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
+from jaxaudit.cli.show import Summary
+from jaxaudit.data.bank.bank import DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kind, read_description
 from jaxaudit.data.bank.outputs import FOLDER
-from jaxaudit.data.bank.writing import bank_files, grow, make_folder
 from jaxaudit.data.formats.arrays import read_npy
 from jaxaudit.data.groups import Groups
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, writing
 from jaxaudit.runs.directory import claim, write_files
-from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in, writing
-from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty
+from jaxaudit.runs.unfinished import LOCK, NAME, OWNER, hold, make_directories, remove_empty, sign, working_in
 from jaxaudit.shadow_models import kind_words
 from jaxaudit.version import __version__
 
@@ -157,7 +155,6 @@ def bank_description(
             recipe=chosen.recipe or "",
             groups=sets.groups is not None,
             group_columns=group_columns(data),
-            designs=() if chosen.designs is None else parse_own_designs(chosen.designs),
             command=tuple(command),
             **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},
         )
@@ -194,8 +191,6 @@ def deal_bank(
     arrays: Arrays = {**labels, MEMBERSHIP: bank_plan.membership, SEEDS: bank_plan.seeds}
     if sets.groups is not None:
         arrays[GROUPS] = sets.groups.dealt_sets.astype(np.int64)
-    if description.designs:
-        arrays[DESIGNS] = (bank_plan.places % len(description.designs)).astype(np.int64)
     if sets.dropped.any():
         arrays[DROPPED] = sets.dropped
     return description, arrays
@@ -243,7 +238,6 @@ def _facts(of: Description) -> dict[str, Any]:
         "direction": of.direction,
         "views": of.queries,
         "groups": of.groups,
-        "designs": of.designs,
         "models of --tests": of.own_kinds,
         "recipe": of.recipe,
     }
@@ -270,8 +264,8 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
 
     The arrays may have more rows than `bank.json` states, if adding models was interrupted.
     """
-    of_models = (MEMBERSHIP, SEEDS, DESIGNS)
-    for name in (LABELS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, SEEDS):
+    of_models = (MEMBERSHIP, SEEDS)
+    for name in (LABELS, GROUPS, DROPPED, MEMBERSHIP, SEEDS):
         new_array = arrays.get(name)
         old_array = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
         if new_array is not None and old_array is not None and name in of_models:

@@ -7,19 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from jaxaudit.cli.dealt_groups import group_columns, read_dealt_groups
+from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import reader, text_reader
+from jaxaudit.cli.read_sets import group_columns, read_dealt_groups, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.cli.shadows.options import BankData, BankNetwork
+from jaxaudit.cli.shadows import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import Groups
-from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
+from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.roles import Sets
 from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
@@ -103,11 +103,13 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
 
 def count_bank_sets(data: BankData) -> BankSets:
     """The sets of a bank of records without classes: their numbers of records, which nothing reads."""
-    if data.drop_overlap or data.drop_unshared or data.image_size not in (None, "none") or not data.gray:
-        raise InputError(
-            "--drop-overlap, --drop-unshared, --image-size and --color are for records that are read; of scores only "
-            "their number is known: leave them out."
-        )
+    values = {
+        "--drop-overlap": data.drop_overlap,
+        "--drop-unshared": data.drop_unshared,
+        "--image-size": data.image_size not in (None, "none"),
+        "--color": not data.gray,
+    }
+    refuse_options(values, "is for records that are read, and of scores only their number is known")
     texts_by_flag = {flag: getattr(data, flag) for flag in Sizes._fields}
     counts = {flag: count_of(f"--{flag}", text) for flag, text in texts_by_flag.items() if text is not None}
     # Only texts have keys; numbers of records have none.

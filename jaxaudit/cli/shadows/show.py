@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.audits.ks.available import Available, available_tests
-from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.audits.ks.train import Available, available_tests
 from jaxaudit.audits.open_bank import Usable, kinds_of, pool_of, usable_models
-from jaxaudit.cli.job import Summary
-from jaxaudit.cli.shadows.options import ShowOptions
+from jaxaudit.cli.shadows import ShowOptions
+from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED
 from jaxaudit.data.bank.outputs import outputs_path
@@ -69,7 +69,6 @@ def _facts(view: Found) -> dict[str, Any]:
         "records": {**description.sizes._asdict(), "dropped": int(bank.dropped.sum())},
         "hashes": {name: getattr(description.hashes, name) for name in description.sizes._fields},
         "groups": None if bank.groups is None else dict(zip(("query", "holdout"), bank.groups.counts[:2], strict=True)),
-        "designs": list(description.designs),
         "seed": description.seed,
         "recipe": description.recipe,
         "versions": dict(description.versions),
@@ -102,8 +101,6 @@ def _lines(view: Found) -> Iterator[str]:
         yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies or classes"
     if bank.groups is not None:
         yield f"  groups: {bank.groups.in_words}"
-    if description.designs:
-        yield f"  designs: {', '.join(description.designs)}"
     if description.recipe:
         yield f"  recipe: {description.recipe}"
     yield f"  seed: {'not dealt by jaxaudit' if description.seed is None else description.seed}"

@@ -1,31 +1,31 @@
-"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
+"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones.
 
+A call works on some of them, in a folder of unfinished work.
+"""
+
+import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.audits.ks.bank.train import train_bank
-from jaxaudit.cli.dealt_groups import with_groups_of_sets
+from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
-from jaxaudit.cli.job import Job, Summary
-from jaxaudit.cli.networks import EPOCHS, HIDDEN, design_cost, make_designs, make_shadow_learner, number_of_programs
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
-from jaxaudit.cli.own_code import source_hashes
-from jaxaudit.cli.own_model import OF_TEXTS
+from jaxaudit.cli.own_code import OF_TEXTS, source_hashes
 from jaxaudit.cli.pace import COPIES, PROCESS_BYTES, PlannedTraining, pace_of
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import tell_of_large_numbers
+from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
 from jaxaudit.cli.recipe import load_learner
-from jaxaudit.cli.sets import GUESS
-from jaxaudit.cli.shadows.options import PlannedModels, TrainOptions
+from jaxaudit.cli.shadows import PlannedModels, TrainOptions
 from jaxaudit.cli.shadows.plan import (
     bank_description,
     bank_there,
@@ -36,28 +36,21 @@ from jaxaudit.cli.shadows.plan import (
     tests_of_bank,
 )
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
-from jaxaudit.cli.shadows.unfinished import unfinished_models
+from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, Description
-from jaxaudit.data.paths import exists
+from jaxaudit.data.formats.arrays import read_npy
+from jaxaudit.data.paths import exists, open_regular, whole_file
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
-from jaxaudit.runs.lock import working_in
+from jaxaudit.runs.unfinished import working_in
 
 COMMAND, BANK = "shadows train", "bank"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
-
-
-class Recipes(NamedTuple):
-    """The designs of a bank: names, learners, and training times of a model relative to the first."""
-
-    names: tuple[str, ...]
-    learners: tuple[Learner, ...]
-    costs: tuple[float, ...]
 
 
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
@@ -73,24 +66,21 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
     options = _filled(options, query)
     tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
-    recipes = _recipes(options, query, len(sets.labels))
+    learner = _learner(options, query, len(sets.labels))
     out = options.bank or Path()
     earlier = None if options.bank is None else bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
-    # That of models of the guess.
-    learner, training = recipes.learners[0], None
+    training = None
     number = _models_per_batch(options.recipe.models_per_batch, earlier, done)
     if isinstance(learner, SteppedLearner):
         cost = count_step(learner, query.inputs, query.labels)
         number = number or usual_models_per_batch(learner, cost)
-        programs = number_of_programs(options.models.designs, options.model, options.recipe, query.inputs.shape[1:])
-        training = PlannedTraining(learner, query, cost, number, programs)
+        training = PlannedTraining(learner, query, cost, number)
     number = number or WHOLE_FITS_PER_BATCH
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
-    several = ",".join(recipes.names) if len(recipes.names) > 1 else None
-    planned = PlannedModels(seed=options.models.seed, models=models, designs=several, recipe=_in_words(options))
+    planned = PlannedModels(seed=options.models.seed, models=models, recipe=_in_words(options))
     if are_texts(query):
         planned = replace(planned, outputs="log-likelihood", direction="higher")
     description = bank_description(
@@ -110,8 +100,8 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
-    plan = Summary(_estimate(options.recipe, sets, description, members, recipes, training))
-    if options.recipe.dry_run and not options.recipe.spread:
+    plan = Summary(_estimate(options.recipe, sets, description, members, training))
+    if options.recipe.dry_run and options.recipe.workers is None:
         return plan
     for line in plan.lines:
         say(line)
@@ -120,7 +110,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         lay(out, arrays, earlier, description)
         bank = load_bank(out)
         with working_in(out):
-            _train_missing(bank, key, np.concatenate(sets.parts), recipes, execution)
+            _train_missing(bank, key, np.concatenate(sets.parts), learner, execution)
         return bank
 
     def train_in(folder: Path, execution: Execution) -> Bank:
@@ -129,7 +119,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             shutil.rmtree(folder / BANK, ignore_errors=True)
             lay(folder / BANK, arrays, None, description)
         bank = load_bank(folder / BANK)
-        train_bank(key, bank, np.concatenate(sets.parts), recipes.learners, missing.tolist(), execution=execution)
+        train_bank(key, bank, np.concatenate(sets.parts), learner, missing.tolist(), execution=execution)
         return bank
 
     def train_aside(execution: Execution) -> Bank:
@@ -157,7 +147,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     )
 
 
-def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Recipes, execution: Execution) -> None:
+def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, learner: Learner, execution: Execution) -> None:
     """Trains until no model is missing, first the models of an interrupted call, from its stored work."""
     before = len(bank) + 1
     while len(missing := bank.missing()):
@@ -169,7 +159,7 @@ def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, recipes: Reci
         before = len(missing)
         with unfinished_models(bank.directory, missing, len(bank), _here()) as (models, checkpoints):
             kept = replace(execution, checkpoints=checkpoints)
-            train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=kept)
+            train_bank(key, bank, inputs, learner, models.tolist(), execution=kept)
 
 
 def _models_per_batch(requested: int | None, earlier: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
@@ -204,20 +194,15 @@ def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
     return with_usual(options, **usual, epochs=EPOCHS)
 
 
-def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
+def _learner(options: TrainOptions, query: Examples, records: int) -> Learner:
     own_learner = options.model.learner
     if own_learner is not None:
-        learner = load_learner(own_learner, query.inputs.shape[1:], len(query.class_names), query.inputs.dtype)
-        return Recipes((GUESS,), (learner,), (1.0,))
-    guess = options.model, options.recipe, query, records
-    designs = make_designs(options.models.designs, *guess)
-    names = (GUESS, *(design.name for design in designs))
-    learners = (make_shadow_learner(*guess), *(design.learner for design in designs))
-    return Recipes(names, learners, tuple(design_cost(name, options.model) for name in names))
+        return load_learner(own_learner, query.inputs.shape[1:], len(query.class_names), query.inputs.dtype)
+    return make_shadow_learner(options.model, options.recipe, query, records)
 
 
 def _in_words(options: TrainOptions) -> str:
-    """The recipe of the guess in words: every option of the network and its training, and hashes of your own code."""
+    """The recipe in words: every option of the network and its training, and hashes of your own code."""
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(with_values(options, tests=None)).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
@@ -242,7 +227,6 @@ def _estimate(
     sets: BankSets,
     description: Description,
     members: Int[np.ndarray, " missing"],
-    recipes: Recipes,
     training: PlannedTraining | None,
 ) -> tuple[str, ...]:
     models, number = len(members), description.models_per_batch or 1
@@ -254,7 +238,7 @@ def _estimate(
     else:
         learner, cost = training.learner, training.cost
         counts = learner.epochs * -(-members // learner.batch_size)
-        operations = (counts.sum() * cost.step + models * description.records * cost.record) * np.mean(recipes.costs)
+        operations = counts.sum() * cost.step + models * description.records * cost.record
         memory += training.bytes
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
@@ -263,7 +247,7 @@ def _estimate(
         )
     done = description.models - models
     have = f", {done} of them trained" if done else ""
-    training_text = f" on {_numbers(members)} records each{steps} ({', '.join(recipes.names)})" if models else ""
+    training_text = f" on {_numbers(members)} records each{steps}" if models else ""
     return (
         f"{description.models} shadow models{have}; {models} to train{training_text}",
         f"{time}, {memory / 2**30:.1f} GiB of memory, {models * outputs / 2**20:,.0f} MiB of disk for outputs",
@@ -278,3 +262,57 @@ def _numbers(counts: Int[np.ndarray, " some"]) -> str:
     """
     least, most = counts.min(), counts.max()
     return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {counts.mean():,.0f})"
+
+
+FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"
+
+
+@contextmanager
+def unfinished_models(
+    directory: Path, missing: Int[np.ndarray, " missing"], models: int, versions: Mapping[str, str]
+) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
+    """The models of an interrupted call, so that its unfinished batches are resumed; otherwise all missing models.
+
+    Work is in the bank's folder `unfinished` until the block ends without an error.
+    """
+    folder, ours = directory / FOLDER, json.dumps(versions, sort_keys=True).encode()
+    if folder.is_symlink():
+        raise InputError(f"{folder}: is a link; remove it.")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        begun = _kept(folder / MODELS, models)
+        if begun is not None and _beginning(folder / VERSIONS, len(ours) + 1) != ours:
+            say("models in training were begun with other versions of the libraries, and start again")
+            begun = None
+        if begun is None or not np.isin(missing, begun).any():
+            shutil.rmtree(folder)
+            folder.mkdir(mode=0o700)
+            begun = missing
+            with whole_file(folder / MODELS) as file:
+                np.lib.format.write_array(file, begun, allow_pickle=False)
+            with whole_file(folder / VERSIONS) as file:
+                file.write(ours)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written ({error.strerror or error}).") from error
+    yield begun, folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _beginning(path: Path, count: int) -> bytes:
+    """The first bytes of a file; none if it cannot be read."""
+    try:
+        with open_regular(path, links=False) as file:
+            return file.read(count)
+    except OSError:
+        return b""
+
+
+def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
+    """The models of an interrupted call, each once and in order; None if there is none."""
+    try:
+        numbers = read_npy(path, links=False)
+    except InputError:
+        return None
+    if numbers.ndim != 1 or numbers.dtype.kind != "i" or not 0 < len(numbers) <= models:
+        return None
+    return numbers if numbers[0] >= 0 and numbers[-1] < models and (np.diff(numbers) > 0).all() else None

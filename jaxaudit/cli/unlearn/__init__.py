@@ -1,0 +1,237 @@
+"""`jaxaudit unlearn`: its options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    Images,
+    Level,
+    Network,
+    Output,
+    RecipeFlags,
+    failing,
+)
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import ModelSource, group, option, outputs_option, training_option
+from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_field, parse_model
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs, parse_tokens, share_check
+from jaxaudit.errors import InputError
+
+USUAL = ("retraining", "amnesiac", "fisher")
+
+OF_A_MODEL = (
+    *("fisher", "fine-tuning", "gradient-ascent", "negative-gradient", "scrub", "ssd"),
+    *("gradient-difference", "npo", "simnpo", "rmu"),
+)
+"""Methods that are functions of a trained model; `make_methods` makes them."""
+USUAL_OF_TEXTS = ("retraining", "gradient-ascent", "gradient-difference", "npo", "simnpo")
+METHODS = ("retraining", "amnesiac", *OF_A_MODEL)
+
+
+@dataclass(frozen=True)
+class UnlearnData(Images):
+    """The records, and which of them to forget."""
+
+    data: str | None = option(
+        "The training set: NAME[@SPLIT] or a path, of texts a .jsonl. [default: digits]",
+        names="data",
+    )
+    test_data: str | None = option(
+        "Test records, never trained on; needed for texts. [default: the test split of --data, or its other records]",
+        names="data",
+    )
+    per_class: int = option("Training records per class (the first N); 0: all.", default=100, minimum=0, maximum=MOST)
+    forget: str | None = option(
+        "Texts: those to forget, a .jsonl, trained on beside those of --data; or KEY=VALUE, the lines of --data with "
+        "this value, such as author=7.",
+        metavar="FILE|KEY=VALUE",
+        names="file",
+        place=lambda text: text if is_texts(text) else None,
+    )
+    class_name: str | None = option(
+        "The class whose records are forgotten. [default: 3, for digits]",
+        "--class",
+    )
+    fraction: float = option(
+        "Fraction of the training records of --class to forget (the first ones).",
+        default=0.5,
+        check=share_check("fraction"),
+    )
+
+
+@dataclass(frozen=True)
+class UnlearnNetwork(Network):
+    """The network."""
+
+    model: str | None = option(
+        f"The network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: mlp; {OF_TEXTS} for "
+        "texts]",
+        check=parse_model,
+        names="code",
+    )
+    tokens: str | None = option(
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        "[default: bytes]",
+        check=parse_tokens,
+    )
+    hidden: str | None = option(
+        "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]", check=parse_hidden
+    )
+
+
+@dataclass(frozen=True)
+class UnlearnFlags(Level):
+    """The methods, and how they are judged."""
+
+    methods: str | None = training_option(
+        f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference. [default: "
+        f"{', '.join(USUAL)}; {', '.join(USUAL_OF_TEXTS)} for texts]",
+        metavar="NAME,...",
+        check=lambda text: parse_names(text, METHODS, "--methods"),
+    )
+    method_option: tuple[str, ...] = training_option(
+        "Set an option of a method: its name, a field, and a value. fisher.variant: noise as in Golatkar et al. "
+        "(golatkar, the default), in the paper's equation (paper), or in the paper's code (becker-code). fisher.alpha: "
+        "strength of the noise (3e-6). negative-gradient.beta: weight of the loss of the remaining records (0.95). "
+        "ssd.selection: parameters are dampened whose Fisher information is more than this times that of all records "
+        "(10). ssd.strength: the smaller, the more these are dampened (1). npo.beta (0.1), simnpo.beta (4.5): inverse "
+        "temperature; the larger, the sooner the pull on a record ends. rmu.layer: the activation to move, by its name "
+        "in the network, such as block 1 (the middle one). rmu.coefficient: length of the vector that activations are "
+        "moved to (2). Repeatable.",
+        default=(),
+        metavar="NAME.FIELD=VALUE",
+        check=partial(parse_field, "--method-option"),
+    )
+    unlearn_epochs: int | None = training_option(
+        "Epochs of the methods that train: all but amnesiac, fisher and ssd. [default: 10]", minimum=1, maximum=MOST
+    )
+    unlearn_rate: float | None = training_option(
+        "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005; gradient-difference, npo, simnpo "
+        "and rmu: 0.0002, by AdamW]",
+        check=share_check("unlearn_rate"),
+    )
+    seeds: int | None = training_option(
+        "Models per method, one per seed. [default: 20; 10 without --data]",
+        minimum=2,
+        maximum=MOST,
+    )
+    nonmembers: int | None = training_option(
+        "Test records that membership attacks learn from; 0: no attack. [default: as many as training records; 0 for "
+        "texts]",
+        minimum=0,
+    )
+    attack_epochs: int | None = training_option(
+        "Training epochs of the membership attack. [default: 100; 20 without --data]", minimum=1, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class GivenOutputs:
+    """Outputs of models that were trained and unlearned elsewhere."""
+
+    outputs: tuple[str, ...] = outputs_option(
+        "Score models of your own; nothing is trained. METHOD is a name of your choice. The .npz has outputs of its "
+        "models on the records to forget, forget [models, records, classes], and maybe retain and test: the same, or "
+        "accuracies [models]. Repeatable.",
+        default=(),
+        metavar="METHOD=FILE.npz",
+        check=parse_outputs,
+        names="file",
+        place=lambda text: parse_outputs(text)[1],
+    )
+    retrained: Path | None = outputs_option(
+        "--outputs: the same of models retrained without the records to forget, better twice as many.",
+        metavar="FILE.npz",
+        names="file",
+    )
+    original: Path | None = outputs_option(
+        "--outputs: the same of models before unlearning.", metavar="FILE.npz", names="file"
+    )
+    labels: Path | None = outputs_option(
+        "--outputs: the class of each record to forget, from 0, a .npy; or an .npz with forget, retain and test.",
+        metavar="FILE",
+        names="file",
+    )
+    outputs_kind: Literal["auto", "probabilities", "logits"] = outputs_option(
+        "What the files of --outputs contain; log-probabilities are logits.",
+        default="auto",
+        choices=("auto", "probabilities", "logits"),
+    )
+
+
+@dataclass(frozen=True)
+class UnlearnOutput(Output):
+    """What is printed and written."""
+
+    fail_on: tuple[str, ...] = failing("distinguishable", "not distinguishable", "inconclusive")
+
+
+@dataclass(frozen=True)
+class UnlearnOptions:
+    """All options of the command."""
+
+    data: UnlearnData = group(DATA, UnlearnData(), of=ModelSource.TRAINING)
+    files: GivenOutputs = group("Models of your own", GivenOutputs())
+    model: UnlearnNetwork = group(MODEL, UnlearnNetwork(), of=ModelSource.TRAINING)
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
+    audit: UnlearnFlags = group(AUDIT, UnlearnFlags())
+    output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
+
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models that are judged."""
+        return ModelSource.OUTPUTS if self.files.outputs else ModelSource.TRAINING
+
+
+def _check_given(options: UnlearnOptions) -> None:
+    if options.source is ModelSource.TRAINING:
+        return
+    files = options.files
+    names = [parse_outputs(text)[0] for text in files.outputs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--outputs: two methods have the name {twice}; give each a name of its own.")
+    for flag, path in (("--retrained", files.retrained), ("--labels", files.labels)):
+        if path is None:
+            raise InputError(f"--outputs needs {flag}; see `jaxaudit unlearn --help`.")
+
+
+UNLEARN = Command(
+    "unlearn",
+    UnlearnOptions,
+    {ModelSource.TRAINING: "unlearn.run:prepare", ModelSource.OUTPUTS: "unlearn.run:prepare_given"},
+    doc="""Did unlearning work? (Becker & Liebig 2022)
+
+    Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
+    with those of models retrained without the records. With --outputs it trains nothing, and scores models of your own
+    by what they say. A method that forgets too little or too much is distinguishable
+    from retraining.
+
+    Examples:
+
+    `jaxaudit unlearn` (embedded digits, about a minute)
+
+    `jaxaudit unlearn --outputs scrub=scrub.npz --outputs mine=mine.npz --retrained retrained.npz --labels labels.npy`
+    (models of your own, of any library; trains nothing)
+
+    `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`
+
+    `jaxaudit unlearn --data mine.npz --class cat --fraction 1 --method-option fisher.variant=paper
+    --method-option fisher.alpha=1e-9 --out run`
+
+    `jaxaudit unlearn --methods fine-tuning,gradient-ascent,negative-gradient,scrub,ssd --seeds 20`
+
+    `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --tokens words --optimizer adamw
+    --learning-rate 0.003 --epochs 8 --methods gradient-difference,npo,simnpo,rmu --seeds 16` (texts)
+    """,
+    checks=(_check_given,),
+    first=("data", "methods", "outputs"),
+)

@@ -1,27 +1,83 @@
 """Reads training records, records to forget, and methods from the options, of texts, too."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from jaxaudit import unlearning
-from jaxaudit.cli.own_model import OF_TEXTS
+from jaxaudit.cli.options import fields_of, refuse_options
+from jaxaudit.cli.own_code import OF_TEXTS, with_fields
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
-from jaxaudit.cli.read_sets import read_inputs
-from jaxaudit.cli.texts import read_told, tell_of_chats
-from jaxaudit.cli.unlearn.command import OF_A_MODEL, VARIANTS, UnlearnData, UnlearnFlags, UnlearnOptions
+from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
+from jaxaudit.cli.unlearn import OF_A_MODEL, UnlearnData, UnlearnFlags, UnlearnOptions
 from jaxaudit.data import Examples, concatenate
-from jaxaudit.data.overlap import find_overlap
+from jaxaudit.data.pairs import find_overlap
 from jaxaudit.data.sequences import BYTES, sequences, word_tokenizer
 from jaxaudit.data.texts import Texts, other_answers
 from jaxaudit.errors import InputError, MissingSplit
 from jaxaudit.models import PureModule, hidden_states
 
 TEST = "@test"
+
+
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class FisherFields:
+    """The options of fisher."""
+
+    variant: Literal["golatkar", "paper", "becker-code"] = "golatkar"
+    alpha: NotNegative = 3e-6
+
+
+@dataclass(frozen=True)
+class NegativeGradientFields:
+    """The option of negative-gradient."""
+
+    beta: Share = 0.95
+
+
+@dataclass(frozen=True)
+class SSDFields:
+    """The options of ssd."""
+
+    selection: NotNegative = 10.0
+    strength: NotNegative = 1.0
+
+
+@dataclass(frozen=True)
+class NPOFields:
+    """The option of npo and simnpo."""
+
+    beta: Positive
+
+
+@dataclass(frozen=True)
+class RMUFields:
+    """The options of rmu."""
+
+    layer: str | None = None
+    coefficient: NotNegative = 2.0
+
+
+FIELDS = {
+    "fisher": FisherFields(),
+    "negative-gradient": NegativeGradientFields(),
+    "ssd": SSDFields(),
+    "npo": NPOFields(0.1),
+    "simnpo": NPOFields(4.5),
+    "rmu": RMUFields(),
+}
+"""What `--method-option` sets, by method."""
+NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}
 
 
 class Parts(NamedTuple):
@@ -44,28 +100,30 @@ class Parts(NamedTuple):
     answers: np.ndarray | None = None
 
 
+def fields_of_methods(names: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """The options of the methods among these that have any, as `--method-option` sets them."""
+    return with_fields("--method-option", texts, {name: FIELDS[name] for name in names if name in FIELDS})
+
+
 def make_methods(
-    names: Sequence[str], flags: UnlearnFlags, batch_size: int, net: PureModule
+    names: Sequence[str], fields: Mapping[str, Any], flags: UnlearnFlags, batch_size: int, net: PureModule
 ) -> dict[str, unlearning.Unlearn]:
     """The methods among these that are functions of a trained model, by the options; rmu moves a layer of `net`."""
+    fields = {**FIELDS, **fields}
     recipe_values = {"epochs": flags.unlearn_epochs, "learning_rate": flags.unlearn_rate, "batch_size": batch_size}
     training: dict[str, Any] = {name: value for name, value in recipe_values.items() if value is not None}
-    noises: dict[str, unlearning.Noise] = dict(
-        zip(VARIANTS, (unlearning.golatkar, unlearning.paper, unlearning.becker_code), strict=True)
-    )
+    fisher, ssd, rmu = fields["fisher"], fields["ssd"], fields["rmu"]
     methods: dict[str, unlearning.Unlearn] = {
-        "fisher": partial(unlearning.forget_by_noise, noise=noises[flags.fisher_variant], alpha=flags.alpha),
+        "fisher": partial(unlearning.forget_by_noise, noise=NOISES[fisher.variant], alpha=fisher.alpha),
         "fine-tuning": partial(unlearning.fine_tune, **training),
         "gradient-ascent": partial(unlearning.gradient_ascent, **training),
-        "negative-gradient": partial(unlearning.negative_gradient, beta=flags.beta, **training),
+        "negative-gradient": partial(unlearning.negative_gradient, beta=fields["negative-gradient"].beta, **training),
         "scrub": partial(unlearning.scrub, **training),
-        "ssd": partial(unlearning.selective_dampening, selection=flags.ssd_alpha, strength=flags.ssd_lambda),
+        "ssd": partial(unlearning.selective_dampening, selection=ssd.selection, strength=ssd.strength),
         "gradient-difference": partial(unlearning.gradient_difference, **training),
-        "npo": partial(unlearning.npo, beta=flags.npo_beta, **training),
-        "simnpo": partial(unlearning.sim_npo, beta=flags.simnpo_beta, **training),
-        "rmu": partial(
-            unlearning.rmu, hidden=hidden_states(net, flags.rmu_layer), coefficient=flags.rmu_coefficient, **training
-        ),
+        "npo": partial(unlearning.npo, beta=fields["npo"].beta, **training),
+        "simnpo": partial(unlearning.sim_npo, beta=fields["simnpo"].beta, **training),
+        "rmu": partial(unlearning.rmu, hidden=hidden_states(net, rmu.layer), coefficient=rmu.coefficient, **training),
     }
     return {name: methods[name] for name in names if name in OF_A_MODEL}
 
@@ -75,7 +133,7 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
 
     Test records that equal a training record are left out.
     """
-    data, nonmembers = options.data, options.audit.nonmembers
+    data = options.data
     if is_texts(data.data or ""):
         train, test, forget, answers = read_text_sets(data, options.model.tokens)
         test, notes = _unseen(train, test)
@@ -93,23 +151,9 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
     test, notes = _unseen(train, _test_records(whole, rest, data))
-    if nonmembers is not None and nonmembers > len(test):
-        raise InputError(
-            f"--nonmembers {nonmembers} is more than the {len(test):,} test records; give at most that many."
-        )
     label = train.class_names.index(data.class_name)
     members = np.flatnonzero(train.labels == label)
     count = round(data.fraction * len(members))
-    if not count:
-        raise InputError(
-            f"--fraction {data.fraction:g} of the {len(members)} training records of class "
-            f"{data.class_name} gives no record; give a larger fraction."
-        )
-    if count == len(train):
-        raise InputError(
-            f"--fraction {data.fraction:g} of class {data.class_name} is all of the training set, and no record would "
-            "remain; give a smaller --fraction."
-        )
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
     first = f"the first {data.per_class} of each class, " if train is not whole else ""
@@ -173,21 +217,14 @@ def check_kind(options: UnlearnOptions) -> None:
     """Rejects options of texts where records have classes, and the other way round."""
     data, usual = options.data, UnlearnData()
     if not is_texts(data.data or ""):
-        text_flags = {"--forget": data.forget, "--tokens": options.model.tokens, "--rmu-layer": options.audit.rmu_layer}
-        flags_used = [flag for flag, value in text_flags.items() if value is not None]
-        if flags_used:
-            raise InputError(
-                f"{', '.join(flags_used)}: for texts, and --data {data.data} is none ({', '.join(TEXTS)})."
-            )
-        return
-    of_classes = ("class_name", "per_class", "fraction", "image_size", "gray", "label", "drop")
-    wrong = [name for name in of_classes if getattr(data, name) != getattr(usual, name)]
-    flags = {"class_name": "--class", "gray": "--color"}
-    if wrong:
-        flags_used = ", ".join(flags.get(name, f"--{name.replace('_', '-')}") for name in wrong)
-        raise InputError(f"{flags_used}: for records of classes, and texts have none; leave it out.")
-    if options.audit.nonmembers:
-        raise InputError("--nonmembers: attack networks learn from outputs of classes, and texts have none.")
+        values = {"--forget": data.forget, "--tokens": options.model.tokens}
+        return refuse_options(values, f"for texts, and --data {data.data} is none ({', '.join(TEXTS)})")
+    of_classes: dict[str, bool] = {}
+    for field in fields_of(options):
+        if field.name in ("class_name", "per_class", "fraction", "image_size", "gray", "label", "drop"):
+            flag = "--color" if field.name == "gray" else field.flag
+            of_classes[flag] = field.value != getattr(usual, field.name)
+    refuse_options(of_classes, "for records of classes, and texts have none")
     for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
         if value is None:
             raise InputError(f"{flag} is missing: texts need it.")

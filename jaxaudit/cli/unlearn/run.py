@@ -1,10 +1,14 @@
-"""Runs `jaxaudit unlearn`: from its options to its result."""
+"""Runs `jaxaudit unlearn`: from its options to its result.
+
+With `--outputs METHOD=FILE.npz` that is from files of outputs, with no training.
+"""
 
 import hashlib
 import inspect
 from collections.abc import Mapping
 from functools import partial
 from itertools import count as count_from
+from pathlib import Path
 from typing import IO, Any
 
 import jax
@@ -12,20 +16,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxaudit.audits.unlearn.against_retrained import threshold_of
-from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
-from jaxaudit.cli.job import Job, Outcome
+from jaxaudit.audits.unlearn.audit import check_unlearn, compare_unlearning
+from jaxaudit.audits.unlearn.given_models import (
+    RETRAINED,
+    GivenModels,
+    Labels,
+    check_name,
+    check_together,
+    labels_by_part,
+    read_models_of,
+)
+from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit, models_compared, shortfalls_of
+from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, UnlearnAudit
+from jaxaudit.audits.unlearn.score_outputs import score_given
 from jaxaudit.cli.options import with_usual
-from jaxaudit.cli.own_model import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names
+from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_factory, make_learner
-from jaxaudit.cli.unlearn.command import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
-from jaxaudit.cli.unlearn.inputs import Parts, check_kind, make_methods, read_unlearn_sets
+from jaxaudit.cli.recipe import make_factory, make_learner, refuse_other_network
+from jaxaudit.cli.show import Job, Outcome
+from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
+from jaxaudit.cli.unlearn.inputs import Parts, check_kind, fields_of_methods, make_methods, read_unlearn_sets
+from jaxaudit.data.formats.arrays import NpzArrays, read_npy
+from jaxaudit.data.formats.parsing import refuse_pickle
+from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import vocabulary_of
-from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models.restore import name_weights
@@ -35,7 +53,7 @@ from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.unlearning import Unlearn
 
-DESIGN, HIDDEN, SEEDS, ATTACK_EPOCHS = "mlp", "512,256,128", 20, 100
+NETWORK, HIDDEN, SEEDS, ATTACK_EPOCHS = "mlp", "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
 """Defaults without --data."""
 
@@ -55,25 +73,27 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     """The work for these options."""
     check_kind(options)
     options = _filled(options)
-    audit_flags, recipe, design = options.audit, options.recipe, options.model.model or DESIGN
+    audit_flags, recipe, network = options.audit, options.recipe, options.model.model or NETWORK
     # Checks that need no data come first.
     names = parse_names(audit_flags.methods or "", METHODS, "--methods")
+    method_fields = fields_of_methods(names, audit_flags.method_option)
     of_texts = is_texts(options.data.data or "")
-    if parse_model(design) is None and of_texts is not is_of_texts(design):
-        purpose = "records of classes, and texts have none" if of_texts else "texts, and the records are not"
-        raise InputError(f"--model {design} is for {purpose}; use {OF_TEXTS if of_texts else DESIGN}.")
-    factory = make_factory(design, parse_hidden(options.model.hidden or ""), recipe.dropout)
+    if parse_model(network) is None:
+        refuse_other_network(network, is_of_texts(network), of_texts)
+    factory = make_factory(network, parse_hidden(options.model.hidden or ""), recipe.dropout)
     parts = read_unlearn_sets(options)
     train, test, seeds = parts.train, parts.test, audit_flags.seeds or SEEDS
     classes = vocabulary_of(train) or len(train.class_names)
     learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
-    methods = make_methods(names, audit_flags, recipe.batch_size, learner.net)
-    if learner.batch_coupled and AMNESIAC in names:
-        further_names = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
-        raise InputError(
-            f"--methods amnesiac undoes updates of parameters, but {design} also has running statistics (batch "
-            f"normalisation), which would keep the forgotten records; leave it out: --methods {further_names}."
-        )
+    methods = make_methods(names, method_fields, audit_flags, recipe.batch_size, learner.net)
+    answers = None if parts.answers is None else [parts.answers]
+    attack_epochs, nonmembers, level = (
+        audit_flags.attack_epochs or ATTACK_EPOCHS,
+        audit_flags.nonmembers,
+        audit_flags.level,
+    )
+    # Before the models per batch are measured, too.
+    check_unlearn(train, test, learner, parts.forget[None], methods, seeds, nonmembers, attack_epochs, level, answers)
     _tell_of_few(seeds, of_texts)
     key = jax.random.key(audit_flags.seed)
 
@@ -87,12 +107,12 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             amnesiac=AMNESIAC in names,
             methods=methods,
             seeds=seeds,
-            nonmembers=audit_flags.nonmembers,
-            attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
-            level=audit_flags.level,
+            nonmembers=nonmembers,
+            attack_epochs=attack_epochs,
+            level=level,
             forgotten=[parts.forgotten],
-            other_answers=None if parts.answers is None else [parts.answers],
-            notes=_notes(options, parts, learner, methods),
+            other_answers=answers,
+            notes=_notes(parts, learner, methods, method_fields),
             execution=execution,
         )
 
@@ -121,7 +141,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         audit=audit,
         outcome=outcome,
         models=lambda _: 2 * seeds,
-        line=f"unlearning {parts.forgotten} among {len(train):,}{attacks}, {design} on {jax.default_backend()}",
+        line=f"unlearning {parts.forgotten} among {len(train):,}{attacks}, {network} on {jax.default_backend()}",
         label="unlearning",
         record_shape=train.inputs.shape[1:],
         classes=len(train.class_names),
@@ -135,7 +155,7 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
         options = with_usual(options, data=DEMO_DATA, class_name=DEMO_CLASS)
     return with_usual(
         options,
-        model=OF_TEXTS if of_texts else DESIGN,
+        model=OF_TEXTS if of_texts else NETWORK,
         hidden=DEMO_HIDDEN if demo else HIDDEN,
         methods=",".join(USUAL_OF_TEXTS if of_texts else USUAL),
         seeds=DEMO_SEEDS if demo else SEEDS,
@@ -144,14 +164,14 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
 
 
 def _notes(
-    options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn]
+    parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn], method_fields: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    audit_flags = options.audit
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
-    if "fisher" in methods:
+    fisher, ssd = method_fields.get("fisher"), method_fields.get("ssd")
+    if fisher is not None:
         notes.append(
-            f"fisher: {audit_flags.fisher_variant} noise of strength alpha {audit_flags.alpha:g}. If the noise is too "
-            "weak, nothing is forgotten; if it is too strong, everything is."
+            f"fisher: {fisher.variant} noise of strength alpha {fisher.alpha:g}. If the noise is too weak, nothing is "
+            "forgotten; if it is too strong, everything is."
         )
     settings = {name: inspect.signature(method).parameters for name, method in methods.items()}
     trained_on = {name: parameters for name, parameters in settings.items() if "epochs" in parameters}
@@ -163,11 +183,11 @@ def _notes(
             "They were not tuned to your data, and what a method forgets depends on them (--unlearn-epochs, "
             "--unlearn-rate)."
         )
-    if "ssd" in methods and audit_flags.ssd_alpha * parts.forget.sum() >= len(parts.train):
+    if ssd is not None and ssd.selection * parts.forget.sum() >= len(parts.train):
         notes.append(
             f"ssd: nothing changes, because Fisher information of {int(parts.forget.sum()):,} of "
-            f"{len(parts.train):,} records cannot be {audit_flags.ssd_alpha:g} times that of all; give a smaller "
-            "--ssd-alpha."
+            f"{len(parts.train):,} records cannot be {ssd.selection:g} times that of all; give a smaller "
+            "ssd.selection (--method-option)."
         )
     if learner.batch_coupled:
         notes += [
@@ -189,3 +209,60 @@ def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -
 
 def _digest(values: Any) -> str:
     return hashlib.blake2b(values, digest_size=16).hexdigest()
+
+
+KIND = "unlearn_outputs"
+
+
+def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
+    """The work for these options."""
+    files, audit_flags = options.files, options.audit
+    paths = dict(map(parse_outputs, files.outputs))
+    for name in paths:
+        check_name(name)
+    paths |= {RETRAINED: files.retrained or Path()} | ({} if files.original is None else {ORIGINAL: files.original})
+    labels = _read_labels(files.labels or Path())
+    sides = {name: read_models_of(name, _read_arrays(path), labels, files.outputs_kind) for name, path in paths.items()}
+    data = {name: _described(paths[name], side) for name, side in sides.items()}
+    retrained, original = sides.pop(RETRAINED), sides.get(ORIGINAL)
+    methods = {name: side for name, side in sides.items() if name != ORIGINAL}
+    check_together(methods, retrained, original)
+    for line in shortfalls_of(sides, retrained, models_compared(sides, retrained)):
+        say(f"too few models: {visible(line)}")
+
+    def audit(execution: Execution) -> UnlearnOutputsAudit:
+        return score_given(jax.random.key(audit_flags.seed), methods, retrained, original, audit_flags.level, execution)
+
+    def outcome(audit: UnlearnOutputsAudit, provenance: Provenance) -> Outcome:
+        return Outcome(recorded(KIND, audit.result, audit.sources, provenance), {}, {}, kind=KIND)
+
+    return Job(options=options, data=data, audit=audit, outcome=outcome, label="comparing")
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an .npz by name; rows of uncompressed ones are read when they are needed."""
+    refuse_pickle(path)
+    if not (exists(path) and path.is_file()):
+        raise InputError(f"{path}: there is no such file; is the path right?")
+    if path.suffix.lower() != ".npz":
+        raise InputError(f"{path}: outputs of several models are read from .npz files; save them with np.savez.")
+    archive = NpzArrays(path, opened=True)
+    return {name: archive.open(name) for name in archive.names}
+
+
+def _read_labels(path: Path) -> Labels:
+    """The labels in an .npz by set, or in a .npy of the records to forget."""
+    if path.suffix.lower() == ".npy" and exists(path) and path.is_file():
+        return labels_by_part(read_npy(path))
+    return labels_by_part(_read_arrays(path))
+
+
+def _described(path: Path, side: GivenModels) -> dict[str, Any]:
+    return {
+        "name": path.name,
+        "models": len(side),
+        "records": side.log_odds.shape[1],
+        "classes": side.classes,
+        "outputs": f"{side.kind}, {side.dtype}",
+        "content_hash": side.content_hash,
+    }

@@ -1,26 +1,33 @@
-"""`Bank`: shadow models trained by anyone, read from a directory whose files are checked against one another."""
+"""`Bank`: shadow models trained by anyone, in a directory whose files are checked against one another; and its
+writing.
+"""
 
+import hashlib
+import math
 import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, UInt32
+from jaxtyping import Bool, Float, Float32, Int, UInt32
 
-from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, read_description
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, description_json, read_description
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.paths import expanded, refuse_irregular
+from jaxaudit.data.paths import expanded, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 
 LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
-GROUPS, DESIGNS, DROPPED, CORRECT = "groups.npy", "designs.npy", "dropped.npy", "correct.npy"
-ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
+GROUPS, DROPPED, CORRECT = "groups.npy", "dropped.npy", "correct.npy"
+ARRAYS = (LABELS, SEEDS, GROUPS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
 """Files in the order in which they are written; `bank.json` is last, so a directory without it is not a bank."""
 BYTES_A_RECORD = 64
 """Bytes for the labels, groups and one model's outputs of a record, while they are read."""
@@ -37,18 +44,15 @@ class Bank:
     Arrays are in memory and read-only. Outputs are read from disk, one model at a time.
 
     Attributes:
-        directory: the folder that contains the bank.
         description: the content of `bank.json`.
         labels: the class of each record, from 0; all 0 if records have no classes.
         membership: row m marks the records that model m is trained on.
-        seeds: the training seed of each model; None if models have no stated seeds.
+        seeds: the training seed of each model, if models have stated seeds.
         groups: the group (such as the patient) of each query and holdout record, if a model gets a group whole or not
-            at all; else None.
-        designs: for each model, the index of its design in `description.designs`. A design is a network together with
-            its training recipe. All 0 if all models have one design.
+            at all.
         dropped: marks records that no model is trained on and no test uses, because of copies in the data. The label of
             a dropped record means nothing.
-        correct: in a bank of `log_odds`, whether each model classifies each record correctly; None if unknown.
+        correct: in a bank of `log_odds`, whether each model classifies each record correctly, if known.
     """
 
     directory: Path
@@ -57,7 +61,6 @@ class Bank:
     membership: Bool[np.ndarray, "models n"]
     seeds: UInt32[np.ndarray, " models"] | None
     groups: Groups | None
-    designs: Int[np.ndarray, " models"]
     dropped: Bool[np.ndarray, " n"]
     correct: Bool[np.ndarray, "models n"] | None = None
 
@@ -84,8 +87,8 @@ class Bank:
         return slice(self.description.sizes.compared, self.description.records)
 
     def finished(self) -> Int[np.ndarray, " finished"]:
-        """The numbers of the trained models: those with outputs on disk, in ascending order. Links, pipes and folders
-        in place of outputs are refused.
+        """The numbers of the models with outputs on disk, in ascending order. Links, pipes and folders in place of
+        outputs are refused.
         """
         return finished_in(self.directory, len(self))
 
@@ -109,7 +112,7 @@ def load_bank(path: str | Path) -> Bank:
     Raises:
         InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
             every model was trained on all records, or every model on none; files are far larger than their space on
-            disk (`refuse_holes`); or there are more records than memory for one model's outputs.
+            disk; or there are more records than memory for one model's outputs.
     """
     directory = expanded(path)
     description = read_description(directory)
@@ -117,61 +120,53 @@ def load_bank(path: str | Path) -> Bank:
     refuse_larger(directory, n * BYTES_A_RECORD, MAX_BYTES, "keep fewer records for this machine's memory")
     refuse_holes(directory)
     classed = description.outputs not in SCORED
-    for name, is_expected in ((LABELS, classed), (GROUPS, description.groups), (DESIGNS, bool(description.designs))):
-        if is_expected != _there(directory, name):
-            words = f"wants {name}, but there is none" if is_expected else f"wants no {name}, but there is one"
-            raise InputError(f"{directory}: {DESCRIPTION} {words}.")
+    present = {name for name in ARRAYS if _there(directory, name)}
+    needed = {MEMBERSHIP, *([LABELS] if classed else ()), *([GROUPS] if description.groups else ())}
+    allowed = {*needed, SEEDS, DROPPED, WHOLE, *([CORRECT] if description.outputs == "log_odds" else ())}
+    if not needed <= present <= allowed:
+        wrong = ", ".join(sorted((needed - present) | (present - allowed)))
+        raise InputError(f"{directory}: {DESCRIPTION} needs {', '.join(sorted(needed))}; lacking or too many: {wrong}.")
 
-    def read(name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
+    def read(name: str, shape: tuple[int, ...], end: int | None = None) -> np.ndarray:
+        """The whole numbers below `end`, or booleans, of a file; numbers of dropped records count as 0."""
         stored = StoredArray(directory / name, max_bytes=MAX_BYTES)
-        if stored.dtype.kind not in kinds or stored.shape != shape:
+        fits = stored.dtype.kind in ("b" if end is None else "iu") and stored.shape == shape
+        values = stored[:] if fits else np.zeros(0)
+        counted = values[~dropped] if fits and name == LABELS else values
+        if not fits or (end is not None and ((counted < 0) | (counted >= end)).any()):
             raise InputError(
-                f"{directory / name}: is {stored.dtype} of shape {stored.shape}, but {DESCRIPTION} wants {shape}. If "
-                "`jaxaudit shadows plan` was stopped there, repeat it."
+                f"{directory / name}: is {stored.dtype} of shape {stored.shape}, but {DESCRIPTION} wants {shape}, "
+                f"{'booleans' if end is None else f'numbers from 0 to {end - 1}'}. If `jaxaudit shadows plan` was "
+                "stopped there, repeat it."
             )
-        return stored[:]
+        return values
 
-    def below(most: int, name: str, values: np.ndarray) -> None:
-        outside = int(((values < 0) | (values >= most)).sum())
-        if outside:
-            raise InputError(f"{directory / name}: {outside} of its numbers are not from 0 to {most - 1}.")
-
-    labels = read(LABELS, "iu", (n,)) if classed else np.zeros(n, int)
-    dropped = booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
-    below(description.classes, LABELS, labels[~dropped])
-    membership = read(MEMBERSHIP, "b", (models, n))
+    dropped = booleans(read(DROPPED, (n,)), DROPPED) if DROPPED in present else np.zeros(n, bool)
+    labels = read(LABELS, (n,), description.classes) if classed else np.zeros(n, int)
+    membership = read(MEMBERSHIP, (models, n))
     _check_rows(membership, dropped, directory / MEMBERSHIP)
-    seeds, designs, groups = None, np.zeros(models, int), None
-    if _there(directory, SEEDS):
-        seeds = read(SEEDS, "iu", (models,))
-        below(2**32, SEEDS, seeds)
-        seeds = seeds.astype(np.uint32)
+    seeds = read(SEEDS, (models,), 2**32).astype(np.uint32) if SEEDS in present else None
+    groups = None
     if description.groups:
-        values = read(GROUPS, "iu", (sizes.compared,))
+        values = read(GROUPS, (sizes.compared,), 2**63)
         groups = as_groups(values[: sizes.query], values[sizes.query :])
-    if description.designs:
-        designs = read(DESIGNS, "iu", (models,)).astype(int)
-        below(len(description.designs), DESIGNS, designs)
-    correct = read(CORRECT, "b", (models, n)) if _there(directory, CORRECT) else None
-    if correct is not None and description.outputs != "log_odds":
-        raise InputError(f"{directory / CORRECT}: is for log-odds, but this is a bank of {description.outputs}.")
-    arrays = (labels.astype(int), membership, seeds, designs, dropped, correct)
+    correct = read(CORRECT, (models, n)) if CORRECT in present else None
+    arrays = (labels.astype(int), membership, seeds, dropped, correct)
     for array in arrays:
         if array is not None:
             array.flags.writeable = False
-    labels, membership, seeds, designs, dropped, correct = arrays
-    return Bank(directory, description, labels, membership, seeds, groups, designs, dropped, correct)
+    labels, membership, seeds, dropped, correct = arrays
+    return Bank(directory, description, labels, membership, seeds, groups, dropped, correct)
 
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
     """The numbers below `models` of the models with outputs in a bank, as `Bank.finished`."""
     folder, numbers = directory / FOLDER, []
-    if _there(directory, WHOLE):
-        if _there(directory, FOLDER):
-            raise InputError(f"{directory}: has {WHOLE} and a folder {FOLDER}; a bank has its outputs in one of them.")
+    whole = _there(directory, WHOLE)
+    if folder.is_symlink() or (whole and _there(directory, FOLDER)):
+        raise InputError(f"{folder}: is a link, or beside {WHOLE}; a bank has its outputs there or in that file.")
+    if whole:
         return np.arange(models)
-    if folder.is_symlink():
-        raise InputError(f"{folder}: is a link; a bank has its outputs in a folder of its own.")
     try:
         names = os.listdir(folder) if _there(directory, FOLDER) else []
         for name in names:
@@ -189,18 +184,17 @@ def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
 def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None:
     """Rejects masks that are not boolean or include dropped records, and a matrix that is all true or all false."""
     without, kept = np.flatnonzero(dropped), np.count_nonzero(~dropped)
-    some = some_out = False
+    some = some_out = some_dropped = False
     for part in row_blocks(membership):
         rows = booleans(membership[part], path.name)
-        wrong = rows[:, without].any(axis=1)
-        if wrong.any():
-            model = part.start + int(wrong.argmax())
-            raise InputError(f"{path}: row {model} has records that were dropped because of copies.")
         counts = np.count_nonzero(rows, axis=1)
         some, some_out = some or counts.max() > 0, some_out or counts.min() < kept
-    if not (some and some_out):
-        which = "all records" if some else "no record"
-        raise InputError(f"{path}: every model is trained on {which}, so nothing can be compared.")
+        some_dropped = some_dropped or rows[:, without].any()
+    if some_dropped or not (some and some_out):
+        raise InputError(
+            f"{path}: models are trained on records that were dropped because of copies, or all of them on all records "
+            "or on none, so that nothing can be compared."
+        )
 
 
 def row_blocks(membership: Bool[np.ndarray, "models n"]) -> Iterator[slice]:
@@ -228,10 +222,8 @@ STORAGE_UNIT = 512
 
 
 def refuse_holes(directory: Path) -> None:
-    """Refuses a bank whose files claim far more than the disk holds of them.
-
-    Even a compressing file system needs more space for a bank, since membership masks are random. A file system that
-    does not report allocated space, as some network file systems do not, is trusted.
+    """Refuses a bank whose files claim far more than the disk holds of them: even a compressing file system needs more
+    space for random masks. One that does not report allocated space, as some network file systems, is trusted.
     """
     try:
         folders = [folder for folder in (directory, directory / FOLDER) if folder.is_dir()]
@@ -245,3 +237,113 @@ def refuse_holes(directory: Path) -> None:
             f"{directory}: its files claim {claimed / 2**30:.1f} GiB, of which {held / 2**20:.1f} MiB are on the disk, "
             "so they have holes in place of numbers; was the bank copied whole?"
         )
+
+
+Found = TypeVar("Found")
+READERS = 4
+"""Number of files read at the same time; fewer if they would take too much memory."""
+READ_BLOCK = 1 << 19
+
+
+def read_models(
+    bank: Bank, models: Sequence[int], use: Callable[[int, Float[np.ndarray, "n views values"]], Found]
+) -> tuple[list[Found], str]:
+    """Applies a function to the outputs of these models of a bank, in order, and hashes all labels, and these models'
+    numbers, masks and outputs (`blake2b:...`).
+
+    Files are opened only by the calling thread, because threads that parse headers at the same time sometimes fail
+    (CPython 3.11), and only a few are open at once. Several threads read their numbers.
+    """
+    digests = [b""] * len(models)
+
+    def read(index: int, outputs: Callable[[], np.ndarray]) -> Found:
+        with _naming(bank, models[index]):
+            values = outputs()
+            digests[index] = _digest(models[index], bank.membership[models[index]], values)
+            return use(index, values)
+
+    read_so_far: list[Found] = []
+    together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
+    with ThreadPoolExecutor(together) as threads:
+        waiting: deque[Future[Found]] = deque()
+        for index, model in enumerate(models):
+            with _naming(bank, model):
+                opened = open_outputs(bank.directory, model, bank.description)
+            waiting.append(threads.submit(read, index, opened))
+            if len(waiting) > together:
+                read_so_far.append(waiting.popleft().result())
+        read_so_far.extend(future.result() for future in waiting)
+    whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
+    for index in np.argsort(np.asarray(models, int)):
+        whole.update(digests[index])
+    return read_so_far, f"blake2b:{whole.hexdigest()}"
+
+
+@contextmanager
+def _naming(bank: Bank, model: int) -> Iterator[None]:
+    """Within this context an `InputError` also names the model of the bank that it concerns."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again, or use the bank "
+            "without that file."
+        ) from error
+
+
+def _digest(model: int, row: Bool[np.ndarray, " n"], values: Float[np.ndarray, "n views values"]) -> bytes:
+    """The digest of a model's number, membership mask and outputs as stored."""
+    stored = values.dtype.newbyteorder("<")
+    digest = hashlib.blake2b(f"{model} {stored.name} {values.shape}".encode(), digest_size=16)
+    digest.update(np.packbits(row).tobytes())
+    rows = max(1, READ_BLOCK // max(1, values.shape[1] * values.shape[2]))
+    for start in range(0, len(values), rows):
+        digest.update(np.ascontiguousarray(values[start : start + rows], stored).tobytes())
+    return digest.digest()
+
+
+Writer = Callable[[IO[bytes]], None]
+
+
+def bank_files(
+    description: Description,
+    arrays: Mapping[str, np.ndarray],
+    outputs: Mapping[int, Callable[[], np.ndarray]] | None = None,
+) -> dict[str, Writer]:
+    """A writer for each file of a bank, `bank.json` last."""
+    writers = {name: _array(lambda name=name: arrays[name]) for name in ARRAYS if name in arrays}
+    output_writers = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
+
+    def described(file: IO[bytes]) -> None:
+        file.write(description_json(description))
+
+    return {**writers, **output_writers, DESCRIPTION: described}
+
+
+def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:
+    """Replaces the files that depend on the number of models, `bank.json` last; `load_bank` rejects a partial
+    update.
+    """
+    writers = bank_files(description, {name: arrays[name] for name in (MEMBERSHIP, SEEDS) if name in arrays})
+    for name, write in writers.items():
+        with whole_file(directory / name) as file:
+            write(file)
+
+
+def make_folder(directory: Path) -> None:
+    (directory / FOLDER).mkdir(mode=0o700, exist_ok=True)
+
+
+def write_outputs(
+    directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
+) -> Path:
+    """Writes the outputs of a model into its bank, the whole file or none; returns its path."""
+    path = outputs_path(directory, model)
+    make_folder(directory)
+    with whole_file(path) as file:
+        np.lib.format.write_array(file, outputs.reshape(description.shape), allow_pickle=False)
+    return path
+
+
+def _array(make: Callable[[], np.ndarray]) -> Writer:
+    return lambda file: np.lib.format.write_array(file, np.ascontiguousarray(make()), allow_pickle=False)

@@ -44,8 +44,6 @@ class Sizes(NamedTuple):
 
 
 class Counts(StrictStruct, frozen=True, kw_only=True):
-    """The number of records of each set."""
-
     query: Size
     holdout: Size = 0
     calibration: Size = 0
@@ -74,28 +72,26 @@ class Description(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         format: version of this description: 1.
-        outputs: what the files of outputs contain: `logits` or `probabilities` of all classes; the `log_odds` (nats)
-            of each record's own class; or, where records have no classes, a `score` of any unit or the
-            `log_likelihood` (nats) of each record, which is at most 0.
+        outputs: what the files of outputs contain: `logits` or `probabilities` of all classes; the `log_odds` (nats) of
+            each record's own class; or, where records have no classes, a `score` of any unit or the `log_likelihood`
+            (nats) of each record, which is at most 0.
         direction: whether a `lower` or a `higher` number means that a model was trained on the record, for scores and
             log-likelihoods (`lower`: the files have losses, negative log-likelihoods); else None.
         classes: number of classes; 1 for scores and log-likelihoods. `class_names`: in label order, or empty.
         queries: number of views (augmented queries) of each record, whose outputs are averaged.
-        records, models: numbers of records and models; files of outputs may be missing, rows of `membership` may not.
+        records, models: files of outputs may be missing, rows of `membership` may not.
         counts: number of records of each set; if missing, all are of the query set.
         hashes: of the sets as they were read; `image_size` and `gray` describe how images were read.
         sampled_alike: whether query set and holdout are exchangeable, tested on their records when the bank was
-            planned; None if it was not tested.
+            planned.
         seed: of the random masks; None if they were not drawn by `jaxaudit shadows plan`.
         recipe: how the models are trained, in free text.
         groups: whether groups are kept whole, see `groups.npy`.
         group_columns: columns of the sets that hold groups and are not inputs.
-        designs: names of the designs of `designs.npy`.
         own_kinds: numbers of models by kind, of the kinds that are not told by the query and holdout records: those of
             your own tests. They are the first models of the bank, kind after kind.
-        models_per_batch: of models trained by this package, since another batch size would round differently; else
-            None.
-        form: how their convolutions are computed, where this package trains them on an accelerator; else None.
+        models_per_batch: of models trained by this package, since another batch size would round differently.
+        form: how their convolutions are computed, where this package trains them on an accelerator.
         device: on which they are trained; empty if another program trains them.
         versions: of jaxaudit and NumPy that drew the masks; of JAX and others if this package trains the models.
         command: the command that repeats the plan.
@@ -118,7 +114,6 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     recipe: str = ""
     groups: bool = False
     group_columns: tuple[str, ...] = ()
-    designs: tuple[str, ...] = ()
     own_kinds: dict[str, Annotated[int, Meta(ge=1, le=MOST_MODELS)]] = msgspec.field(default_factory=dict)
     models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
     form: str | None = None
@@ -155,8 +150,6 @@ class Description(StrictStruct, frozen=True, kw_only=True):
             raise ValueError(f"{self.outputs} is of records without classes, in one view")
         if len(self.class_names) not in (0, self.classes) or len(set(self.class_names)) < len(self.class_names):
             raise ValueError(f"class_names must be {self.classes} different names, or none")
-        if len(set(self.designs)) < len(self.designs):
-            raise ValueError("a design is named twice")
         if self.own_models > self.models:
             raise ValueError(f"own_kinds are of {self.own_models} models, but there are {self.models}")
         if self.models * self.records > MOST_ROWS:
@@ -177,5 +170,4 @@ def read_description(directory: Path) -> Description:
 
 
 def description_json(description: Description) -> bytes:
-    """The description as JSON."""
     return msgspec.json.format(msgspec.json.encode(description), indent=1) + b"\n"

@@ -11,8 +11,7 @@ from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.outputs.expected import Expected
-from jaxaudit.data.outputs.files import read_outputs
+from jaxaudit.data.outputs.form import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
@@ -27,22 +26,17 @@ SPARE = 1 << 16
 
 
 def outputs_path(directory: Path, model: int) -> Path:
-    """The path of a model's outputs."""
     return directory / FOLDER / f"{model:05}.npy"
 
 
 def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
     """A function that reads and checks the outputs of a model, `[n, views, values]` and read-only; `log_odds` have one
-    value.
-
-    Only the header of the file, which may be no link, is read and checked before the function is called.
+    value. Only the file's header is read before it is called.
     """
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
-    if whole and stored.shape != (description.models, *description.shape):
-        raise InputError(f"{WHOLE}: has shape {stored.shape}, not {(description.models, *description.shape)}.")
     rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
-    _refuse_form(stored.dtype, stored.shape[whole:], description, source)
+    _refuse_form(stored.dtype, stored.shape, description, source, (description.models,) if whole else ())
     refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)
 
     def read() -> np.ndarray:
@@ -54,14 +48,12 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
 
 
 def load_into(path: Path, description: Description, of: str | None = None) -> np.ndarray:
-    """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank.
-
-    Read as by `load_outputs`; several views of a record, and log-odds, only from a .npy file. Scores and
-    log-likelihoods are one column, or, if the set is known (`of`), those of the target in a table of scores.
+    """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank. Only a .npy file has several
+    views, or log-odds. Scores and log-likelihoods are one column, or the target's on the set `of` in a table of scores.
     """
     if description.outputs in SCORED:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.scores.reading import target_on
+        from jaxaudit.data.scores.files import target_on
 
         expected = Expected(description.records, 1, None, of or "bank")
         likely = description.outputs == "log_likelihood"
@@ -117,38 +109,30 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
         raise InputError(f"{source}: {bad} {trouble}; did the model diverge?")
     if description.outputs == "log_likelihood":
         likely = -values if description.direction == "lower" else values
-        if likely.max() > 0:
+        if likely.max() > 0 or np.median(likely) < -MOST_NATS:
             raise InputError(
-                f"{source}: has log-likelihoods above 0, of densities or of the other direction; plan a bank with "
-                "`outputs` score for the first, and with the right `direction` for the second."
-            )
-        if np.median(likely) < -MOST_NATS:
-            raise InputError(
-                f"{source}: half of its log-likelihoods are below -{MOST_NATS} nats, so they are sums over the parts "
-                "of a record; save the mean over tokens, or plan a bank with `outputs` score."
+                f"{source}: has log-likelihoods above 0, of densities or of the other `direction`, or half of them "
+                f"below -{MOST_NATS} nats, as sums over the parts of a record are; save the mean over tokens, or plan "
+                "a bank with `outputs` score."
             )
     return viewed
 
 
-def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str) -> None:
-    if dtype.kind != "f" or dtype.itemsize > 8:
-        raise InputError(f"{source}: has values of type {dtype}; outputs are float16, float32 or float64.")
-    if shape != description.shape:
+def _refuse_form(
+    dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str, models: tuple[int, ...] = ()
+) -> None:
+    if dtype.kind != "f" or dtype.itemsize > 8 or shape != (*models, *description.shape):
         raise InputError(
-            f"{source}: has shape {shape}, but the bank's outputs are {description.shape}: one row per record, in the "
-            "order of the bank's columns."
+            f"{source}: has values of type {dtype} and shape {shape}, but the bank's outputs are float16, float32 or "
+            f"float64 of shape {(*models, *description.shape)}: one row per record, in the order of the bank's columns."
         )
 
 
 def _other_kind(description: Description, source: str) -> InputError:
-    if description.outputs == "logits":
-        return InputError(
-            f"{source}: contains probabilities, but this is a bank of logits; save what the softmax is given, or plan "
-            "a bank with `outputs` probabilities."
-        )
     return InputError(
-        f"{source}: its rows are not probabilities that sum to 1, but this is a bank of probabilities; save what the "
-        "softmax gives, or plan a bank with `outputs` logits."
+        f"{source}: its rows are {'' if description.outputs == 'logits' else 'not '}probabilities that sum to 1, but "
+        f"this is a bank of {description.outputs}; save what the softmax is given or gives, or plan a bank of the "
+        "other `outputs`."
     )
 
 

@@ -27,6 +27,8 @@ NEAR = 1 << 20
 """Bytes of neighbouring columns that are read in one go."""
 BLOCK = 1 << 22
 LAST_CHARACTER = 0x10FFFF
+LARGEST_DIRECTORY = 1 << 22
+"""Bytes of the list of an archive's members, about a hundred each."""
 _MEMBER = struct.Struct("<4s5H3L2H")
 """The header of a member of an archive; its last two numbers are the lengths of the name and of the field after it."""
 AGAIN = "repeat the command when whoever writes the file is done."
@@ -141,12 +143,12 @@ class NpzArrays:
         with (
             open_data(path) as file,
             parsing(f"{path}: is not a readable .npz file", "save it with np.savez."),
-            zipfile.ZipFile(file) as archive,
+            zipfile.ZipFile(_Directory(file)) as archive,
         ):
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
         for member in members:
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise InputError(f"{path}: is compressed in a way that NumPy does not use; save it with np.savez.")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
+                raise InputError(f"{path}: is packed in a way that NumPy does not use; save it with np.savez.")
             if member.file_size > MOST_DEFLATED * (member.compress_size + 1):
                 raise InputError(f"{path}: is damaged (its stated sizes exceed its bytes); save it again.")
         counted = [member for member in members if not (opened and member.compress_type == zipfile.ZIP_STORED)]
@@ -162,9 +164,9 @@ class NpzArrays:
         """The array called `name`."""
         return self._unpacked(name, _read_array)
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of the array called `name`, from its header."""
-        return self._unpacked(name, _checked_header).shape
+    def header(self, name: str) -> "ArrayHeader":
+        """The shape and type of the array called `name`, without its numbers."""
+        return self._unpacked(name, _checked_header)
 
     def _unpacked(self, name: str, read: Callable[..., Found]) -> Found:
         member = self._members[name]
@@ -172,10 +174,11 @@ class NpzArrays:
         # A member never yields more than the size it declares: zipfile stops there.
         with (
             open_data(self.path) as file,
-            parsing(f"{source}: is damaged or encrypted", "save it again."),
-            zipfile.ZipFile(file) as archive,
-            archive.open(member) as stream,
+            parsing(f"{source}: is damaged", "save it again."),
         ):
+            # The directory is not read again for each array.
+            file.seek(_start(file, member))
+            stream = zipfile.ZipExtFile(file, "r", member)
             return read(stream, member.file_size, source, self.max_bytes)
 
     def open(self, name: str) -> "StoredArray | np.ndarray":
@@ -184,12 +187,28 @@ class NpzArrays:
         if member.compress_type != zipfile.ZIP_STORED:
             return self.read(name)
         with open_data(self.path) as file, parsing(f"{self.path.name}[{name}]: is damaged", "save it again."):
-            file.seek(member.header_offset)
-            header = _MEMBER.unpack(file.read(_MEMBER.size))
-            if header[0] != b"PK\3\4":
-                raise ValueError("a member has no header")
-        start = member.header_offset + _MEMBER.size + header[-2] + header[-1]
+            start = _start(file, member)
         return StoredArray(self.path, start, member.file_size, links=True)
+
+
+class _Directory(io.BufferedReader):
+    """An archive whose list of members, which `zipfile` reads at once, is bounded, whatever it states."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        rest = os.fstat(self.fileno()).st_size - self.tell()
+        size = rest if size is None or size < 0 else min(size, rest)
+        if size > LARGEST_DIRECTORY:
+            raise ValueError(f"more than {LARGEST_DIRECTORY >> 20} MiB of names of arrays")
+        return super().read(size)
+
+
+def _start(file: BufferedReader, member: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member begin."""
+    file.seek(member.header_offset)
+    header = _MEMBER.unpack(file.read(_MEMBER.size))
+    if header[0] != b"PK\3\4":
+        raise ValueError("a member has no header")
+    return member.header_offset + _MEMBER.size + header[-2] + header[-1]
 
 
 def _state_of(file: BufferedReader) -> tuple[int, ...]:
@@ -198,7 +217,7 @@ def _state_of(file: BufferedReader) -> tuple[int, ...]:
     return stats.st_dev, stats.st_ino, stats.st_size, stats.st_mtime_ns
 
 
-class _Header(NamedTuple):
+class ArrayHeader(NamedTuple):
     shape: tuple[int, ...]
     fortran_order: bool
     dtype: np.dtype
@@ -231,7 +250,7 @@ def _of_characters(array: np.ndarray, source: str) -> np.ndarray:
     return array
 
 
-def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None) -> _Header:
+def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None) -> ArrayHeader:
     """The header of an array of plain numbers or text that `length` bytes can hold."""
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)
@@ -254,7 +273,7 @@ def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_byt
     return header
 
 
-def _read_header(stream: io.BufferedIOBase) -> _Header:
+def _read_header(stream: io.BufferedIOBase) -> ArrayHeader:
     magic = stream.read(8)
     version = np.lib.format.read_magic(io.BytesIO(magic))
     if version not in ((1, 0), (2, 0)):
@@ -268,4 +287,4 @@ def _read_header(stream: io.BufferedIOBase) -> _Header:
     shape, fortran_order, dtype = read(text)
     if len(shape) > MOST_AXES or not all(type(extent) is int and extent >= 0 for extent in shape):
         raise ValueError(f"shape {shape}")
-    return _Header(shape, fortran_order, dtype, len(magic) + len(digits) + length)
+    return ArrayHeader(shape, fortran_order, dtype, len(magic) + len(digits) + length)

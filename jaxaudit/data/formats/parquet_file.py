@@ -1,16 +1,18 @@
 """Parquet files of another party: their columns as text, bounded before they are decoded.
 
-A few bytes of Parquet can hold gigabytes: pages are compressed, a text that occurs often is stored once, and a text may
-be stored as what it shares with the one before. So the headers of pages are added up first (`parquet_footer`), and
-columns are decoded some rows at a time, texts with a number in place of each repeated one.
+A few bytes of Parquet can hold gigabytes: pages are compressed, a value that occurs often is stored once, and a text
+may be stored as what it shares with the one before. So the headers of pages are added up first (`parquet_footer`), the
+schema decides what is read, and columns are decoded some rows at a time, texts and bytes at whatever depth with a
+number in place of each repeated one. Values are added up before they are unpacked.
 """
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,8 +21,8 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from jaxaudit.data.formats.parquet_footer import DeclaredColumn, declared_columns
-from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.formats.text_table import LABEL_NAMES, TextTable
+from jaxaudit.data.formats.parsing import parsed, parsing
+from jaxaudit.data.formats.text_table import TextTable
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
@@ -49,7 +51,7 @@ class _Opened(NamedTuple):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_Opened]:
-    """A Parquet file whose texts are read as dictionaries, what its columns unpack to, and what they may."""
+    """A Parquet file whose texts and bytes are read as dictionaries, what its columns unpack to, and what they may."""
     complaint = f"{path}: is not a readable Parquet file"
     # A stream, because pyarrow does not accept a path that is not UTF-8.
     with open_data(path) as stream:
@@ -61,15 +63,13 @@ def _opened(path: Path) -> Iterator[_Opened]:
         refuse_larger(title, CELL * rows, most, ADVICE)
         with parsing(complaint, "was it copied in full?"):
             declared = declared_columns(stream)
-            # Arrow makes no dictionary of texts that are stored as differences.
-            plain = {first.schema.column(place).path for place, column in enumerate(declared) if column.delta_bytes}
-            texts = [field.name for field in first.schema_arrow if is_text(field.type) and field.name not in plain]
-            file = _file(stream, texts)
+            # Numbers and dates stay as they are.
+            file = _file(stream, [place for place, column in enumerate(declared) if not column.plain])
         with file:
             yield _Opened(file, declared, title, most)
 
 
-def _file(stream: BufferedReader, dictionaries: list[str]) -> parquet.ParquetFile:
+def _file(stream: BufferedReader, dictionaries: list[Any]) -> parquet.ParquetFile:
     return parquet.ParquetFile(
         stream, read_dictionary=dictionaries, thrift_string_size_limit=LONGEST, thrift_container_size_limit=MOST
     )
@@ -96,28 +96,47 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
 def parquet_objects(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
     """The rows of a Parquet file as JSON objects, also of lists and structs, with their numbers from 1.
 
-    A text may take as much as a page, so few rows are decoded together where a page is large.
-
     Raises:
         InputError: the file is damaged; a row is longer than `longest`, or all of them than `max_bytes`.
     """
     with _opened(path) as opened:
-        refuse_larger(opened.title, sum(column.unpacked_bytes for column in opened.declared), opened.most, ADVICE)
-        largest = max((column.page_bytes for column in opened.declared), default=0)
-        batches = opened.file.iter_batches(max(1, min(ROWS, AT_ONCE // max(1, largest))))
-        number = size = 0
-        while True:
-            with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"):
-                batch = next(batches, None)
-                rows = [] if batch is None else [msgspec.json.encode(row, enc_hook=str) for row in batch.to_pylist()]
-            for row in rows:
-                number, size = number + 1, size + len(row)
-                if len(row) > longest:
-                    raise InputError(f"{path}: row {number} has more than {longest >> 20} MiB; leave it out.")
-                refuse_larger(path, size, max_bytes)
-                yield number, row
-            if batch is None:
-                return
+        _refuse_unpacked(opened)
+        complaint, size = f"{path}: is not a readable Parquet file", 0
+        objects = parsed(lambda: _objects(opened, longest), complaint, "was it copied in full?")
+        for number, row in enumerate(objects, 1):
+            if len(row) > longest:
+                raise InputError(f"{path}: row {number} has more than {longest >> 20} MiB; leave it out.")
+            size += len(row)
+            refuse_larger(path, size, max_bytes)
+            yield number, row
+
+
+def _refuse_unpacked(opened: _Opened) -> None:
+    """Refuses pages, or values, that unpack to too much. Of lists nobody knows the rows, so a text in them that is
+    stored as differences may be as long as a page.
+    """
+    size = 0
+    for place, column in enumerate(opened.declared):
+        stated = opened.file.schema.column(place)
+        width = max(CELL, stated.length or 0, column.delta_bytes if stated.max_repetition_level else 0)
+        size += max(column.unpacked_bytes, width * column.values)
+    refuse_larger(opened.title, size, opened.most, ADVICE)
+
+
+def _objects(opened: _Opened, longest: int) -> Iterator[bytes]:
+    """The rows as JSON, unpacked few at a time: such as take `longest` bytes; so many zeros for a longer one."""
+    waiting, file, at_once = list[pa.RecordBatch](), opened.file, rows_at_once(opened.declared)
+    # Arrow joins no dictionaries within lists, and each group of rows has its own.
+    for batch in chain.from_iterable(file.iter_batches(at_once, [at]) for at in range(file.num_row_groups)):
+        waiting.append(batch)
+        while waiting:
+            rows = waiting.pop()
+            if sum(map(_bytes, rows.columns)) <= longest:
+                yield from (msgspec.json.encode(row, enc_hook=str) for row in rows.to_pylist())
+            elif len(rows) == 1:
+                yield bytes(longest + 1)
+            else:
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
 
 
 def rows_at_once(declared: Sequence[DeclaredColumn]) -> int:
@@ -140,8 +159,8 @@ def read_parquet(
 
     Args:
         path: the file.
-        keep, drop: the index columns of pandas (named in its metadata) are left out unless they are in one of these,
-            or have the name of a label. A column of an unsupported type that is to be dropped gets empty cells; a
+        keep, drop: the index columns of pandas (named in its metadata) are left out unless they are in one of these.
+            A column of an unsupported type that is to be dropped gets empty cells; a
             column of lists, or of anything else without a text, is refused. Where `drop` is None, no column is left
             out or refused.
         index: whether pandas' index columns are columns as all others.
@@ -156,11 +175,10 @@ def read_parquet(
             raise InputError(f"{path}: two columns have the same name; give each its own.")
         inner = index_columns(schema)
         kept = {*keep, *(drop or ())}
-        left_out = [] if index or drop is None else [n for n in inner if n not in kept and n.lower() not in LABEL_NAMES]
+        left_out = [] if index or drop is None else [n for n in inner if n not in kept]
         names = [name for name in schema.names if name not in left_out]
         read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
-        unpacked = sum(column.unpacked_bytes for column in declared)
-        refuse_larger(title, max(unpacked, CELL * rows * len(read)), most, ADVICE)
+        _refuse_unpacked(opened)
         parts: dict[str, list[pa.Array]] = {name: [] for name in read}
         size = done = 0
         complaint = f"{path}: is not a readable Parquet file"
@@ -170,11 +188,14 @@ def read_parquet(
                 batch = next(batches, None)
                 if batch is None:
                     break
-                size += CELL * len(read) * len(batch) + sum(map(_text_bytes, batch.columns))
-            refuse_larger(title, size, most, ADVICE)
-            with parsing(complaint, "was it copied in full?"):
-                for name in read:
+                text_bytes = sum(map(_bytes, batch.columns))
+            refuse_larger(title, size + CELL * len(read) * len(batch) + text_bytes, most, ADVICE)
+            for name in read:
+                with parsing(complaint, "was it copied in full?"):
                     parts[name].append(_as_text(batch.column(name)))
+                # A number may be longer as text.
+                size += CELL * len(batch) + parts[name][-1].nbytes
+                refuse_larger(title, size, most, ADVICE)
             done += len(batch)
     rows = done if read else rows
     nothing = pa.chunked_array([pa.repeat("", rows if names else 0)])
@@ -221,15 +242,29 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner)
 
 
-def _text_bytes(cells: pa.Array) -> int:
-    """The bytes of the texts of a column, each as often as it occurs."""
-    values = cells.dictionary if pa.types.is_dictionary(cells.type) else cells
-    if not is_text(values.type):
-        return 0
+def _bytes(cells: pa.Array) -> int:
+    """The bytes of the texts of a column, also within lists and structs, each as often as it occurs, and two for every
+    value: as JSON they take no less.
+    """
+    kind, size = cells.type, 2 * len(cells)
+    if isinstance(cells, pa.ExtensionArray):
+        return _bytes(cells.storage)
+    if isinstance(cells, pa.StructArray):
+        return sum(map(_bytes, cells.flatten()))
+    if isinstance(cells, pa.MapArray):
+        start, end = cells.offsets[0].as_py(), cells.offsets[-1].as_py()
+        return size + _bytes(cells.keys[start:end]) + _bytes(cells.items[start:end])
+    if pa.types.is_nested(kind):
+        return size + _bytes(cells.flatten())
+    if pa.types.is_fixed_size_binary(kind):
+        return size + kind.byte_width * len(cells)
+    values = cells.dictionary if pa.types.is_dictionary(kind) else cells
+    if not (is_text(values.type) or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+        return size
     lengths = pc.call_function("cast", [pc.call_function("binary_length", [values])], pc.CastOptions(pa.int64()))
-    if pa.types.is_dictionary(cells.type):
+    if pa.types.is_dictionary(kind):
         lengths = pc.call_function("take", [lengths, cells.indices])
-    return pc.call_function("sum", [lengths]).as_py() or 0
+    return size + (pc.call_function("sum", [lengths]).as_py() or 0)
 
 
 def _as_text(cells: pa.Array) -> pa.Array:

@@ -19,9 +19,9 @@ HEADERS = 1 << 10, 1 << 16, 1 << 22
 _ROW_GROUPS, _COLUMNS, _META, _VALUES, _UNPACKED, _PACKED, _DATA, _DICTIONARY = 4, 1, 3, 5, 6, 7, 9, 11
 _PAGE_UNPACKED, _PAGE_PACKED, _DATA_PAGE, _DATA_PAGE_2 = 2, 3, 5, 8
 _ENCODING = {_DATA_PAGE: 2, _DATA_PAGE_2: 4}
-_DELTAS = (6, 7)
-"""`DELTA_LENGTH_BYTE_ARRAY`, of which Arrow makes no dictionary, and `DELTA_BYTE_ARRAY`, which stores the number of
-characters that a text shares with the one before, and the rest.
+_COUNT, _DELTA_LENGTHS, _DELTAS = 1, 6, 7
+"""The number of a page's values; `DELTA_LENGTH_BYTE_ARRAY`, and `DELTA_BYTE_ARRAY`, which stores the number of
+characters that a text shares with the one before, and the rest. Arrow makes a dictionary of neither.
 """
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT = range(1, 13)
 
@@ -31,16 +31,16 @@ class DeclaredColumn(NamedTuple):
 
     Attributes:
         values: the number of its values, empty ones included (for lists, of all lists together).
+        plain: whether a page has texts of which Arrow makes no dictionary.
         unpacked_bytes: the size of its decompressed, still encoded pages.
         delta_bytes: if a page has texts that are stored as differences, the size of the largest page, which each text
             may be as long as; else 0.
-        page_bytes: the size of its largest page.
     """
 
     values: int
     unpacked_bytes: int
+    plain: bool = False
     delta_bytes: int = 0
-    page_bytes: int = 0
 
 
 def declared_columns(stream: BufferedIOBase) -> list[DeclaredColumn]:
@@ -66,19 +66,18 @@ def declared_columns(stream: BufferedIOBase) -> list[DeclaredColumn]:
             raise ValueError("its footer counts backwards")
         pages, all_columns = 0, list[DeclaredColumn]()
         for column in columns:
-            unpacked, largest, deltas = 0, 0, False
+            values, unpacked, largest, encodings = 0, 0, 0, set[int | None]()
             for page in (page for meta in column for page in _pages(stream, meta, end)):
                 pages += 1
                 if pages > MOST_PAGES:
                     raise ValueError(f"it has more than {MOST_PAGES:,} pages")
                 unpacked, largest = unpacked + page[_PAGE_UNPACKED], max(largest, page[_PAGE_UNPACKED])
-                deltas |= any(page[kind].get(field) in _DELTAS for kind, field in _ENCODING.items() if kind in page)
-            stated_bytes = sum(meta[_UNPACKED] for meta in column)
-            all_columns.append(
-                DeclaredColumn(
-                    sum(meta[_VALUES] for meta in column), max(stated_bytes, unpacked), largest * deltas, largest
-                )
-            )
+                for header, field in ((page[kind], field) for kind, field in _ENCODING.items() if kind in page):
+                    values, encodings = values + max(0, header[_COUNT]), {*encodings, header.get(field)}
+            values = max(values, sum(meta[_VALUES] for meta in column))
+            unpacked = max(unpacked, sum(meta[_UNPACKED] for meta in column))
+            plain, deltas = bool(encodings & {_DELTA_LENGTHS, _DELTAS}), _DELTAS in encodings
+            all_columns.append(DeclaredColumn(values, unpacked, plain, largest * deltas))
         return all_columns
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("its footer or a page is damaged") from error

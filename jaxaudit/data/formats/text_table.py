@@ -1,28 +1,45 @@
-"""A table of text: the cells of a CSV or Parquet file before columns are interpreted.
+"""Tables of text: the cells of a CSV or Parquet file before columns are interpreted, and how a CSV file is written.
 
-No message contains the content of a cell.
+A CSV file is UTF-8 with commas, semicolons or tabs, and decimal commas only beside the latter two. No message has the
+content of a cell.
 """
 
+import csv
+import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.formats.row_numbers import INDEX_NAMES, counting
+from jaxaudit.data.formats.parsing import open_bounded, parsed, reason_of
+from jaxaudit.data.labels import as_number
+from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
+from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
-LABEL_NAMES = ("label", "labels", "class", "target", "y")
 NAMELESS = re.compile(r"|unnamed: \d+", re.IGNORECASE)
 """What a column without a name is called; pandas gives it a number."""
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
 _LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100
 NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
+
+
+FIRST_LINE = 2**20
+"""Largest number of characters of the first line, which determines the number of columns."""
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_SAMPLE, _LINES = 2**18, 200
+_WITH_POINT, _WITH_COMMA = (re.compile(rf"\s*[+-]?\d*\{sign}\d+([eE][+-]?\d+)?\s*") for sign in ".,")
+
+
+SAVE_AS = "save it as UTF-8: with pandas, `pandas.read_csv(FILE, encoding='cp1252').to_csv(FILE, index=False)`."
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +50,7 @@ class TextTable:
         header: the cells of the first line if it was read as a header, else empty.
         columns: the other cells, one array of text for each column.
         note: the format of the file, if unusual.
+        delimiter: what stands between the cells of a CSV file.
         floats: the types of columns that the file has as floating-point numbers, by name.
     """
 
@@ -42,6 +60,7 @@ class TextTable:
     decimal: str = "."
     note: str = ""
     floats: Mapping[str, np.dtype] = field(default_factory=dict)
+    delimiter: str = ","
 
     @property
     def rows(self) -> int:
@@ -92,16 +111,17 @@ class TextTable:
         if numbers is not None:
             return numbers
         cells = decimal_points(trimmed(self.columns[column]), self.decimal).to_pylist()
+        values: list[float] = []
         for row, cell in enumerate(cells, 1):
             try:
-                float(cell)
+                values.append(as_number(cell))
             except ValueError as error:
                 trouble = "is empty" if cell == "" else "holds text"
                 raise InputError(
                     f"{self.source}: row {row}, {self.title(column)} {trouble}, not a number; clean or encode it, or "
                     f"{advice}."
                 ) from error
-        return np.array([float(cell) for cell in cells])
+        return np.array(values)
 
 
 def _holds_only(texts: tuple[str, ...], cells: pa.ChunkedArray) -> bool:
@@ -182,41 +202,161 @@ def check_header(table: TextTable, path: Path) -> None:
     )
 
 
-def label_place(names: Sequence[str], source: str, label: str | None = None) -> int | None:
-    """The index of the column `label`; without one, of the only column named like a label, in any case, if any.
+class CsvFormat(NamedTuple):
+    """How a file is written.
 
-    A `y` beside an `x` may be a coordinate: another column that is named like a label comes first, and where `y` is not
-    the last column, none is taken.
+    >>> str(CsvFormat(";", ","))
+    'semicolons between cells, decimal commas'
     """
-    if label is not None:
-        if list(names).count(label) != 1:
-            trouble = "has no column" if label not in names else "has several columns"
-            raise InputError(f"{source}: {trouble} {label!r}, the label (`label`); is the name right?")
-        return list(names).index(label)
-    lower = [name.lower() for name in names]
-    candidates = [index for index, name in enumerate(lower) if name in LABEL_NAMES]
-    if "x" in lower and "y" in lower:
-        better_candidates = [index for index in candidates if lower[index] != "y"]
-        if not better_candidates and lower[-1] != "y":
-            raise InputError(
-                f"{source}: column 'y' may be the label, or a coordinate beside 'x' and another column the label, such "
-                f"as the last, {names[-1]!r}; name the label (`label`)."
-            )
-        candidates = better_candidates or candidates
-    if len(candidates) > 1:
-        listed = ", ".join(repr(names[index]) for index in candidates)
-        raise InputError(
-            f"{source}: columns {listed} could all be the label; name it (`label`), and leave the others out (`drop`)."
+
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __str__(self) -> str:
+        """Deviations from the default; empty for commas and decimal points."""
+        deviations = {
+            f"{DELIMITERS[self.delimiter]} between cells": self.delimiter != ",",
+            "decimal commas": self.decimal != ".",
+        }
+        return ", ".join(text for text, unusual in deviations.items() if unusual)
+
+
+def find_format(data: bytes, path: Path) -> tuple[CsvFormat, list[str], bool]:
+    """The format of a file that holds these bytes, the cells of its first line, and whether this line alone ends with a
+    delimiter, which then begins no column.
+
+    The encoding is UTF-8. The delimiter is the one of `DELIMITERS` that splits (nearly) all lines into as many cells as
+    the first, and the most of these into numbers; the comma if unclear. The decimal sign is a comma if cells are not
+    separated by commas, some cell has one and none has a decimal point.
+    """
+    text = _text(data, path)
+    first = text.partition("\n")[0].partition("\r")[0]
+    sample = text[: max(_SAMPLE, 4 * len(first))]
+    if len(sample) < len(text) or len(text) > FIRST_LINE:
+        sample = sample[: sample.rfind("\n") + 1] or first
+    candidates = [sign for sign in DELIMITERS if sign in first] or [","]
+    wide = max(map(first.count, candidates)) >= MOST_COLUMNS
+    trouble = (
+        ("is empty; was it written completely?", not text),
+        ("its first line is blank; delete it.", not first),
+        (f"its first line has more than {FIRST_LINE:,} characters; is it a table?", len(first) > FIRST_LINE),
+        (f"its first line has more than the allowed {MOST_COLUMNS:,} columns.", wide),
+    )
+    lines = {} if any(wrong for _, wrong in trouble) else {sign: _cells(sample, sign) for sign in candidates}
+    sign = max(lines, key=lambda sign: _fit(lines[sign]), default=",")
+    if not lines.get(sign):
+        unsplit = "its first line cannot be split into cells; is a quotation mark not closed?"
+        raise InputError(f"{path}: {next((words for words, wrong in trouble if wrong), unsplit)}")
+    cells = [cell for line in lines[sign] for cell in line]
+    commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
+    first_cells, *below = lines[sign]
+    longer = first_cells[-1].strip() == "" and {len(line) for line in below} == {len(first_cells) - 1}
+    longer = longer and not any("\n" in cell or "\r" in cell for cell in first_cells)
+    form = CsvFormat(sign, "," if sign != "," and commas else ".")
+    return form, first_cells[:-1] if longer else first_cells, longer
+
+
+def _text(data: bytes, path: Path) -> str:
+    """The beginning of a text, more than the longest first line; all of it must be UTF-8."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeError as error:
+        raise InputError(f"{path}: is not text in UTF-8; {SAVE_AS}") from error
+    if "\0" in text:
+        raise InputError(f"{path}: is not text in UTF-8, as it has zero bytes; {SAVE_AS}")
+    return text[: FIRST_LINE + 1]
+
+
+def _cells(text: str, delimiter: str) -> list[list[str]]:
+    """The cells of the first non-blank lines, as far as they can be split."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines_read: list[list[str]] = []
+    with suppress(csv.Error):
+        lines_read.extend(islice((line for line in lines if line), _LINES))
+    return lines_read
+
+
+def _fit(lines: list[list[str]]) -> tuple[float, float]:
+    """How well a delimiter fits: the share of lines as wide as the first one, and of cells that are numbers."""
+    width = len(lines[0]) if lines else 0
+    share = sum(len(line) == width for line in lines) / max(len(lines), 1)
+    if width < 2 or share <= 0.5:
+        return 0.0, 0.0
+    cells = [cell for line in lines for cell in line]
+    plain = (cell.strip().removesuffix("%").replace(",", ".") for cell in cells)
+    return share, sum(NUMBER.fullmatch(cell) is not None for cell in plain) / len(cells)
+
+
+def read_csv(path: Path, header: bool = True) -> TextTable:
+    """The cells of a CSV file as text; how it is written is detected (`find_format`).
+
+    Without `header` the first line is data, too. No message shows a cell. A file that is packed, has more than
+    `MOST_COLUMNS`, begins with a blank line or a very long one, or whose lines differ in their number of cells is
+    refused.
+    """
+    with open_data(path) as stream:
+        if stream.peek(2)[:2] == b"\x1f\x8b":
+            raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
+        refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
+        data = stream.read()
+    # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
+    written, first, longer = find_format(data, path)
+    titles = [str(column) for column in range(len(first))]
+    try:
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            arrow_csv.ReadOptions(
+                column_names=titles,
+                skip_rows=int(longer),
+                use_threads=False,
+                block_size=2 * FIRST_LINE,
+            ),
+            arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
         )
-    return candidates[0] if candidates else None
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
+    columns = list(table.columns)
+    if longer:
+        columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
+    whole = TextTable([], columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
+    return whole.with_header() if header else whole
 
 
-def row_numbers(table: TextTable) -> list[int]:
-    """The columns that number the rows: named index or id, or a first one without a name, and counting from 0 or 1."""
-    names = [name.lower() for name in table.header]
-    places: list[int] = []
-    for place, name in enumerate(names if len(names) > 1 else ()):
-        if name in INDEX_NAMES and (place == 0 or name):
-            with suppress(InputError):
-                places += [place] if counting(table.numbers(place)) else []
-    return places
+def csv_batches(
+    path: Path,
+    columns: Mapping[str, pa.DataType],
+    subject: str,
+    advice: str,
+    *,
+    max_bytes: int | None = None,
+    null_values: Sequence[str] | None = None,
+    block_bytes: int = 2**24,
+) -> Iterator[pa.RecordBatch]:
+    """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
+
+    `subject` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those
+    that Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
+    """
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict(columns), include_columns=list(columns), null_values=null_values
+    )
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes)
+    header_line(path)
+    with open_bounded(path, max_bytes) as stream:
+        yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), subject, advice)
+
+
+def header_line(path: Path) -> bytes:
+    """The first line of a table, as raw bytes with its line end; a gzipped file is decompressed.
+
+    Call this function before a parser reads the table. A parser can take seconds, or crash, on too many columns.
+
+    Raises:
+        InputError: the line has more than `MOST_COLUMNS` columns or 1 MiB, or the file cannot be read.
+    """
+    with open_bounded(path, None) as stream:
+        line = stream.readline(FIRST_LINE)
+    if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:
+        raise InputError(f"{path}: its first line has more than {MOST_COLUMNS:,} columns or 1 MiB; is it a table?")
+    return line

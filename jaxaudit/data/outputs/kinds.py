@@ -1,12 +1,16 @@
-"""Detects whether a file of a model's outputs contains probabilities, logits, or neither."""
+"""What the numbers of a model's outputs are: probabilities or logits, detected, or neither, refused.
+
+`NO_LOGITS` has a row for each kind of numbers that a softmax would turn into something else.
+"""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.outputs.expected import HARD_LABELS
 from jaxaudit.errors import InputError
+
+HARD_LABELS = "these are predicted labels, but confidences are needed; save the probabilities or logits of every class"
 
 Found = Literal["probabilities", "logits"]
 Kind = Literal["auto", "probabilities", "logits"]
@@ -133,6 +137,14 @@ def rounding_of_sums(classes: int, decimals: int | None, significant: int | None
     return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
 
 
+class Numbers(NamedTuple):
+    """What may be outputs: values, the smallest and largest of them, and the tolerance for sums of probabilities."""
+
+    values: np.ndarray
+    span: Span
+    tolerance: float
+
+
 def kind_of_outputs(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
     """What `values` are, given their smallest and largest number (`span`) and the tolerance for sums of probabilities.
 
@@ -140,45 +152,29 @@ def kind_of_outputs(values: np.ndarray, kind: Kind, span: Span, tolerance: float
     """
     if kind == "logits":
         return kind
-    single = values.shape[1] == 1
-    if inside(span) if single else are_probabilities(values, span, tolerance):
-        if kind == "auto":
-            _refuse_second_softmax(values, source)
-        return "probabilities"
-    if single and kind == "auto":
-        _refuse_one_sign(span, source)
-        return "logits"
-    if kind == "auto":
-        _refuse_other_logarithms(values, span, source)
-    if kind == "auto" and not inside(span) and span[0] < 0:
-        return "logits"
-    sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
-    off = (np.abs(sums - 1) > tolerance) & (not single)
+    numbers, single = Numbers(values, span, tolerance), values.shape[1] == 1
+    likely = inside(span) if single else are_probabilities(values, span, tolerance)
+    checks = (softmax_again,) if likely else (one_sign,) if single else NO_LOGITS
     if kind == "probabilities":
-        outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
-        row = first(outside | off)
-        trouble = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
-        raise InputError(f"{source}: row {row} {trouble}, so these are not probabilities; are they logits (`kind`)?")
-    if inside(span):
-        raise InputError(
-            f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
-            f"{sums[first(off) - 1]:g}; if they are logits, give `kind` logits; if they are independent "
-            "scores (sigmoid), renormalise the rows."
-        )
-    total = float(np.median(sums))
-    # Logits may have a constant sum, and a large number added to all: then none is near 0.
-    if (np.abs(sums - total) <= 0.02 * total).all() and 0 <= span[0] <= 0.1 * total / values.shape[1]:
-        trouble = {100: "percentages", 255: "8-bit probabilities"}.get(round(total), "counts, such as votes of trees")
-        raise InputError(
-            f"{source}: every row sums to about {total:g}: these look like {trouble}; divide them by {total:g}, or "
-            "give `kind` logits if they are logits."
-        )
-    return "logits"
+        checks = () if likely else (no_probabilities,)
+    trouble = next(filter(None, (check(numbers) for check in checks)), "")
+    if trouble:
+        raise InputError(f"{source}: {trouble}")
+    return "probabilities" if likely else "logits"
 
 
-def _refuse_second_softmax(values: np.ndarray, source: str) -> None:
-    """Rejects probabilities that a softmax gave of numbers from 0 to 1, such as probabilities."""
-    near = 0
+def no_probabilities(numbers: Numbers) -> str:
+    """The first row that is no probabilities, in words."""
+    values, sums = numbers.values, _sums(numbers.values)
+    outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
+    row = first(outside | ((np.abs(sums - 1) > numbers.tolerance) & (values.shape[1] > 1)))
+    trouble = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
+    return f"row {row} {trouble}, so these are not probabilities; are they logits (`kind`)?"
+
+
+def softmax_again(numbers: Numbers) -> str:
+    """Probabilities that a softmax gave of numbers from 0 to 1, such as probabilities."""
+    near, values = 0, numbers.values
     for block in blocks(values):
         low, high = block.min(axis=1).astype(np.float64), block.max(axis=1).astype(np.float64)
         if values.shape[1] == 1:
@@ -186,26 +182,29 @@ def _refuse_second_softmax(values: np.ndarray, source: str) -> None:
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = np.log(high / low)
         if not (apart <= SOFTMAX_TWICE).all():
-            return
+            return ""
         near += int((apart >= REACHED).sum())
-    if near >= NEAR * len(values):
-        raise InputError(
-            f"{source}: these look like probabilities that went through a softmax once more: in no row is the largest "
-            f"more than 2.72 times the smallest, and in {near} of {len(values)} it is about that. Give them as they "
-            "were before; if they are right as they are, give `kind` probabilities."
-        )
+    if near < NEAR * len(values):
+        return ""
+    return (
+        "these look like probabilities that went through a softmax once more: in no row is the largest more than 2.72 "
+        f"times the smallest, and in {near} of {len(values)} it is about that. Give them as they were before; if they "
+        "are right as they are, give `kind` probabilities."
+    )
 
 
-def _refuse_other_logarithms(values: np.ndarray, span: Span, source: str) -> None:
-    """Rejects logarithms of probabilities that are no natural ones, which a softmax would not turn back."""
+def other_logarithms(numbers: Numbers) -> str:
+    """Logarithms of probabilities that are no natural ones, which a softmax would not turn back."""
+    values, span = numbers.values, numbers.span
     if span[0] < 0 < span[1] or span[0] == span[1] or are_log_probabilities(values, span):
-        return
+        return ""
     for name, factor in _OTHER_LOGARITHMS.items():
         if (factor < 0) == (span[1] > 0) and _powers_sum_to_one(values, factor) and _unsure(values, factor):
-            raise InputError(
-                f"{source}: has {name}; multiply them by {factor:.6g} for natural logarithms, or give the "
-                "probabilities. If they are logits, give `kind` logits."
+            return (
+                f"has {name}; multiply them by {factor:.6g} for natural logarithms, or give the probabilities. If they "
+                "are logits, give `kind` logits."
             )
+    return ""
 
 
 def _unsure(values: np.ndarray, factor: float) -> bool:
@@ -214,26 +213,56 @@ def _unsure(values: np.ndarray, factor: float) -> bool:
     return float(np.mean(np.concatenate(seconds) > 0.01)) >= 0.1
 
 
-def _refuse_one_sign(span: Span, source: str) -> None:
-    """Rejects one column of numbers of one sign, some of them beyond [0, 1]: logits have both, unless they call all
-    records one class.
-    """
-    if span[0] < 0 < span[1]:
-        return
-    if span[1] <= 0:
-        range_words, guess_words = "no number above 0", "logarithms of probabilities: give the probabilities themselves"
-    elif span[1] <= 255:
-        range_words, scale = "no number below 0, and some above 1", 100 if span[1] <= 100 else 255
-        guess_words = f"{'percentages' if scale == 100 else '8-bit probabilities'}: divide them by {scale}"
-    else:
-        range_words, guess_words = (
-            "no number below 0, and some above 255",
-            "numbers on another scale: give probabilities",
-        )
-    raise InputError(
-        f"{source}: its one column has {range_words}: it has either {guess_words}, or logits of one sign: give `kind` "
-        "logits."
+def other_sums(numbers: Numbers) -> str:
+    """Numbers in [0, 1] of which a row does not sum to 1."""
+    if not inside(numbers.span):
+        return ""
+    sums = _sums(numbers.values)
+    row = first(np.abs(sums - 1) > numbers.tolerance)
+    return (
+        f"neither probabilities nor logits: all values lie in [0, 1] but row {row} sums to {sums[row - 1]:g}; if they "
+        "are logits, give `kind` logits; if they are independent scores (sigmoid), renormalise the rows."
     )
+
+
+def other_scale(numbers: Numbers) -> str:
+    """Percentages, 8-bit probabilities and votes: rows have one sum, which is not 1."""
+    low, values = numbers.span[0], numbers.values
+    if low < 0:
+        return ""
+    sums = _sums(values)
+    total = float(np.median(sums))
+    # Logits may have a constant sum, and a large number added to all: then none is near 0.
+    if (np.abs(sums - total) > 0.02 * total).any() or low > 0.1 * total / values.shape[1]:
+        return ""
+    scale = {100: "percentages", 255: "8-bit probabilities"}.get(round(total), "counts, such as votes of trees")
+    return (
+        f"every row sums to about {total:g}: these look like {scale}; divide them by {total:g}, or give `kind` logits "
+        "if they are logits."
+    )
+
+
+NO_LOGITS = (other_logarithms, other_sums, other_scale)
+
+
+def one_sign(numbers: Numbers) -> str:
+    """One column of numbers of one sign, some beyond [0, 1]: logits have both, unless all records are of one class."""
+    low, high = numbers.span
+    if low < 0 < high:
+        return ""
+    if high <= 0:
+        range_words, guess = "no number above 0", "logarithms of probabilities: give the probabilities themselves"
+    elif high <= 255:
+        scale = "percentages: divide them by 100" if high <= 100 else "8-bit probabilities: divide them by 255"
+        range_words, guess = "no number below 0, and some above 1", scale
+    else:
+        range_words = "no number below 0, and some above 255"
+        guess = "numbers on another scale: give probabilities"
+    return f"its one column has {range_words}: it has either {guess}, or logits of one sign: give `kind` logits."
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
 
 
 def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:

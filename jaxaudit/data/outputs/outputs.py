@@ -1,4 +1,7 @@
-"""A model's outputs on a data set, from any framework."""
+"""A model's outputs on a data set, from any framework: the numbers in a file, and the records that they are of.
+
+A table of records and a table of outputs may name the same records by a column.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.expected import HARD_LABELS, Expected, OutputColumns
-from jaxaudit.data.outputs.files import read_outputs
+from jaxaudit.data.outputs.form import Expected, read_outputs
 from jaxaudit.data.outputs.kinds import (
+    HARD_LABELS,
     Kind,
     are_log_probabilities,
     blocks,
@@ -50,8 +53,6 @@ class Outputs:
         own_class: whether there are two columns for any number of classes: of all other classes together, and of the
             record's own class.
         reading: what the reader took the file's content for, where it had to guess, in words.
-        absent: classes of which the file has no column, so that their probability is 0.
-        views: outputs on other views of the same records, such as shifted images; empty for most files.
     """
 
     values: np.ndarray
@@ -62,8 +63,6 @@ class Outputs:
     significant: int | None = None
     own_class: bool = False
     reading: tuple[str, ...] = ()
-    absent: tuple[int, ...] = ()
-    views: tuple["Outputs", ...] = ()
 
     def __post_init__(self) -> None:
         self.values.flags.writeable = False
@@ -93,15 +92,15 @@ class Outputs:
 
     @cached_property
     def content_hash(self) -> str:
-        """`blake2b:...` of the numbers on all views: equal numbers give an equal hash, whatever the format and type."""
+        """`blake2b:...` of the numbers: equal numbers give an equal hash, whatever the format and type."""
         digest = hashlib.blake2b(repr(self.values.shape).encode(), digest_size=16)
-        for block in (block for outputs in (self, *self.views) for block in blocks(outputs.values)):
+        for block in blocks(self.values):
             digest.update(np.ascontiguousarray(block, "<f8").data)
         return f"blake2b:{digest.hexdigest()}"
 
     def take(self, indices: np.ndarray) -> "Outputs":
         """The same model's outputs on the records at `indices`, in that order; the hash is of these numbers."""
-        return replace(self, values=self.values[indices], views=tuple(view.take(indices) for view in self.views))
+        return replace(self, values=self.values[indices])
 
 
 def load_outputs(
@@ -118,14 +117,15 @@ def load_outputs(
     | file | holds |
     |---|---|
     | `.npy` | `[rows, classes]` |
-    | `.npz` | one array, or one named probabilities, probs, logits, outputs, predictions, y_pred or arr_0 |
-    | `.csv` | a line for each record, with or without a header line |
-    | `.parquet` | one column per class, or one column of lists |
+    | `.npz` | one array of outputs, under any name; labels and names of records may stand beside it |
+    | `.csv` | a line for each record, with or without a header line, in UTF-8 |
+    | `.parquet` | one column per class |
 
-    In tables a column that numbers the rows, or that is text, is left out, and columns named after the classes are
-    sorted into class order; a class that the header leaves out has probability 0. Numbers may have decimal commas or
-    percent signs, and semicolons, tabs or blanks between them. For two classes one column is enough: the probability
-    (or the logit) of the class that its header names, else of class 1, as binary classifiers give it.
+    A table has a header that names a column for each class exactly as the class, or `p_0`, `p_1`, ..., in any order; or
+    none, and the classes in their order. One more column may name or number the rows: it is left out. Commas,
+    semicolons or tabs separate cells, and numbers may have decimal commas beside the last two. For two classes one
+    column is enough: the probability (or the logit) of the class that its header names, else of class 1, as binary
+    classifiers give it. What has another form is refused with the header that would be read.
 
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
     outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64. Logarithms of
@@ -137,8 +137,8 @@ def load_outputs(
         rows: the number of records of the set.
         kind: the content of the file; by default it is detected.
         of: the name of the set in messages.
-        records: the names of the set's records, in order. A column of text, or an array `record` of a `.npz`, must have
-            these names, each once, and puts the rows in their order.
+        records: the names of the set's records, in order. The one further column, unless it counts the rows, or an
+            array `record` of a `.npz`, must have these names, each once, and puts the rows in their order.
 
     Raises:
         InputError: when the file cannot be read; has another number of rows or classes, or other names of records;
@@ -153,7 +153,7 @@ def load_outputs(
     read = read_outputs(path, expected)
     values = read.values
     dtype = "text" if path.suffix.lower() == ".csv" else values.dtype.name
-    _check_shape(values, expected, len(read.absent), path.name)
+    _check_shape(values, expected, path.name)
     refuse_bits(values, path.name)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     values = values.astype(np.float32 if exact else np.float64, copy=False)
@@ -177,33 +177,13 @@ def load_outputs(
         decimals = significant
     if read.only == 0:
         values = -values if kind_found == "logits" else 1 - values
-    if read.absent:
-        if kind_found == "logits":
-            raise InputError(
-                f"{path.name}: has logits, but no column for {expected.title(read.absent[0])}; give its column, or "
-                "probabilities."
-            )
-        values = np.insert(values, np.array(read.absent) - np.arange(len(read.absent)), 0, axis=1)
-    reading = _reading(read, kind_found, logged=logged, guessed=kind == "auto", expected=expected)
-    return Outputs(values, kind_found, decimals, dtype, path.name, significant, reading=reading, absent=read.absent)
-
-
-def _reading(
-    read: OutputColumns,
-    kind_found: Literal["probabilities", "logits"],
-    *,
-    logged: bool,
-    guessed: bool,
-    expected: Expected,
-) -> tuple[str, ...]:
-    """What a file was taken for, where that was a guess."""
-    kind_words = "logarithms of probabilities" if logged else kind_found
-    single = read.values.shape[1] == 1 and expected.classes == 2
-    if not single:
-        return (*((f"{kind_words} of {expected.classes} classes",) if guessed else ()), *read.notes)
-    of = f"{kind_words}, in one column, of {expected.title(1 if read.only is None else read.only)}"
-    how = "as its header says" if read.only is not None else f"the second class, and not of {expected.title(0)}"
-    return f"{of}, {how}", *read.notes
+    words = "logarithms of probabilities" if logged else kind_found
+    reading = (f"{words} of {count} classes",) if kind == "auto" else ()
+    if values.shape[1] < count:
+        title = expected.title(1 if read.only is None else read.only)
+        how = "as its header says" if read.only is not None else f"the second class, and not of {expected.title(0)}"
+        reading = (f"{words}, in one column, of {title}, {how}",)
+    return Outputs(values, kind_found, decimals, dtype, path.name, significant, reading=(*reading, *read.notes))
 
 
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
@@ -246,7 +226,7 @@ def logit_step(outputs: Outputs) -> float:
     return precision.step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
 
 
-def _check_shape(values: np.ndarray, expected: Expected, absent: int, source: str) -> None:
+def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
     rows, classes = expected.rows, expected.classes
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
@@ -254,10 +234,10 @@ def _check_shape(values: np.ndarray, expected: Expected, absent: int, source: st
         raise InputError(f"{source}: has shape {values.shape}, one row per class; transpose it to {rows} rows.")
     expected.check_rows(len(values), source)
     columns = values.shape[1]
-    if columns == 1 and classes > 2 and (values == np.rint(values)).all():
-        raise InputError(f"{source}: {HARD_LABELS}.")
-    if columns != classes - absent and not (columns == 1 and classes == 2):
-        raise expected.other_columns(columns, source)
+    if columns != classes and not (columns == 1 and classes == 2):
+        labels = columns == 1 and bool((values == np.rint(values)).all())
+        trouble = HARD_LABELS if labels else f"has {columns} columns but the {expected.of} has {classes} classes"
+        raise expected.unlike(source, trouble)
 
 
 def _probabilities(values: np.ndarray) -> np.ndarray:

@@ -1,33 +1,297 @@
-"""The columns of a table of scores, one by one: their cells as numbers, and what no column may be."""
+"""The columns of a table of scores: what their names say, their cells as numbers, and what no column may be.
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+One model is no evidence of two, and none against itself: a target that is also `unused` can never look used, and a
+covariate that copies the target takes its memory away. So copies are refused.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.group_values import MISSING, group_values, number_groups
-from jaxaudit.data.overlap import SAME
-from jaxaudit.data.scores.copies import ScoreColumn
-from jaxaudit.data.scores.names import is_number, parts
+from jaxaudit.data.labels import MISSING, group_values, number_groups
+from jaxaudit.data.outputs.model_copies import ENOUGH, FEW, pairs_within, same_models, standard_ranks
+from jaxaudit.data.pairs import SAME, are_copies
 from jaxaudit.data.texts import SETS
 from jaxaudit.errors import InputError
 
+ModelRole = Literal["target", "before", "baseline", "unused", "used"]
+ROLES: tuple[ModelRole, ...] = ("target", "before", "baseline", "unused", "used")
+COVARIATE = "covariate"
+OWN = ("set", "index", "group", "pair", "text")
+"""Columns that are no score and no covariate."""
+MOST_SHOWN, LONGEST_SHOWN = 5, 20
+"""How many values of a column of sets an error shows, and how many characters of each."""
+LOWER = {
+    *("loss", "error", "squared_error", "absolute_error", "nll", "perplexity", "truth_ratio"),
+    *("min_k", "min_k_plus_plus", "zlib", "reference", "gradnorm"),
+}
+"""Scores that are lower for records that were used: errors, and attacks with the sign of open-unlearning's `mia_*`."""
+HIGHER = {
+    *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
+    *("extraction_strength", "exact_memorization", "rouge"),
+}
+_MIN_K = re.compile(r"min_?k(_?plus_?plus|_?\+\+)?(_?prob)?(_?[0-9]+(\.[0-9]+)?%?)?")
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
+
+
+def known_as(score: str) -> str:
+    """The name of a score as `LOWER` and `HIGHER` have it, whatever its case, and whatever share of tokens it is of.
+
+    >>> known_as("Loss"), known_as("Min-K"), known_as("mink_0.2"), known_as("min_k_plus_plus_0.1"), known_as("mine")
+    ('loss', 'min_k', 'min_k', 'min_k_plus_plus', 'mine')
+    """
+    name = score.casefold().replace("-", "_").replace(" ", "_")
+    match = _MIN_K.fullmatch(name)
+    return name if match is None else "min_k_plus_plus" if match[1] else "min_k"
+
+
+def plain_column(column: str) -> str:
+    """A column's name without blanks around it, with the first word in small letters if it is known.
+
+    >>> plain_column(" Set "), plain_column("Target.A.Loss"), plain_column("My Note")
+    ('set', 'target.A.Loss', 'My Note')
+    """
+    name = column.strip()
+    first, dot, rest = name.partition(".")
+    return first.casefold() + dot + rest if first.casefold() in ((*ROLES, COVARIATE) if dot else OWN) else name
+
+
+def is_number(column: str) -> bool:
+    """Whether a column of this name holds the scores of a model, or a covariate."""
+    role, _, score = column.partition(".")
+    return bool(score) and role in (*ROLES, COVARIATE)
+
+
+def parts(column: str) -> tuple[str, str, str]:
+    """The role, the model, empty if it has no name, and the score; a dot between two digits is a decimal point.
+
+    >>> parts("target.loss"), parts("unused.1.loss"), parts("target.lr_0.01.mink_0.2"), parts("covariate.a.b")
+    (('target', '', 'loss'), ('unused', '1', 'loss'), ('target', 'lr_0.01', 'mink_0.2'), ('covariate', '', 'a.b'))
+    """
+    role, _, rest = column.partition(".")
+    *model, score = [rest] if role == COVARIATE else _DOT.split(rest)
+    return role, rest[: len(rest) - len(score) - 1] if model else "", score
+
+
+def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: str) -> None:
+    """Refuses names of which it is not clear what is the model and what the score: models share the names of scores."""
+    for (role, model), score_names in scores.items():
+        other_names = {
+            other: names_of_other for (of, other), names_of_other in scores.items() if of == role and other != model
+        }
+        column = ".".join(filter(None, (role, model, score_names[0])))
+        numeric = [score for score in score_names if _NUMBER.fullmatch(score)]
+        apart = other_names and not any(
+            set(score_names) & set(names_of_other) for names_of_other in other_names.values()
+        )
+        if (
+            numeric
+            or not score_names[0]
+            or (model and (known_as(model) in LOWER | HIGHER or "" in other_names or apart))
+        ):
+            plain = f"{role}.{model}_{score_names[0]}" if model else f"{role}.NAME"
+            raise InputError(
+                f"{name}: the column {column} may be the score {score_names[0]!r} of a model {model!r}, or one score "
+                "of the "
+                f"{role} with a dot in its name. For the second, call it {plain} (`rename`); for the first, give all "
+                f"models of the role {role} a name, and a score of the same name, such as {role}.A.loss and "
+                f"{role}.B.loss."
+            )
+
+
+def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
+    r"""The most frequent values of a column of sets that name none, for an error. None is shown if there are more than
+    `MOST_SHOWN`: another column than that of the sets may be a person's.
+
+    >>> other_sets(["query", "train", "train", ""], ["query"])
+    "found: 'train' (2), '' (1)"
+    >>> other_sets(map(str, range(40)), ["query"])
+    'found: 40 different values; is it the column of the sets?'
+    """
+    cell_texts = ("" if cell is None else str(cell) for cell in cells)
+    counts = Counter(cell for cell in cell_texts if cell.strip().casefold() not in allowed)
+    if len(counts) > MOST_SHOWN:
+        return f"found: {len(counts):,} different values; is it the column of the sets?"
+    counted_texts = [
+        f"'{cell[:LONGEST_SHOWN]}{'...' if len(cell) > LONGEST_SHOWN else ''}' ({count:,})"
+        for cell, count in counts.most_common()
+    ]
+    return f"found: {', '.join(counted_texts)}"
+
+
+BOTH = (
+    *({"before", "used"}, {"baseline", "unused"}),
+    *({"baseline", "covariate"}, {"unused", "covariate"}),
+)
+"""Roles that one model may have at a time; a covariate may be a number of a model that used neither set."""
+TRAINED_ALIKE = ("target", "unused", "used")
+"""Roles of models that are trained alike, so that their distances tell how near two of them are."""
+ALIKE = 1e-7
+"""How far the rank correlation of copies may be from 1: numbers may be rounded. Two seeds are thousands of times as far
+apart."""
+CLOSE = 1e-6
+"""How far a few numbers may lie from a straight line, in standard deviations."""
+REFUSAL = "a model is no evidence against itself"
+
+
+class ScoreColumn(NamedTuple):
+    """One column of a table of scores: the numbers of a model, or a covariate; NaN where there is none. The heading
+    `name` has the three parts role, model and score.
+    """
+
+    name: str
+    role: str
+    model: str
+    score: str
+    values: Float[np.ndarray, " records"]
+
+
+def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
+    """Refuses one file or folder in two roles, or twice in one, links followed. A model before a deletion may also be
+    one that used the query set, and a baseline one that did not.
+    """
+    seen: dict[str, str] = {}
+    for role, of_role in paths.items():
+        for path in of_role:
+            other = seen.setdefault(os.path.realpath(path), role)
+            repeated = sum(os.path.realpath(role_path) == os.path.realpath(path) for role_path in of_role) > 1
+            if repeated or (other != role and {role, other} not in BOTH):
+                role_words, first = (
+                    "a target" if role_name == "target" else f"`{role_name}`" for role_name in (role, other)
+                )
+                where = f"twice as {role_words}" if repeated else f"as {first} and as {role_words}"
+                raise InputError(f"{path} is given {where}: {REFUSAL}. Leave one out.")
+
+
+def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
+    """Refuses two columns of different models with the same numbers on some set, in roles that one model cannot have.
+
+    The same are also numbers in the same or the reverse order, such as a loss and its log-likelihood. Few different
+    numbers, such as right or wrong, may be equal by chance: then all scores of both models must be the same. Where
+    three models that are trained alike have a score, nearly the same numbers are refused, too (`same_models`), except
+    before and after a deletion.
+    """
+    for set_name in dict.fromkeys(sets.tolist()):
+        rows = sets == set_name
+        complete = [column for column in columns if np.isfinite(column.values[rows]).all()]
+        numbers = [column.values[rows] for column in complete]
+        near = set(_nearly_the_same(complete, numbers))
+        for i, j in (*near, *_in_one_order(numbers)):
+            first, second = complete[i], complete[j]
+            if first[1:3] == second[1:3] or {first.role, second.role} in BOTH:
+                continue
+            if (i, j) not in near and not _same(numbers[i], numbers[j]):
+                continue
+            if _few(numbers[i]) and not _same_throughout(complete, numbers, first, second):
+                continue
+            raise InputError(
+                f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of "
+                f"{set_name}, but for rounding, or the same on another scale: {_meaning(first.role, second.role)}"
+            )
+
+
+def refuse_same_on_two_sets(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
+    """Refuses a model's scores on one set that are, record by record, those on another: see `are_copies`."""
+    scores = [column for column in columns if column.role != COVARIATE]
+    for first, second in combinations(dict.fromkeys(sets.tolist()), 2):
+        for column in scores:
+            if are_copies(column.values[sets == first, None], column.values[sets == second, None]):
+                raise InputError(
+                    f"{name}: the column {column.name} has the same numbers on {second} as on {first}, and these are "
+                    "different records: was the model asked for one set twice? Give its scores on each set."
+                )
+
+
+def _meaning(first: str, second: str) -> str:
+    """What the same numbers of two models in these roles mean, and what to do."""
+    if {first, second} == {"target", "before"}:
+        return (
+            "the target answers exactly as before the deletion: it is the same model, or its file. Give the scores of "
+            "the model after the deletion; if these are its scores, the deletion changed nothing: leave `before` out."
+        )
+    if first == second == "target":
+        return "one model is given twice, and would count as two targets. Leave one of the two out."
+    return f"{REFUSAL}. Leave one of the two out, or give the scores of the model that its name says."
+
+
+def _nearly_the_same(
+    columns: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of columns of one score that are nearly the same, by what is usual for models that are trained alike."""
+    for score in dict.fromkeys(column.score for column in columns):
+        rows = [row for row, column in enumerate(columns) if column.score == score and column.role != COVARIATE]
+        alike = np.array([columns[row].role in TRAINED_ALIKE for row in rows], bool)
+        if alike.sum() > 2:
+            for i, j in same_models(np.array([numbers[row] for row in rows]), alike):
+                if {columns[rows[i]].role, columns[rows[j]].role} != {"target", "before"}:
+                    yield rows[i], rows[j]
+
+
+def _in_one_order(numbers: Sequence[Float[np.ndarray, " n"]]) -> Iterator[tuple[int, int]]:
+    """Pairs of columns whose rank correlation is 1 or -1, but for rounding."""
+    return pairs_within(standard_ranks(np.array(numbers)), ALIKE) if numbers else iter(())
+
+
+def _same(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]) -> bool:
+    """Whether two columns are in one order; of few different numbers, whether they also lie on a straight line."""
+    if not list(_in_one_order([first, second])):
+        return False
+    if min(len(np.unique(first)), len(np.unique(second))) >= ENOUGH:
+        return True
+    x, y = _standardised(first), _standardised(second)
+    return bool(np.abs(x - np.sign(x @ y) * y).max() <= CLOSE)
+
+
+def _standardised(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """With mean 0 and standard deviation 1; zeros if all numbers are equal."""
+    # Squares of very large numbers overflow, and so do their sums.
+    values = values / max(float(np.abs(values).max()), 1.0)
+    centred = values - values.mean()
+    deviation = float(centred.std())
+    return centred / deviation if deviation > 0 else np.zeros_like(centred)
+
+
+def _few(values: Float[np.ndarray, " n"]) -> bool:
+    """Whether two models may have these numbers by chance: few different ones, or most of them the same."""
+    counts = np.unique(values, return_counts=True)[1]
+    return bool(len(counts) < FEW or 2 * counts.max() > len(values))
+
+
+def _same_throughout(
+    columns: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]], first: ScoreColumn, second: ScoreColumn
+) -> bool:
+    """Whether all scores that two models have are the same, and one of them differs between enough records to tell."""
+
+    def of(model: ScoreColumn) -> dict[str, Float[np.ndarray, " n"]]:
+        return {
+            column.score: column_numbers
+            for column, column_numbers in zip(columns, numbers, strict=True)
+            if column[1:3] == model[1:3]
+        }
+
+    first_scores, second_scores = of(first), of(second)
+    shared = first_scores.keys() & second_scores.keys()
+    counts = (np.unique(first_scores[score], return_counts=True)[1] for score in shared)
+    telling = any(count.sum() - count.max() >= FEW for count in counts)
+    return telling and all(_same(first_scores[score], second_scores[score]) for score in shared)
+
+
 LONGEST, MOST = 100, 1e75
 """Characters of a name, and how far a number may be from 0."""
-ENOUGH = 20
+ENOUGH_DIFFERENT = 20
 """Different rows from which on it is no chance that each occurs twice."""
 CODES = tuple(sign * (10.0**digits - 1) for digits in range(2, 9) for sign in (-1, 1))
 """What tables have in place of a number that is missing: -99, 999 and the like."""
 AWAY = 0.25
 """How far from all other numbers a code lies, as a share of their range; scores that are cut at 99 come closer."""
-
-
-def cell_texts(values: Any) -> Any:
-    """Byte strings, NumPy's type `S`, as texts; other bytes stay other texts."""
-    if not isinstance(values, np.ndarray) or values.dtype.kind != "S" or values.ndim != 1:
-        return values
-    return [cell.decode("utf-8", "backslashreplace") for cell in values.tolist()]
 
 
 def shape_of(values: Any) -> tuple[int, ...]:
@@ -36,7 +300,6 @@ def shape_of(values: Any) -> tuple[int, ...]:
 
 
 def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
-    """The columns of scores and covariates."""
     return [
         ScoreColumn(column, *parts(column), np.asarray(values, np.float64))
         for column, values in columns.items()
@@ -56,24 +319,19 @@ def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
         )
 
 
-def column_numbers(column: str, values: Any, records: int, name: str) -> Float[np.ndarray, " records"]:
-    """A column's cells as numbers, NaN where a cell is empty.
-
-    Raises:
-        InputError: a cell is no number, or one beyond `MOST`; or the name of the column is too long.
-    """
-    if len(column) > 3 * LONGEST:
-        raise InputError(f"{name}: a column has a name of more than {3 * LONGEST} characters; give it a short one.")
+def column_numbers(column: str, values: Any, name: str) -> Float[np.ndarray, " records"]:
+    """A column's cells as numbers, NaN where a cell is empty, as none of a covariate's may be."""
     try:
         numbers = np.array(_with_gaps(values), np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name}: the column {column} has a cell that is not a number, or too large a one.") from error
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.array([np.inf])
+    gaps = column.startswith(f"{COVARIATE}.") and np.isnan(numbers).any()
     # Infinite ones included; squares and their sums stay finite.
-    beyond = int((np.abs(numbers) > MOST).sum())
-    if beyond:
+    if gaps or (np.abs(numbers) > MOST).any() or len(column) > 3 * LONGEST:
         raise InputError(
-            f"{name}: the column {column} has {beyond} infinite numbers or numbers beyond {MOST:g}; leave these "
-            "records out, or give the logarithms of all."
+            f"{name}: the column {column[: 3 * LONGEST]} has a cell that is no number up to {MOST:g}, is a covariate "
+            f"with an empty cell, or has a name of more than {3 * LONGEST} characters; leave such records out, or give "
+            "the logarithms of all."
         )
     return numbers
 
@@ -89,45 +347,38 @@ def _with_gaps(values: Any) -> Any:
 
 
 def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
-    """Refuses scores that are missing on part of a set, by a gap or a code, the same everywhere, or one value a set.
-
-    Args:
-        column, name: the names of the column and of the table, for messages.
-        values: the score of each record; NaN if missing.
-        sets: the name of the set of each record.
-
-    Raises:
-        InputError: the scores are useless in one of these ways.
-    """
+    """Refuses scores that are missing on part of a set, by a gap or a code, the same everywhere, or one value a set."""
     of_sets = {set_name: values[sets == set_name] for set_name in SETS}
-    for set_name, set_values in of_sets.items():
-        missing = int(np.isnan(set_values).sum())
-        if 0 < missing < len(set_values):
-            raise InputError(
-                f"{name}: the column {column} is empty for {missing} of {len(set_values)} records of the set "
-                f"{set_name}; leave these records out, or ask the model again."
-            )
+    gaps = {set_name: int(np.isnan(set_values).sum()) for set_name, set_values in of_sets.items()}
+    partly = [
+        f"{count} of {len(of_sets[of])} records of {of}" for of, count in gaps.items() if 0 < count < len(of_sets[of])
+    ]
     present = values[~np.isnan(values)]
-    for code in (present.min(initial=np.inf), present.max(initial=-np.inf)):
-        coded, away = present == code, np.abs(present - code)
-        if (
-            code in CODES
-            and coded.sum() > 1
-            and len(np.unique(present[~coded])) > SAME * (~coded).sum()
-            and ((code < 0 <= present[~coded].min()) or away[~coded].min() > AWAY * np.ptp(present[~coded]))
-        ):
-            raise InputError(
-                f"{name}: the column {column} has {int(coded.sum())} records of {code:g}, far from all others, as "
-                "tables have it for a missing value; leave these records out, or ask the model again."
-            )
-    # A difference of the largest numbers would be infinite.
-    if not len(present) or present.min() == present.max():
-        raise InputError(f"{name}: the column {column} has no number, or the same one for all records; is it a score?")
-    if all(
-        len(set_values) > 1 and set_values.min() == set_values.max()
-        for set_values in (of_sets["query"], of_sets["holdout"])
-    ):
-        raise InputError(f"{name}: the column {column} has one value on each set: it is the set, not a score.")
+    ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
+    codes = " and ".join(f"{code:g}" for code in ends if _is_code(code, present))
+    compared = (of_sets["query"], of_sets["holdout"])
+    troubles = (
+        (partly, f"is empty for {', '.join(partly)}; leave these out, or ask the model again"),
+        (codes, f"has records of {codes}, far from all others, as tables have it for a missing value; leave these out"),
+        # A difference of the largest numbers would be infinite.
+        (not ends[0] < ends[1], "has no number, or the same one for all records; is it a score?"),
+        (
+            all(len(set_values) > 1 and set_values.min() == set_values.max() for set_values in compared),
+            "has one value on each set: it is the set, not a score",
+        ),
+    )
+    for holds, words in troubles:
+        if holds:
+            raise InputError(f"{name}: the column {column} {words}.")
+
+
+def _is_code(code: float, present: Float[np.ndarray, " n"]) -> bool:
+    """Whether the least or the largest number of a column stands for a missing one."""
+    coded = present == code
+    rest = present[~coded]
+    if code not in CODES or coded.sum() < 2 or len(np.unique(rest)) <= SAME * len(rest):
+        return False
+    return bool((code < 0 <= rest.min()) or np.abs(rest - code).min() > AWAY * np.ptp(rest))
 
 
 def refuse_repeated_records(cleaned: Mapping[str, Any], sets: np.ndarray, name: str) -> None:
@@ -144,10 +395,8 @@ def refuse_repeated_records(cleaned: Mapping[str, Any], sets: np.ndarray, name: 
 
 
 def refuse_repeated_rows(numbers: Mapping[str, Float[np.ndarray, " records"]], sets: np.ndarray, name: str) -> None:
-    """Refuses a table in which every record has the numbers of another one of its set, as after joining it with itself.
-
-    Whole tables are refused, since single records may be alike by chance: all numbers of rows occur twice, or three
-    times, and there are enough different ones.
+    """Refuses a table in which all rows of a set occur twice, or three times, as after joining it with itself. Single
+    records may be alike by chance.
     """
     of_sets = np.unique(sets, return_inverse=True)[1]
     # The numbers of one column nearly always tell that rows are not repeated.
@@ -156,7 +405,7 @@ def refuse_repeated_rows(numbers: Mapping[str, Float[np.ndarray, " records"]], s
     columns = [of_sets, *(np.nan_to_num(values, nan=-np.inf) for values in numbers.values())]
     counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)[1]
     times = int(np.gcd.reduce(counts))
-    if times > 1 and len(counts) >= ENOUGH:
+    if times > 1 and len(counts) >= ENOUGH_DIFFERENT:
         raise InputError(
             f"{name}: every record occurs {times} times, with the same numbers: was the table joined with itself? Keep "
             "one of each: a copy is no further evidence."

@@ -1,28 +1,14 @@
-"""Reads the numbers a record in an evaluation log of open-unlearning: `TOFU_EVAL.json`, `MUSE_EVAL.json`.
+"""Evaluation logs of open-unlearning (`TOFU_EVAL.json`, `MUSE_EVAL.json`): one table of scores of several models.
 
 A log is `{metric: {"agg_value": number, "value_by_index": {index: {...}}}}`; an attack's (`mia_*`) has that twice, of
-the forget set and of the holdout. Indices count the records of each data set from 0, as text. The framework's
-`src/evals/metrics` writes these numbers: `memorization.py` probabilities and truth ratios, `mia/` attacks.
-
-MUSE's logs (`configs/eval/muse_metrics`) have numbers of three sets of records of the forget set: of texts, beside a
-holdout (`privleak`, the attacks), of passages to complete (`verbmem`) and of questions (`knowmem`). A table is of one
-of them. `retain_knowmem_ROUGE` is of other data and says how useful a model is, and `privleak` itself is one number a
-model.
-
-The log of TOFU's own code (locuslab/tofu, `evaluate_util.py`) is `{name: {index: number}}` of one data set, which only
-its name tells: `eval_log_forget.json` of the forget set. `eval_log_aggregated.json` has all of them by name.
-
-Logs hold texts of records, too: no text is kept, and no message has one.
-
-A log of another tool is brought to one meaning, or refused. `scores open-unlearning` joins logs by the indices of
-records, never by order; a log keeps what an earlier evaluation left in it, so its metrics are held against one another,
-too. open-unlearning has two truth ratios of opposite direction under one name. Which one a log has is told by the
-losses that both follow from, and the table has TOFU's. Logs are decoded by what is wanted of them (msgspec), so texts
-of records are passed over and never become objects.
+the forget set and of the holdout, MUSE's of three sets, of which a table takes one. Logs are joined by the indices of
+records, never by order. open-unlearning has two truth ratios of opposite direction under one name; the losses tell
+which one a log has. No text of a record is kept, and no message has one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -33,6 +19,7 @@ from jaxtyping import Float, Int
 
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.paths import read_small
+from jaxaudit.data.scores.columns import COVARIATE, LONGEST, ROLES, ModelRole
 from jaxaudit.errors import InputError
 
 Set = Literal["query", "holdout", "members"]
@@ -44,11 +31,6 @@ ATTACKS = ("loss", "zlib", "min_k", "min_k_plus_plus", "reference", "gradnorm")
 """Scores of both sets: the metric's name without `mia_`. A lower one is more likely a member's."""
 LOSS, CORRECT, WRONG = "forget_Q_A_Prob", "forget_Q_A_PARA_Prob", "forget_Q_A_PERT_Prob"
 TRUTH_RATIO = ("forget_truth_ratio", "forget_Truth_Ratio")
-FIRST_LOSS, FIRST_LOSSES = "avg_gt_loss", ("avg_paraphrased_loss", "average_perturb_loss")
-FORGET_SET = "eval_log_forget.json"
-"""Names in the logs of TOFU's own code."""
-COARSE = 0.05
-"""How far two numbers of models in half precision may lie apart, relatively."""
 OF_FORGET = ("extraction_strength", "exact_memorization")
 """Scores of the forget set, where a log has TOFU's: MUSE's are of other records than its attacks'."""
 PRIVLEAK, ROUGE = "privleak", "rougeL_f1"
@@ -73,16 +55,15 @@ class LoggedScores(NamedTuple):
 
 class EvaluationLog(NamedTuple):
     """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order.
-
-    `note` says how a file was read where that was a guess. `records` and `prompts` have for each set what is equal for
-    logs of the same records, and of the same texts before their answers, where the log tells that.
+    `records` and `prompts` are equal for logs of the same records, and of the same texts before answers, where logs
+    tell; `covariates` are numbers that no model made.
     """
 
     path: Path
     scores: Mapping[Set, Mapping[str, LoggedScores]]
-    note: str = ""
     records: Mapping[Set, str] = MappingProxyType({})
     prompts: Mapping[Set, str] = MappingProxyType({})
+    covariates: Mapping[Set, Mapping[str, Float[np.ndarray, " n"]]] = MappingProxyType({})
 
 
 class _Value(msgspec.Struct):
@@ -101,104 +82,45 @@ class _Attack(msgspec.Struct):
 
 
 def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
-    """The numbers a record in an evaluation log; of MUSE's, those of its set of records that `muse` names.
-
-    `loss` is that of `mia_loss`, and where the log has none, that of the answers to the forget set's questions.
-    `truth_ratio` is wrong / (correct + 1e-10) (TOFU), lower for records that were used; from a log with correct /
-    (correct + wrong) (aggregator `prob_mean`) it is computed anew from the log's losses.
-
-    In the logs of TOFU's own code, both are those of the forget set, too.
-
-    Raises:
-        InputError: it is too large, is no such log or a summary of one, has no number a record, keys that are no
-            indices, or metrics of different records.
+    """The numbers a record in an evaluation log; of MUSE's, those of the set that `muse` names. `loss` is that of
+    `mia_loss`, or else of the answers to the forget set's questions. `truth_ratio` is TOFU's, wrong / (correct +
+    1e-10), lower for records that were used; where the log has correct / (correct + wrong), it is computed from the
+    log's losses.
     """
     metrics = _metrics(path)
-    if FIRST_LOSS in metrics or any(name.endswith(".json") for name in metrics):
-        return _first_log(path, metrics)
+    query: dict[str, LoggedScores] = {}
+    holdout: dict[str, LoggedScores] = {}
 
     def numbers(name: str, field: str = "score") -> LoggedScores:
         return _scores(path, name, _decoded(path, f"metric {name} ", metrics[name], _Metric), field)
 
-    if muse != PRIVLEAK:
-        of_muse = OF_MUSE[muse]
-        if of_muse["rouge"] not in metrics:
-            raise InputError(
-                f"{path}: has no metric {of_muse['rouge']}; is it MUSE_EVAL.json (`muse` is of MUSE alone)?"
-            )
-        passages = {
-            score: numbers(name, ROUGE if score == "rouge" else "score")
-            for score, name in of_muse.items()
-            if name in metrics
-        }
-        _refuse_mixed(path, passages)
-        return EvaluationLog(path, {"query": passages})
-    scores_by_set: dict[Set, dict[str, LoggedScores]] = {"query": {}, "holdout": {}}
-    query = scores_by_set["query"]
-    for name in [attack_name for attack_name in ATTACKS if f"mia_{attack_name}" in metrics]:
-        attack_scores: _Attack = _decoded(path, f"metric mia_{name} ", metrics[f"mia_{name}"], _Attack)
-        query[name] = _scores(path, f"mia_{name}", attack_scores.forget, "score")
-        scores_by_set["holdout"][name] = _scores(path, f"mia_{name}", attack_scores.holdout, "score")
-    if LOSS in metrics and "loss" not in query:
-        query["loss"] = numbers(LOSS, "avg_loss")
-    of_tofu = [name for name in TRUTH_RATIO if name in metrics][:1]
-    for name in of_tofu:
-        losses = {
-            statistic: numbers(statistic, "avg_loss")
-            for statistic in (CORRECT, WRONG)
-            if {CORRECT, WRONG} <= set(metrics)
-        }
-        query["truth_ratio"] = _truth_ratio(path, name, numbers(name), losses)
-    for name in OF_FORGET:
-        if name in metrics and (of_tofu or LOSS in metrics):
-            query[name] = numbers(name)
+    if muse == PRIVLEAK:
+        for name in [attack_name for attack_name in ATTACKS if f"mia_{attack_name}" in metrics]:
+            attack_scores: _Attack = _decoded(path, f"metric mia_{name} ", metrics[f"mia_{name}"], _Attack)
+            query[name] = _scores(path, f"mia_{name}", attack_scores.forget, "score")
+            holdout[name] = _scores(path, f"mia_{name}", attack_scores.holdout, "score")
+        if LOSS in metrics and "loss" not in query:
+            query["loss"] = numbers(LOSS, "avg_loss")
+        of_tofu = [name for name in TRUTH_RATIO if name in metrics][:1]
+        for name in of_tofu:
+            losses = {
+                statistic: numbers(statistic, "avg_loss") for statistic in (CORRECT, WRONG) if statistic in metrics
+            }
+            query["truth_ratio"] = _truth_ratio(path, name, numbers(name), losses)
+        query |= {name: numbers(name) for name in OF_FORGET if name in metrics and (of_tofu or LOSS in metrics)}
+    elif OF_MUSE[muse]["rouge"] in metrics:
+        of_muse = {score: name for score, name in OF_MUSE[muse].items() if name in metrics}
+        query = {score: numbers(name, ROUGE if score == "rouge" else "score") for score, name in of_muse.items()}
     if not query:
         raise InputError(
             f"{path}: has no number a record of a metric that is known here: mia_*, {LOSS}, {TRUTH_RATIO[0]}. Is it "
             "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)? MUSE's passages and questions are read where "
-            "`muse` names them."
+            "`muse` names them, and nothing else there."
         )
-    for scores in scores_by_set.values():
-        _refuse_mixed(path, scores)
-    return EvaluationLog(path, {name: scores for name, scores in scores_by_set.items() if scores})
-
-
-def _first_log(path: Path, metrics: Mapping[str, msgspec.Raw]) -> EvaluationLog:
-    """A log of TOFU's own code: loss and truth ratio of the forget set, as `read_log` has them."""
-    if FIRST_LOSS not in metrics:
-        if FORGET_SET not in metrics:
-            raise InputError(f"{path}: has no {FORGET_SET}, the log of the forget set; evaluate with that task.")
-        metrics = _decoded(path, f"{FORGET_SET} ", metrics[FORGET_SET], dict[str, msgspec.Raw])
-        which = f"its part {FORGET_SET}"
-    elif "forget" in path.stem.lower():
-        which = "as its name says, of the forget set"
-    else:
-        raise InputError(
-            f"{path}: is a log of TOFU's own code, in which nothing but the file's name tells the set: {FORGET_SET} is "
-            "of the forget set, eval_log.json of the retain set, eval_real_*.json of others. Give the first."
-        )
-
-    def numbers(name: str) -> LoggedScores:
-        cells = _decoded(path, f"{name} ", metrics[name], dict[str, float | list[float | None] | None])
-        return _scores(path, name, _Metric({key: _Value(avg_loss=value) for key, value in cells.items()}), "avg_loss")
-
-    query = {"loss": numbers(FIRST_LOSS)}
-    losses = [numbers(name) for name in FIRST_LOSSES if name in metrics]
-    logged_ratio = numbers("truth_ratio") if "truth_ratio" in metrics else None
-    if len(losses) == 2:
-        correct, wrong = losses
-        named_losses = dict(zip(FIRST_LOSSES, losses, strict=True))
-        _refuse_mixed(path, named_losses if logged_ratio is None else {**named_losses, "truth_ratio": logged_ratio})
-        with np.errstate(over="ignore"):
-            ratio = np.exp(correct.values - wrong.values)
-        query["truth_ratio"] = LoggedScores(correct.index, ratio)
-        # An early version has the mean of probabilities, which is no smaller than that of their logarithms.
-        if logged_ratio is not None and (logged_ratio.values < ratio * (1 - COARSE)).mean() > 0.5:
-            raise InputError(f"{path}: its truth_ratio is not that of its losses; evaluate again (overwrite=true).")
-    elif logged_ratio is not None:
-        query["truth_ratio"] = logged_ratio
     _refuse_mixed(path, query)
-    return EvaluationLog(path, {"query": query}, f"{path}: read as a log of TOFU's own code, {which}")
+    _refuse_mixed(path, holdout)
+    scores: dict[Set, dict[str, LoggedScores]] = {"query": query, "holdout": holdout}
+    return EvaluationLog(path, {name: of_set for name, of_set in scores.items() if of_set})
 
 
 def meeting(ours: Int[np.ndarray, " n"], other_index: Int[np.ndarray, " m"]) -> str:
@@ -218,15 +140,13 @@ def _metrics(path: Path) -> dict[str, msgspec.Raw]:
     metrics = _decoded(path, "", text, dict[str, msgspec.Raw])
     with parsing(f"{path}", "was it edited?"):
         refuse_repeated_keys(text)
-    numbers = [name for name, metric in metrics.items() if not bytes(metric).startswith((b"{", b"["))]
-    if numbers and len(numbers) == len(metrics):
-        raise InputError(f"{path}: has averages alone, as *_SUMMARY.json: give the *_EVAL.json beside it.")
     return metrics
 
 
 def _decoded(path: Path, part_name: str, text: Any, kind: Any) -> Any:
     with parsing(
-        f"{path}: {part_name}is not as open-unlearning writes it", "was the evaluation stopped while it wrote?"
+        f"{path}: {part_name}is not as open-unlearning writes it",
+        "was the evaluation stopped while it wrote, or is it the *_SUMMARY.json, which has averages alone?",
     ):
         return msgspec.json.decode(text, type=kind)
 
@@ -234,12 +154,9 @@ def _decoded(path: Path, part_name: str, text: Any, kind: Any) -> Any:
 def _scores(path: Path, name: str, metric: _Metric, field: str) -> LoggedScores:
     """The numbers of a metric, in order of their indices; of several answers to a question, the mean."""
     keys = list(metric.value_by_index)
-    wrong = sum(_INDEX.fullmatch(key) is None for key in keys)
-    if wrong:
-        raise InputError(f"{path}: {wrong:,} of {len(keys):,} keys of {name} are no indices (0, 1, 2); was it edited?")
     values = [None if value is None else getattr(value, field) for value in metric.value_by_index.values()]
-    if all(value is msgspec.UNSET for value in values):
-        raise InputError(f"{path}: metric {name} has no `{field}` of any record; is it open-unlearning's?")
+    if not all(map(_INDEX.fullmatch, keys)) or all(value is msgspec.UNSET for value in values):
+        raise InputError(f"{path}: metric {name} has not a `{field}` by index (0, 1, 2); is it open-unlearning's?")
     index = np.array(keys, np.int64)
     order = np.argsort(index)
     return LoggedScores(index[order], np.array([_number(value) for value in values])[order])
@@ -253,23 +170,17 @@ def _number(value: Any) -> float:
 
 def _truth_ratio(path: Path, name: str, logged_ratio: LoggedScores, losses: Mapping[str, LoggedScores]) -> LoggedScores:
     """The truth ratio as TOFU defines it, whichever of the two the log has."""
-    if not losses:
-        if (logged_ratio.values > 1).any():
-            return logged_ratio
-        raise InputError(
-            f"{path}: {name} may be wrong / correct or correct / (correct + wrong), and the log has no {CORRECT} and "
-            f"{WRONG}, which tell: evaluate again with them."
-        )
     _refuse_mixed(path, {name: logged_ratio, **losses})
-    with np.errstate(all="ignore"):
-        correct, wrong = (np.exp(-losses[loss_name].values) for loss_name in (CORRECT, WRONG))
-        ratio, share = wrong / (correct + TINY), correct / (correct + wrong + TINY)
-        for form, values in ((ratio, logged_ratio.values), (share, ratio)):
-            if np.allclose(logged_ratio.values, form, ALIKE, 0, equal_nan=True):
-                return LoggedScores(logged_ratio.index, values)
+    if len(losses) == 2:
+        with np.errstate(all="ignore"):
+            correct, wrong = (np.exp(-losses[loss_name].values) for loss_name in (CORRECT, WRONG))
+            ratio, share = wrong / (correct + TINY), correct / (correct + wrong + TINY)
+            for form, values in ((ratio, logged_ratio.values), (share, ratio)):
+                if np.allclose(logged_ratio.values, form, ALIKE, 0, equal_nan=True):
+                    return LoggedScores(logged_ratio.index, values)
     raise InputError(
-        f"{path}: {name} does not follow from {CORRECT} and {WRONG} of the same log; were they computed at different "
-        "times? Evaluate again with overwrite=true."
+        f"{path}: {name} may be wrong / correct or correct / (correct + wrong), and does not follow from {CORRECT} and "
+        f"{WRONG} of the same log, which tell: evaluate again with them (overwrite=true)."
     )
 
 
@@ -282,3 +193,134 @@ def _refuse_mixed(path: Path, scores: Mapping[str, LoggedScores]) -> None:
                 f"{path}: {first} and {name} have {meeting(scores[first].index, logged.index)}; were they evaluated on "
                 "different forget sets? Evaluate again with overwrite=true."
             )
+
+
+_NO_NAME = re.compile(r"[^\w.\-]+")
+_UNTELLING = re.compile(r".*_EVAL|evals?(_.*)?|ds_size[0-9]+|\.*", re.IGNORECASE)
+"""Files and folders that do not tell which model an evaluation was of."""
+
+
+class Joined(NamedTuple):
+    """A table of scores, a cell a record. By set, `records` counts the records, `left_out` those without a number of
+    some score. Without any number on a set, a column is `empty` (`target.a.loss of query`); with one number for all
+    records, it is left out (`constant`).
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    records: Mapping[Set, int]
+    left_out: Mapping[Set, int]
+    empty: tuple[str, ...]
+    constant: tuple[str, ...]
+
+
+def model_names(paths: Sequence[Path]) -> list[str]:
+    """A name for each model, from its log's file or folder: as few of the last parts of its path as tell it apart.
+
+    >>> model_names([Path("saves/eval/retain90/TOFU_EVAL.json"), Path("saves/unlearn/npo/evals/TOFU_EVAL.json")])
+    ['retain90', 'npo']
+    >>> model_names([Path("a/seed/TOFU_EVAL.json"), Path("b/seed/TOFU_EVAL.json")])
+    ['a_seed', 'b_seed']
+    """
+    parts = []
+    for path in paths:
+        telling_parts = [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)]
+        parts.append(telling_parts or [path.stem])
+    names = [_name(telling_parts[-1:]) for telling_parts in parts]
+    for more in range(2, max(map(len, parts), default=0) + 1):
+        names = [
+            _name(telling_parts[-more:]) if names.count(name) > 1 else name
+            for telling_parts, name in zip(parts, names, strict=True)
+        ]
+    unique: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(2))
+        unique.append(next(candidate for candidate in chain([name], numbered) if candidate not in unique))
+    return unique
+
+
+def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: int | None = None) -> Joined:
+    """The table of these logs, by index: a row for each record of the forget set (`query`) and of the holdout that has
+    a finite number of every score; a score without any on a set is an empty column there. With `block`, so many
+    consecutive indices of a set are a group: 20 for TOFU, whose authors have 20 each.
+    """
+    index: dict[Set, np.ndarray] = {}
+    records: dict[Set, str | None] = {}
+    prompts: dict[Set, str] = {}
+    numbers: dict[str, dict[Set, np.ndarray]] = {}
+    for role in ROLES:
+        for name, log in logs.get(role, {}).items():
+            for part, scores in log.scores.items():
+                ours = next(iter(scores.values())).index
+                if role == "target":
+                    index.setdefault(part, ours)
+                if part not in index:
+                    continue
+                # A baseline only says how difficult a record is; it may lack the chat template of the others.
+                prompt = "" if role == "baseline" else log.prompts.get(part, "")
+                same = {
+                    "indices": np.array_equal(index[part], ours),
+                    "records": records.setdefault(part, log.records.get(part)) == log.records.get(part),
+                    "prompts": not prompt or prompts.setdefault(part, prompt) == prompt,
+                }
+                if not all(same.values()):
+                    differing = next(kind for kind, is_same in same.items() if not is_same)
+                    raise InputError(
+                        f"{log.path}: has other {differing} of {part} than the target ({meeting(index[part], ours)}). "
+                        "A table has every record of every model: evaluate all with the same forget_split and "
+                        "holdout_split, examples before a question (num_fewshot) and chat template."
+                    )
+                if role == "target":
+                    for covariate, values in log.covariates.get(part, {}).items():
+                        numbers.setdefault(f"{COVARIATE}.{covariate}", {}).setdefault(part, values)
+                for score, logged in scores.items():
+                    numbers.setdefault(f"{role}.{name}.{score}", {})[part] = logged.values
+    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
+    columns: dict[str, list[Any]] = {
+        "set": [part for part, (kept, _) in parts.items() for _ in kept],
+        "index": [int(one) for part, (kept, _) in parts.items() for one in index[part][kept]],
+    }
+    if block is not None:
+        for part, ours in index.items():
+            if (ours[-1] + 1) % block:
+                raise InputError(
+                    f"`records_per_group` {block} does not divide the {ours[-1] + 1:,} records of {part}; are groups "
+                    "blocks of equal size, as TOFU's authors of 20 questions each?"
+                )
+        columns["group"] = [
+            f"{part}-{one // block}" for part, one in zip(columns["set"], columns["index"], strict=True)
+        ]
+    for column, of_parts in numbers.items():
+        columns[column] = [
+            float(of_parts[part][row]) if part in of_parts and column not in empty else None
+            for part, (kept, empty) in parts.items()
+            for row in kept
+        ]
+    distinct = {column: len({*columns[column]} - {None}) for column in numbers}
+    columns = {column: cells for column, cells in columns.items() if distinct.get(column, 2) > 1}
+    for name, log in logs["target"].items():
+        if not any(column.startswith(f"target.{name}.") for column in columns):
+            raise InputError(
+                f"{log.path}: no score of the target varies over the records of which every log has a finite number; "
+                "did a model diverge? Leave out its log."
+            )
+    return Joined(
+        columns,
+        {part: len(kept) for part, (kept, _) in parts.items()},
+        {part: len(index[part]) - len(kept) for part, (kept, _) in parts.items()},
+        tuple(f"{column} of {part}" for part, (_, empty) in parts.items() for column in empty),
+        tuple(column for column, values in distinct.items() if values == 1),
+    )
+
+
+def _whole(
+    part: Set, index: Int[np.ndarray, " n"], numbers: Mapping[str, Mapping[Set, Float[np.ndarray, " n"]]]
+) -> tuple[Int[np.ndarray, " kept"], list[str]]:
+    """The rows of a set that have a finite number of every score that has any there, and the columns that have none."""
+    finite = {column: np.isfinite(values[part]) for column, values in numbers.items() if part in values}
+    empty = [column for column, is_finite in finite.items() if not is_finite.any()]
+    rest = [is_finite for column, is_finite in finite.items() if column not in empty]
+    return np.flatnonzero(np.all([np.full(len(index), bool(rest)), *rest], axis=0)), empty
+
+
+def _name(parts: Sequence[str]) -> str:
+    return _NO_NAME.sub("_", "_".join(parts)).strip("._")[-LONGEST:] or "model"

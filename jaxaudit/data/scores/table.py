@@ -6,36 +6,33 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from jaxaudit.data.scores.columns import (
-    LONGEST,
-    SETS,
-    cell_texts,
-    check_lengths,
-    column_numbers,
-    columns_of,
-    partition,
-    refuse_repeated_records,
-    refuse_repeated_rows,
-    refuse_useless,
-    shape_of,
-)
-from jaxaudit.data.scores.copies import refuse_copies, refuse_same_on_two_sets
-from jaxaudit.data.scores.names import (
     COVARIATE,
     HIGHER,
+    LONGEST,
     LOWER,
     OWN,
     ROLES,
+    SETS,
     ModelRole,
+    check_lengths,
+    column_numbers,
+    columns_of,
     is_number,
     known_as,
     other_sets,
+    partition,
     plain_column,
+    refuse_copies,
+    refuse_repeated_records,
+    refuse_repeated_rows,
+    refuse_same_on_two_sets,
     refuse_unclear,
+    refuse_useless,
+    shape_of,
 )
-from jaxaudit.data.scores.signs import refuse_contrary, refuse_mixed_scales
 from jaxaudit.errors import InputError
 
 
@@ -62,16 +59,16 @@ class ScoreTable:
     Attributes:
         name: of the file.
         sets: the set of each record, one of `SETS`.
-        models: the models, targets first.
+        models: targets first.
         covariates: by name, a number a record that no model made.
         directions: by name of a score, 1 if it is higher for records that were used, -1 if lower, 0 if not known.
         guessed: the scores whose direction follows from their names alone.
-        groups, pairs: the group and the pair of each record, numbered from 0; None if there are none.
-        strata: the group of each record, where the records of each group were dealt over both sets; None elsewhere.
-        texts: the records as texts; None if they are not at hand.
+        groups, pairs: the group and the pair of each record, numbered from 0, if any.
+        strata: the group of each record, where the records of each group were dealt over both sets.
+        texts: the records as texts, if they are at hand.
         ignored: names of columns that were not understood.
         notes: how the file was read where that is not plain.
-        above: how many lines of the file are above the first record, if each line from there is one; else None.
+        above: how many lines of the file are above the first record, if each line from there is one.
     """
 
     name: str
@@ -136,16 +133,13 @@ def score_table(
             that no model made. `group`, `pair`: what was dealt whole, or which two records are versions of each other.
             `text`: the record. `index`: what a record is called elsewhere. A dot between two digits belongs to a name:
             `target.mink_0.2` is the score `mink_0.2`.
-        name: of the table.
         lower, higher: names of scores that are lower, or higher, for records that were used, in addition to `LOWER` and
             `HIGHER`. Of other scores the direction is not known: no verdict rests on them.
 
     Raises:
-        InputError: there is no set, no score, a set of an unknown name, a record twice, a number that is not finite, a
-            score that is missing on part of a set, the same for all records, one value for each set, or the same on two
-            sets; every record occurs several times; columns differ in length; it is not clear what in a name is the
-            model; a score has the sign of the other direction; a record has no group; groups or pairs do not fit; or
-            two models have the same numbers (`refuse_copies`).
+        InputError: there is no set, no score, a name that can be read in two ways, a record twice, a number that is not
+            finite, or columns of different lengths; a score is missing on part of a set, tells nothing, or has the sign
+            of the other direction; groups or pairs do not fit; or two models have the same numbers (`refuse_copies`).
 
     >>> table = score_table({"set": ["query", "holdout"] * 2, "target.loss": [0.1, 2.0, 0.3, 1.0]})
     >>> table.of("target")[0].scores["loss"], table.directions
@@ -154,29 +148,21 @@ def score_table(
     cleaned = {plain_column(str(column)): columns[column] for column in columns}
     if len(cleaned) < len(list(columns)):
         raise InputError(f"{name}: two columns have the same name, but for its case or blanks; give each its own.")
-    cleaned |= {column: cell_texts(cleaned[column]) for column in ("set", "index", "text") if column in cleaned}
-    if "set" not in cleaned:
-        raise InputError(
-            f"{name}: has no column `set`; say of each record whether it is in the query set (query), the holdout "
-            "(holdout) or among the known members (members)."
-        )
-    check_lengths({column: shape_of(cleaned[column]) for column in cleaned if column in OWN or is_number(column)}, name)
+    shapes = {column: shape_of(cleaned[column]) for column in cleaned if column in OWN or is_number(column)}
+    if "set" in cleaned:
+        check_lengths(shapes, name)
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array([set_of(str(cell)) for cell in cleaned["set"]], "U9")
+    sets = np.array([set_of(str(cell)) for cell in cleaned.get("set", ())], "U9")
     unknown = sets == ""
-    if not len(sets):
-        raise InputError(f"{name}: has no records; was the file written to its end?")
-    if unknown.any():
+    if unknown.any() or not len(sets):
+        other_words = other_sets(cleaned["set"], SETS) if len(sets) else "there is no such column, or no record in it"
         raise InputError(
             f"{name}: {int(unknown.sum()):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
-            f"(column `set`); {other_sets(cleaned['set'], SETS)}. Rename these, or leave such records out."
+            f"(column `set`); {other_words}. Say of each record whether it is in the query set (query), the holdout "
+            "(holdout) or among the known members (members)."
         )
     refuse_repeated_records(cleaned, sets, name)
-    numbers = {
-        column: column_numbers(column, values, len(sets), name)
-        for column, values in cleaned.items()
-        if is_number(column)
-    }
+    numbers = {column: column_numbers(column, values, name) for column, values in cleaned.items() if is_number(column)}
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
     covariates: dict[str, np.ndarray] = {}
     score_columns = columns_of(numbers)
@@ -214,9 +200,6 @@ def score_table(
             f"{name}: has no score; call the column of a target's scores target.SCORE, such as target.loss"
             + (f" (columns that are not understood: {', '.join(table.ignored[:5])})." if table.ignored else ".")
         )
-    for column, values in table.covariates.items():
-        if not np.isfinite(values).all():
-            raise InputError(f"{name}: the column covariate.{column} has empty cells or infinite numbers; complete it.")
     _refuse_pairs(table)
     refuse_repeated_rows(numbers, sets, name)
     refuse_copies(score_columns, sets, name)
@@ -238,13 +221,11 @@ def set_of(cell: str) -> str:
 def _refuse_pairs(table: ScoreTable) -> None:
     if table.pairs is None:
         return
-    if table.groups is not None:
-        raise InputError(f"{table.name}: has both `group` and `pair`; keep the one by which the records were dealt.")
-    query, holdout = (table.pairs[table.rows(role)] for role in ("query", "holdout"))
-    if len(np.unique(query)) < len(query) or not np.array_equal(np.sort(query), np.sort(holdout)):
+    query, holdout = (np.sort(table.pairs[table.rows(role)]) for role in ("query", "holdout"))
+    if table.groups is not None or len(np.unique(query)) < len(query) or not np.array_equal(query, holdout):
         raise InputError(
-            f"{table.name}: each pair must have one record in the query set and one in the holdout; there are "
-            f"{len(np.setxor1d(query, holdout))} pairs in only one of them, or a pair has more than two records."
+            f"{table.name}: each pair must have one record in the query set and one in the holdout, and no `group` "
+            f"beside it; there are {len(np.setxor1d(query, holdout))} pairs in only one of the sets."
         )
 
 
@@ -258,3 +239,74 @@ def _directions(models: Sequence[ScoredModel], lower: Sequence[str], higher: Seq
             )
     of_names = {name: (known_as(name) in HIGHER) - (known_as(name) in LOWER) for name in names}
     return of_names | dict.fromkeys(lower, -1) | dict.fromkeys(higher, 1)
+
+
+_ERRORS = 1, "lower", "log-likelihoods or means of them, which are higher for records that were used"
+_DENSITIES = 1, "higher", "logarithms, or have the other sign"
+SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
+"""Numbers from 0 to 1, or percentages."""
+PERCENT, EXCESS = 50, 1e-6
+"""Percentages have a number above the first; shares may be out of their range by the second."""
+_LIKELIHOODS = -1, "higher", "losses (negative log-likelihoods), which are lower for records that were used"
+SIGNS = {
+    **dict.fromkeys(("loss", "error", "squared_error", "absolute_error", "perplexity", "truth_ratio"), _ERRORS),
+    **dict.fromkeys(("nll", "min_k", "min_k_plus_plus", "zlib", "gradnorm"), _ERRORS),
+    "likelihood": _DENSITIES,
+    "log_likelihood": _LIKELIHOODS,
+}
+"""By the name of a score: the sign of its numbers, the way that it points, and what numbers of the other sign are.
+
+`log_odds` have either sign. So has the `nll` of a density, which must be said."""
+
+
+def refuse_contrary(columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], name: str) -> None:
+    """Refuses scores whose numbers are not what their names promise: a score of which no number has the sign of the
+    name, and a share with numbers that are none. `columns` are by heading the name and the numbers of each score.
+    """
+    contrary = {column: score for column, (score, values) in columns.items() if _is_contrary(known_as(score), values)}
+    if not contrary:
+        return
+    column, score = next(iter(contrary.items()))
+    other_scores = ", ".join(other for other in dict.fromkeys(contrary.values()) if other != score)
+    if known_as(score) in SHARES:
+        way, other = "higher", "lower"
+        trouble = "has numbers that are neither from 0 to 1 nor from 0 to 100"
+        such = "may be losses or errors, which are lower, or logarithms or counts, which are higher"
+    else:
+        sign, way, likely = SIGNS[known_as(score)]
+        side, other = ("above", "lower" if way == "higher" else "higher") if sign > 0 else ("below", "lower")
+        trouble, such = f"has no number {side} 0", f"are more likely {likely}"
+    raise InputError(
+        f"{name}: the column {column} {trouble}. By the name {score} it is {way} for records that were used, but such "
+        f"numbers {such}. Say which: name {score} in `{other}`, or in `{way}` if the name is right."
+        f"{f' The same holds of {other_scores}.' if other_scores else ''}"
+    )
+
+
+def refuse_mixed_scales(
+    columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], sets: Shaped[np.ndarray, " n"], name: str
+) -> None:
+    """Refuses shares that are from 0 to 1 on one set and percentages on another: the scale would look like memory. Of
+    percentages hardly a whole set is at 1% or less, unless all of it is 0.
+    """
+    for column, (score, values) in columns.items():
+        if known_as(score) not in SHARES:
+            continue
+        largest = {set_name: np.nanmax(values[sets == set_name], initial=0) for set_name in np.unique(sets).tolist()}
+        shares = [set_name for set_name, most in largest.items() if 0 < most <= 1 + EXCESS]
+        percentages = [set_name for set_name, most in largest.items() if most > PERCENT]
+        if shares and percentages:
+            raise InputError(
+                f"{name}: the column {column} has no number above 1 on {shares[0]}, and numbers above {PERCENT} on "
+                f"{percentages[0]}, as if the first were shares and the second percentages, which would look like "
+                f"memory. Give all on one scale; if they are, name {score} in `higher`."
+            )
+
+
+def _is_contrary(score: str, values: Float[np.ndarray, " n"]) -> bool:
+    present = values[~np.isnan(values)]
+    least, most = float(present.min()), float(present.max())
+    if score in SHARES:
+        return least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
+    sign = SIGNS[score][0] if score in SIGNS else 0
+    return (sign > 0 and most <= 0 and least < 0) or (sign < 0 and least >= 0 and most > 0)

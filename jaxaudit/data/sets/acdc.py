@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.csv_file import read_csv
 from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.text_table import read_csv
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import expanded, open_data
 from jaxaudit.errors import InputError
@@ -17,6 +17,8 @@ SIZE = 256
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 # Without clipping, a few very bright pixels (vessels, artefacts) would leave the heart only the darkest levels.
 PERCENTILES = (1, 99)
+COLUMNS = ["patient", "field_strength"]
+_ROW = re.compile(r"patient\d{3} \d+(\.\d+)?")
 _WORKING_COPIES = 3  # of the pixels as float32
 
 
@@ -25,63 +27,42 @@ def load_acdc(root: str | Path, field_strength_table: str | Path, strength: floa
 
     Looks for `patientNNN/Info.cfg` (its `Group` is the class: DCM, HCM, MINF, NOR or RV) and
     `patientNNN/patientNNN_4d.nii.gz` (`[x, y, slice, frame]`) in `root` and in its folders (training, testing). Order:
-    by patient, then frame, then slice.
+    by patient, then frame, then slice. `field_strength_table` is a CSV file with columns `patient` (patient001) and
+    `field_strength` (1.5 or 3.0), which the public Info.cfg does not say.
 
-    Each volume is clipped to its 1st and 99th percentile and scaled to 0..255 over all its frames (`prepare_images`
-    converts that to [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre,
-    which keeps the scale of pixels; rows are y and columns x. 256 pixels cover all but the margins of ACDC's slices
-    (154x224 to 428x512).
-
-    Args:
-        field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength` (1.5 or
-            3.0). The public Info.cfg does not say.
+    Each volume is clipped to its 1st and 99th percentile and scaled to 0..255 over all its frames; a constant volume
+    becomes 0. Slices are cropped or padded with 0 around their centre, which keeps the scale of pixels; rows are y and
+    columns x. 256 pixels cover all but the margins of ACDC's slices (154x224 to 428x512).
 
     Reference: Bernard et al. (2018), Deep Learning Techniques for Automatic MRI Cardiac Multi-structures Segmentation
     and Diagnosis; split by field strength: Liu & Tsaftaris (2020), section 3.2.
     """
     root = expanded(root)
-    if not root.is_dir():
-        raise InputError(f"{root}: there is no such folder; give the one with ACDC's patient folders.")
     strengths = _read_strengths(expanded(field_strength_table))
     folders = sorted(p for p in [*root.glob("patient*"), *root.glob("*/patient*")] if p.is_dir())
-    if not folders:
-        raise InputError(f"{root}: has no patient folders (patient001, ...); is this ACDC's folder?")
-    slices, labels = [], []
-    for folder in folders:
-        number = _patient_number(folder.name)
-        if number is None or number not in strengths:
-            raise InputError(f"{field_strength_table}: has no entry for {folder.name}; add its field strength.")
-        if strengths[number] != strength:
-            continue
-        slices.append(_read_volume(folder))
-        labels += [GROUPS.index(_read_group(folder))] * len(slices[-1])
-    if not slices:
-        strengths_text = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
-        raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table has {strengths_text}.")
-    return Examples(np.concatenate(slices), np.array(labels, np.int32), GROUPS, f"acdc-{strength:g}T")
+    unknown = [folder.name for folder in folders if folder.name not in strengths]
+    if unknown:
+        raise InputError(f"{field_strength_table}: has no entry for {unknown[0]}; add its field strength.")
+    chosen = [folder for folder in folders if strengths[folder.name] == strength]
+    if not chosen:
+        raise InputError(
+            f"{root}: has no patient folders (patient001, ...) of patients scanned at {strength:g} T; is this ACDC's "
+            f"folder? The table has {', '.join(f'{value:g} T' for value in sorted(set(strengths.values())))}."
+        )
+    slices = [_read_volume(folder) for folder in chosen]
+    labels = np.repeat([GROUPS.index(_read_group(folder)) for folder in chosen], list(map(len, slices)))
+    return Examples(np.concatenate(slices), labels.astype(np.int32), GROUPS, f"acdc-{strength:g}T")
 
 
-def _patient_number(text: str) -> int | None:
-    match = re.fullmatch(r"(?:patient)?_?0*(\d{1,6})(?:\.0)?", text.strip().lower())
-    return int(match[1]) if match else None
-
-
-def _read_strengths(path: Path) -> dict[int, float]:
+def _read_strengths(path: Path) -> dict[str, float]:
     table = read_csv(path)
-    header = [name.lower() for name in table.header]
-    if not {"patient", "field_strength"} <= set(header):
-        raise InputError(f"{path}: the table needs columns patient and field_strength (1.5 or 3.0).")
-    strengths: dict[int, float] = {}
-    cells = (table.columns[header.index(name)].to_pylist() for name in ("patient", "field_strength"))
-    for row, (patient, value) in enumerate(zip(*cells, strict=True), 1):
-        number = _patient_number(patient)
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[tT]?", value.strip())
-        if number is None or match is None:
-            raise InputError(
-                f"{path}: row {row} has no patient or no field strength; write a patient (patient001) and 1.5 or 3.0."
-            )
-        if strengths.setdefault(number, float(match[1])) != float(match[1]):
-            raise InputError(f"{path}: row {row} gives a patient a second field strength; keep one.")
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True) if table.header == COLUMNS else ()
+    strengths = {patient: float(value) for patient, value in rows if _ROW.fullmatch(f"{patient} {value}")}
+    if not strengths or len(strengths) < table.rows:
+        raise InputError(
+            f"{path}: is no table of the columns patient and field_strength with one row a patient, such as "
+            "patient001,1.5 or patient002,3.0."
+        )
     return strengths
 
 
@@ -91,8 +72,7 @@ def _read_group(folder: Path) -> str:
         text = file.read(2**16).decode("utf-8", "replace")
     match = re.search(r"^\s*Group\s*:\s*(\S+)", text, re.MULTILINE)
     if match is None or match[1] not in GROUPS:
-        trouble = "names no Group" if match is None else f"names the unknown group {match[1][:20]!r}"
-        raise InputError(f"{path}: {trouble}; it must be one of {', '.join(GROUPS)}.")
+        raise InputError(f"{path}: names no Group of {', '.join(GROUPS)}; is the download complete?")
     return match[1]
 
 
@@ -102,9 +82,7 @@ def _read_volume(folder: Path) -> np.ndarray:
         import nibabel
     except ImportError as error:
         raise InputError("reading ACDC needs nibabel: pip install 'jaxaudit[medical]'.") from error
-    path = next((p for ending in (".nii.gz", ".nii") if (p := folder / f"{folder.name}_4d{ending}").is_file()), None)
-    if path is None:
-        raise InputError(f"{folder}: has no {folder.name}_4d.nii.gz; is the download complete?")
+    path = folder / f"{folder.name}_4d.nii.gz"
     with parsing(f"{path}: is not a readable NIfTI file", "is the download complete?"):
         image = nibabel.Nifti1Image.from_filename(path)
         shape = tuple(map(int, image.shape))

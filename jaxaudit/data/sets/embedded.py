@@ -40,13 +40,8 @@ def digits() -> Examples:
 
 
 def breast_cancer() -> Table:
-    """569 tumours, 30 numbers each of how the nuclei of their cells look; malignant or benign.
-
-    Source: W. Wolberg, O. Mangasarian, N. Street, W. Street (1995), Breast Cancer Wisconsin (Diagnostic), UCI, CC BY
-        4.0.
-
-    >>> breast_cancer()
-    Table(breast-cancer: 569 records of 30 columns, 30 of them numeric, 2 classes)
+    """569 tumours, 30 numbers each of how the nuclei of their cells look; malignant or benign. W. Wolberg, O.
+    Mangasarian, N. Street, W. Street (1995), Breast Cancer Wisconsin (Diagnostic), UCI, CC BY 4.0.
     """
     from sklearn.datasets import load_breast_cancer
 
@@ -54,12 +49,8 @@ def breast_cancer() -> Table:
 
 
 def wine() -> Table:
-    """178 wines of three growers, 13 numbers each of a chemical analysis.
-
-    Source: S. Aeberhard, M. Forina (1992), Wine, UCI, CC BY 4.0.
-
-    >>> wine()
-    Table(wine: 178 records of 13 columns, 13 of them numeric, 3 classes)
+    """178 wines of three growers, 13 numbers each of a chemical analysis. S. Aeberhard, M. Forina (1992), Wine, UCI, CC
+    BY 4.0.
     """
     from sklearn.datasets import load_wine
 
@@ -70,15 +61,12 @@ def printed_digits(records: int = 2000, size: int = 28, seed: int = SEED) -> Exa
     """Printed digits, light on dark: `uint8[records, size, size]`, to handwritten ones as SVHN is to MNIST.
 
     Rendered from the 21 TrueType fonts that matplotlib ships and that have digits (DejaVu, STIX, Computer Modern) with
-    jitter of font, height, width, rotation, shear, shift, stroke thickness, blur and contrast, drawn by `seed`.
+    jitter of font, height, width, rotation, shear, shift, stroke thickness, blur and contrast, drawn by `seed`. There
+    are at least 10 records (one a class) of at least 8 pixels a side.
 
     Guarantees: classes are balanced to within one record and shuffled; the same arguments give the same bytes (for one
     version of Pillow, whose FreeType draws the outlines); in the default set no two records are identical. 6,000
     records take about half a second.
-
-    Args:
-        records: how many, at least 10 (one a class).
-        size: height and width in pixels, at least 8.
 
     >>> printed_digits(20, seed=7)
     Examples(printed-digits: 20 records of shape (28, 28), 10 classes)

@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from jaxaudit.data.formats import text_table
-from jaxaudit.data.formats.csv_file import DETECTED, CsvOptions, read_csv
 from jaxaudit.data.formats.parquet_file import read_parquet
 from jaxaudit.data.formats.parquet_footer import MAGIC
-from jaxaudit.data.group_values import COLUMN, are_dealt
+from jaxaudit.data.formats.text_table import read_csv
+from jaxaudit.data.labels import COLUMN, are_dealt
 from jaxaudit.data.paths import open_data
-from jaxaudit.errors import InputError
 
 
 def read_text_table(
@@ -19,21 +18,17 @@ def read_text_table(
     drop: Collection[str] | None = (),
     index: bool = False,
     only: Callable[[str], bool] = lambda _: True,
-    options: CsvOptions = DETECTED,
 ) -> tuple[text_table.TextTable, tuple[str, ...]]:
     """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
 
     Args:
         path: the file; its first bytes show which format it has, and what ends in .parquet is no CSV file.
         keep, drop, index, only: as for `read_parquet`.
-        options: the format of a CSV file, as far as it should not be detected.
     """
     if is_parquet(path):
-        if options != DETECTED:
-            raise InputError(f"{path}: is Parquet; `delimiter`, `encoding` and `decimal` are for CSV.")
         table, notes = read_parquet(path, keep=keep, drop=drop, index=index, only=only)
     else:
-        table = read_csv(path, options=options)
+        table = read_csv(path)
         text_table.check_header(table, path)
         notes = (f"it is read as {table.note}",) if table.note else ()
     table, left_out = table.without_empty({*keep, *(drop or ())})

@@ -1,16 +1,21 @@
-"""`Table`: labelled records with named columns of numbers or categories, and its two encodings for learners."""
+"""`Table`: labelled records with named columns of numbers or categories, and its two encodings for learners.
+
+Columns are chosen by name, made categories, or described.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+from jaxaudit.data.selection import near_names
 from jaxaudit.errors import InputError
 
 MISSING = "(missing)"
@@ -50,7 +55,6 @@ class Table:
         class_names: one name per class, in label order.
         name: the name of this table.
         notes: remarks on how it was read, one sentence each.
-        places: the index of each record in its file, if other records were dropped; else None.
 
     Guarantees: those of `Examples`; every category index is valid for its column; there is at least one column, and
     names of columns are unique. The arrays are read-only.
@@ -69,7 +73,6 @@ class Table:
     class_names: tuple[str, ...]
     name: str
     notes: tuple[str, ...] = ()
-    places: Int[np.ndarray, " n"] | None = None
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
@@ -102,14 +105,7 @@ class Table:
 
     def take(self, indices: np.ndarray | slice, name: str | None = None) -> "Table":
         """The records at `indices`, in that order; columns, categories and classes stay as they are."""
-        places = None if self.places is None else self.places[indices]
-        return replace(
-            self, values=self.values[indices], labels=self.labels[indices], name=name or self.name, places=places
-        )
-
-    def in_file(self, records: Int[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-        """Indices of these records in the file, counted from 0."""
-        return records if self.places is None else self.places[records]
+        return replace(self, values=self.values[indices], labels=self.labels[indices], name=name or self.name)
 
     @cached_property
     def content_hash(self) -> str:
@@ -215,7 +211,6 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
         if unlike or len(part_columns) != len(ours) or part.class_names != first.class_names:
             where = f"column {unlike[0]!r}" if unlike else "columns or classes"
             raise InputError(f"{part.name} and {first.name} differ in {where}; convert both to the same form.")
-    places = [part.places for part in parts if part.places is not None]
     return Table(
         np.concatenate([part.values for part in parts]),
         first.columns,
@@ -223,7 +218,6 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
         first.class_names,
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        np.concatenate(places) if len(places) == len(parts) else None,
     )
 
 
@@ -286,3 +280,124 @@ def _blocks(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     step = max(1, _BLOCK // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         yield start, rows[start : start + step]
+
+
+_MANY = 10
+
+
+def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) -> None:
+    """Checks that each choice (`label`, `categorical`, `drop`) names columns of the table, and no column two."""
+    choice_of_column: dict[str, str] = {}
+    for choice_name, chosen in choices.items():
+        for name in chosen:
+            if name not in names:
+                likely = near_names(name, names) if len(names) > 1 else []
+                advice = f"did you mean {', '.join(map(repr, likely))}?" if likely else _listing(names)
+                raise InputError(f"{source}: there is no column {name!r}; {advice}")
+            if choice_of_column.setdefault(name, choice_name) != choice_name:
+                raise InputError(
+                    f"{source}: column {name!r} cannot be both {choice_of_column[name]} and {choice_name}; name it "
+                    "once."
+                )
+
+
+def _listing(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"the columns are {', '.join(repr(name[:40]) for name in names[:10])}{more}."
+
+
+def recode(table: Table, *, categorical: Sequence[str] = (), drop: Sequence[str] = ()) -> Table:
+    """The table with some columns of numbers as categories, and some dropped.
+
+    Args:
+        categorical: columns whose distinct numbers become the categories, in ascending order.
+        drop: columns to leave out.
+    """
+    check_choice([column.name for column in table.columns], table.name, categorical=categorical, drop=drop)
+    if not (categorical or drop):
+        return table
+    kept = [index for index, column in enumerate(table.columns) if column.name not in drop]
+    values, columns = table.values[:, kept], [table.columns[index] for index in kept]
+    for index, column in enumerate(columns):
+        if column.name in categorical and not column.categories:
+            distinct, codes = np.unique(values[:, index], return_inverse=True)
+            values[:, index] = codes
+            columns[index] = Column(column.name, tuple(f"{number:.17g}" for number in distinct))
+    return replace(table, values=values, columns=tuple(columns))
+
+
+class ColumnSummary(NamedTuple):
+    """A summary of a column.
+
+    Attributes:
+        name: the column's name.
+        categories: the number of categories; 0 for numbers.
+        low, high: the smallest and the largest number; NaN for categories.
+        common: the names of up to three most common categories, the commonest first, without `MISSING`. None if nearly
+            every record has its own category, which may identify it.
+        missing: the number of missing values.
+        constant: whether all records have the same value.
+    """
+
+    name: str
+    categories: int
+    low: float
+    high: float
+    common: tuple[str, ...]
+    missing: int
+    constant: bool
+
+    def __str__(self) -> str:
+        if self.categories:
+            rest = ["..."] if self.common and self.categories > len(self.common) else []
+            plural = "category" if self.categories == 1 else "categories"
+            examples = f" ({', '.join([*self.common, *rest])})" if self.common else ""
+            text = f"{self.categories} {plural}{examples}"
+        else:
+            text = f"numeric, {self.low:g} to {self.high:g}"
+        missing = f", {self.missing} missing" if self.missing else ""
+        return f"{self.name}: {text}{missing}{', constant' if self.constant else ''}"
+
+
+def describe_table(table: Table) -> tuple[ColumnSummary, ...]:
+    """A summary of every column, in the table's order.
+
+    >>> from jaxaudit.data.tables.table import Column
+    >>> values = np.array([[1, 39], [0, 50], [1, 28.5]])
+    >>> for summary in describe_table(
+    ...     Table(values, (Column("sex", ("F", "M")), Column("age")), np.array([0, 1, 1]), ("no", "yes"), "tiny")
+    ... ):
+    ...     print(summary)
+    sex: 2 categories (M, F)
+    age: numeric, 28.5 to 50
+    """
+    return tuple(_summary(table, index) for index in range(len(table.columns)))
+
+
+def _summary(table: Table, index: int) -> ColumnSummary:
+    column, values = table.columns[index], table.values[:, index]
+    low, high = float(values.min()), float(values.max())
+    if not column.categories:
+        return ColumnSummary(column.name, 0, low, high, (), 0, low == high)
+    counts = np.bincount(values.astype(np.intp), minlength=len(column.categories))
+    order = np.argsort(-counts, kind="stable").tolist()
+    shown = [] if len(counts) > max(_MANY, len(values) / 2) else order
+    common = [column.categories[i] for i in shown if counts[i] and column.categories[i] != MISSING]
+    missing = int(counts[column.categories.index(MISSING)]) if MISSING in column.categories else 0
+    return ColumnSummary(column.name, len(counts), np.nan, np.nan, tuple(common[:3]), missing, low == high)
+
+
+def describe_record(table: Table, index: int, most: int = 20) -> str:
+    """The values of one record, up to `most` columns, and its label. As private as the record itself.
+
+    >>> from jaxaudit.data.tables.table import Column
+    >>> columns = Column("sex", ("F", "M")), Column("age")
+    >>> describe_record(Table(np.array([[1, 39.5]]), columns, np.array([1]), ("no", "yes"), "tiny"), 0)
+    'sex M, age 39.5, labelled yes'
+    """
+    shown = [
+        f"{column.name} {column.categories[int(value)] if column.categories else f'{value:g}'}"
+        for column, value in zip(table.columns[:most], table.values[index].tolist(), strict=False)
+    ]
+    rest = [f"{len(table.columns) - most} more columns"] if len(table.columns) > most else []
+    return ", ".join([*shown, *rest, f"labelled {table.class_names[table.labels[index]]}"])

@@ -1,9 +1,12 @@
-"""Squared gradient norms of single examples, and the diagonal of the empirical Fisher information."""
+"""Squared gradient norms of single examples, and the diagonal of the empirical Fisher information.
 
-from collections.abc import Sequence
+A chunk of examples is one compiled function.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +14,136 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.gradient_norms import chunks
-from jaxaudit.kernels.gradient_norms.compiled import LogProb, compiled_plan
+from jaxaudit.kernels.gradient_norms.plan import (
+    GradientPlan,
+    fixed_values,
+    make_plan,
+    moved_back,
+    place_gradients,
+    pull_back,
+)
+from jaxaudit.kernels.gradient_norms.rules import (
+    Factors,
+    Gradient,
+    Rows,
+    gradient_array,
+    is_made,
+    is_thin,
+    squared_norm,
+    wide,
+)
+
+LogProb = Callable[..., Array]
+"""`(params, inputs, labels, *constants) -> [n]`."""
+
+
+class CompiledPlan(NamedTuple):
+    """A plan and its compiled functions of a chunk, by whether another program calls them; bytes are of one example."""
+
+    plan: GradientPlan
+    norms: dict[bool, Any]
+    squares: dict[bool, Any]
+    bytes_of_norms: int
+    bytes_of_squares: int
+
+
+# The plans of recently used functions are cached, since otherwise every call would trace its function again.
+_KEPT: dict[Any, CompiledPlan] = {}
+_MOST_KEPT = 32
+
+
+def compiled_plan(
+    log_prob: LogProb, params: Any, constants: tuple[Any, ...], form: Any, arrays: Sequence[Any]
+) -> tuple[CompiledPlan, list[Any]]:
+    """The compiled plan for a log-probability, kept for calls with the same shapes, and the leaves that it takes."""
+    leaves, tree = jax.tree.flatten((params, constants))
+    leaves, trained = [jnp.asarray(leaf) for leaf in leaves], len(jax.tree.leaves(params))
+    one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
+    types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.result_type(float))
+    try:
+        kept = _KEPT.get(key)
+    except TypeError:
+        key, kept = None, None
+    if kept is not None:
+        return kept, leaves
+    plan = make_plan(log_prob, tree, types, form, one, trained)
+    ready = CompiledPlan(
+        plan,
+        chunks.forms(partial(_norms, plan)),
+        chunks.forms(partial(_squares, plan)),
+        chunks.bytes_of_an_example(plan, types, squares=False),
+        chunks.bytes_of_an_example(plan, types, squares=True),
+    )
+    if key is not None and not plan.under_trace:
+        while len(_KEPT) >= _MOST_KEPT:
+            _KEPT.pop(next(iter(_KEPT)), None)
+        _KEPT[key] = ready
+    return ready, leaves
+
+
+def _norms(plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
+    """The squared norms of one chunk's gradients, for every leaf."""
+    gradients, pulled = _gradients(plan, leaves, arrays)
+    zeros = jnp.zeros(len(arrays[0]), jnp.float32)
+
+    def norms(leaf: int) -> Array:
+        if leaf in plan.direct:
+            return jax.vmap(squared_norm)(gradients[plan.direct[leaf]])
+        return jax.vmap(squared_norm)(pulled[leaf]) if leaf in pulled else zeros
+
+    return [norms(leaf) for leaf in range(len(plan.paths))]
+
+
+def _squares(plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
+    """The weighted sum over one chunk of the squared gradients, for every leaf."""
+    gradients, pulled = _gradients(plan, leaves, arrays)
+
+    def squares(leaf: int) -> Array:
+        if leaf in plan.direct:
+            return moved_back(plan, leaf, _weighted_squares(gradients[plan.direct[leaf]], weights))
+        if leaf in pulled:
+            return _weighted_squares(pulled[leaf], weights)
+        return jnp.zeros_like(wide(leaves[leaf]))
+
+    return [squares(leaf) for leaf in range(len(plan.paths))]
+
+
+def _gradients(
+    plan: GradientPlan, leaves: Sequence[Array], arrays: Sequence[Array]
+) -> tuple[dict[int, Any], dict[int, Array]]:
+    """The chunk's gradients at every place, and of the leaves that are not taken directly."""
+    fixed = fixed_values(plan, leaves)
+    one = partial(place_gradients, plan, fixed)
+    gradients = jax.vmap(one)(list(arrays)) if plan.batches else jax.lax.map(one, list(arrays))
+    if not plan.pulled:
+        return gradients, {}
+    at_places = [jax.vmap(gradient_array)(gradients[place]) for place in plan.pulled_places]
+    pulled = jax.vmap(pull_back(plan, leaves))(at_places)
+    return gradients, dict(zip(plan.pulled, pulled, strict=True))
+
+
+def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
+    """The elementwise sum_i weights[i] gradient[i]^2."""
+    kept = weights != 0
+
+    def squared(array: Array) -> Array:
+        array = wide(array)
+        return jnp.square(jnp.where(kept.reshape(-1, *[1] * (array.ndim - 1)), array, 0))
+
+    if isinstance(gradient, Factors) and is_thin(gradient):
+        left, right = squared(gradient.left), squared(gradient.right) * weights[:, None, None, None]
+        sides = "ngit,ngto->gio" if gradient.rows_first else "ngti,ngto->gio"
+        return gradient.assemble(jnp.einsum(sides, left, right))
+    if isinstance(gradient, Rows) and not is_made(gradient):
+        rows = jax.vmap(Rows.summed)(gradient)
+        squares = squared(rows.values) * weights[:, None, None]
+        table = jnp.zeros((rows.height, squares.shape[-1]), squares.dtype)
+        return gradient.assemble(table.at[rows.indices].add(squares))
+    return jnp.tensordot(wide(weights), squared(jax.vmap(gradient_array)(gradient)), 1)
+
 
 Records = Any
 """An array with the examples along its first axis, or a pytree of such arrays."""
@@ -34,11 +164,11 @@ class SquaredGradNorms:
 
     @property
     def paths(self) -> Any:
-        """How each leaf was computed, as a pytree like the parameters.
+        """How each leaf was computed, as a pytree like the parameters. Both ways are exact.
 
         `contracted`: from the factors of products, by one backward pass for all leaves. `vmap(grad)`: JAX
-        differentiated an operation without a rule (a branch, a `while`, a function with a custom derivative,
-        `ragged_dot`) for every example. Both are exact; the second may take more time and memory.
+        differentiated an operation without a rule (a branch, a `while`, a custom derivative, `ragged_dot`) for every
+        example, which may take more time and memory.
         """
         return jax.tree.unflatten(jax.tree.structure(self.leaves), self.paths_of_leaves)
 
@@ -68,12 +198,10 @@ def squared_grad_norms(
     `log_prob(params, inputs[i:i+1], labels[i:i+1])[0]`. If parameters enter dense products, convolutions, look-ups,
     additions and multiplications, per-example gradients are not stored: one backward pass yields the cotangents of
     these operations, and |a|^2 |d|^2 is the squared norm of an outer product (Goodfellow 2015; Rochette, Manoel &
-    Tramel 2019 for convolutions). A `scan` stays a loop; its steps are positions of a sum, like the tokens of a
-    sequence.
+    Tramel 2019 for convolutions).
 
     Guarantees:
-        - Exact for every function that JAX can differentiate, also if parameters are used several times or derived
-          from one another. Operations without a rule are differentiated by JAX, as `paths` shows.
+        - Exact for every function that JAX can differentiate, also if parameters are used several times.
         - For float32 parameters, the relative error is about 1e-6 times the ratio of the largest terms to their sum.
           Products without a stated precision are computed in full float32 on every device. `log_prob` itself must be
           precise: near p = 1, `jax.nn.log_softmax` has an error of 1e-7 in 1 - p, which is large for a confident model;
@@ -86,18 +214,15 @@ def squared_grad_norms(
     Args:
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label. A pure
             function; traced once for each function object and shape, so pass the same object again.
-        params: a pytree of real float arrays.
         inputs: the examples, along the first axis of an array or of each array of a pytree. An object that is not an
             array but has `shape`, `dtype` and slices is read one chunk at a time, so data need not fit into memory.
-        labels: the examples' labels, in the same form.
         constants: pytrees of arrays, which `log_prob` gets as further arguments and for which no gradient is wanted,
             such as the frozen weights below an adapter. What it closes over becomes part of the compiled program.
         chunk: examples at a time; by default as many as need about 60 MiB on a CPU and 256 MiB on other devices. Inside
             `vmap`, each model needs that much.
 
     Raises:
-        InputError: there are no examples or no parameters, the numbers of inputs and labels differ, parameters are not
-            real floats, a chunk is below 1, or `log_prob` does not return one number per example.
+        InputError: parameters are not real floats, or `log_prob` does not return one number per example.
 
     >>> def log_prob(params, inputs, labels):
     ...     logits = inputs @ params["kernel"] + params["bias"]
@@ -121,10 +246,7 @@ def squared_grad_norms(
 def examples_at_a_time(
     log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, constants: tuple[Any, ...] = ()
 ) -> int:
-    """How many examples `squared_grad_norms` computes at a time by default.
-
-    The arguments and the errors are those of `squared_grad_norms`.
-    """
+    """How many examples `squared_grad_norms` computes at a time by default."""
     _, arrays, form = _checked(params, inputs, labels, None)
     with jax.default_matmul_precision("highest"):
         ready, _ = compiled_plan(log_prob, params, constants, form, arrays)
@@ -143,20 +265,11 @@ def fisher_diagonal(
     """The weighted mean over examples of the squared gradient of every single parameter; a pytree like `params`.
 
     The diagonal of the empirical Fisher information (Becker & Liebig 2022, eq. 6; Golatkar et al. 2020). With equal
-    weights its sum is the mean of `squared_grad_norms(...).total`. For a dense layer it is the product (a^2)^T (d^2)
-    of squared inputs and cotangents. For a table that is looked up, only the rows that occur are summed. For other
-    parameters, the gradients of one chunk are computed.
+    weights its sum is the mean of `squared_grad_norms(...).total`. For a dense layer it is the product (a^2)^T (d^2) of
+    squared inputs and cotangents. For other parameters, the gradients of one chunk are computed.
 
-    Guarantees: as `squared_grad_norms`; an example of weight 0 has no effect, even if its gradient is NaN; the result
-    is zero if all weights are 0.
-
-    Args:
-        log_prob, params, inputs, labels: as in `squared_grad_norms`.
-        weights: not negative; by default all are 1.
-        chunk: examples at a time; as in `squared_grad_norms`.
-
-    Raises:
-        InputError: as `squared_grad_norms`, and if the numbers of weights and examples differ.
+    Arguments, guarantees and errors are those of `squared_grad_norms`. `weights` are not negative, by default 1; an
+    example of weight 0 has no effect, even if its gradient is NaN, and the result is zero if all weights are 0.
 
     >>> def log_prob(params, inputs, labels):
     ...     return jnp.sum(params * inputs, axis=1)
@@ -166,8 +279,7 @@ def fisher_diagonal(
     tree, arrays, form = _checked(params, inputs, labels, chunk)
     count = len(arrays[0])
     weights = jnp.ones(count) if weights is None else jnp.asarray(weights)
-    if weights.shape != (count,):
-        raise InputError(f"there are weights of shape {weights.shape} for {count} examples: give one per example.")
+    check_shapes((count,), weights=weights)
     with jax.default_matmul_precision("highest"):
         ready, leaves = compiled_plan(log_prob, params, (), form, arrays)
         traced = _traced([*leaves, *arrays, weights]) or ready.plan.under_trace
@@ -188,8 +300,7 @@ def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[
             f"there are {counts_text[0]} inputs and {counts_text[1]} labels: give one label for each of at least one "
             "example."
         )
-    if chunk is not None and chunk < 1:
-        raise InputError(f"a chunk must have at least one example; got {chunk}.")
+    check_ranges("[1, inf)", chunk=chunk)
     named_leaves, tree = jax.tree_util.tree_flatten_with_path(params)
     if not named_leaves:
         raise InputError("the model has no parameters, so there is no gradient to measure.")

@@ -18,17 +18,19 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms.factors import (
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run_operation
+from jaxaudit.kernels.gradient_norms.rules import (
+    LOCAL,
     Factors,
     Gradient,
     Rows,
+    Rule,
     Tied,
     gradient_array,
     join_factors,
     looked_up,
+    matching_rule,
 )
-from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run_operation
-from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, matching_rule
 from jaxaudit.kernels.gradient_norms.sites import Site, by_derivative_at, by_rule_at, meetings, sites_of, source_of
 from jaxaudit.kernels.gradient_norms.tracing import trace
 
@@ -39,14 +41,9 @@ MOVES = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "rev", "cop
 
 
 class Use(NamedTuple):
-    """The use of a value by a site.
+    """The use of a value as an operand of a site; the site is identified by the index of its first output.
 
-    Attributes:
-        site: the site, identified by the index of its first output.
-        position: the number of the operand.
-        rule: the rule for the gradient; None: by JAX's derivative.
-        apart: for each loop around the site, outermost first, whether every step uses a slice of its own.
-        joins: two uses can be joined if these are equal.
+    `apart`: for each loop, whether every step uses a slice of its own; uses of equal `joins` can be joined.
     """
 
     site: int
@@ -60,16 +57,9 @@ class Use(NamedTuple):
 class GradientPlan:
     """How to compute the gradients of one example; the same for all examples. A value's place is its index.
 
-    Attributes:
-        program: the program for the log-probability of one example.
-        fixed, varying: operations that do not depend, and that depend, on the example.
-        sites: the varying operations that use parameters, by the place of their first output.
-        uses: the uses of each value that depends on parameters alone, by its place.
-        direct: for a leaf that sites use at one place only, unchanged or with its entries moved, that place.
-        moves: for each leaf in `direct`, the operations that move its entries to that place.
-        pulled, pulled_places: the other leaves in use, and the places where sites use values computed from them.
-        paths: `contracted` or `vmap(grad)` for each leaf.
-        batches: whether JAX supports all operations for many examples at a time; otherwise they run one by one.
+    `direct` has the place of a leaf that sites use at one place only, after `moves` of its entries alone. All other
+    leaves are `pulled`: values computed from them are used at `pulled_places`. `batches`: JAX can take many examples at
+    a time.
     """
 
     program: Program
@@ -95,10 +85,7 @@ def make_plan(
 ) -> GradientPlan:
     """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
 
-    `tree` is that of the parameters and of the tuple of constants, whose leaves follow the `trained` ones.
-
-    Raises:
-        InputError: `log_prob` does not return one real number for one example.
+    `tree` is that of the parameters and of the constants, whose leaves follow the `trained` ones.
     """
 
     def one(leaves: list[Array], *parts: Array) -> Array:

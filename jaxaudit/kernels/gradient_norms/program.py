@@ -39,13 +39,7 @@ class Sliced(NamedTuple):
 class Loop:
     """A scan that depends on the example; its steps may use any value from outside.
 
-    Values that do not depend on the example are computed outside of the loop, once or for all steps together.
-
-    Attributes:
-        operations: the operations of one step, which may include loops.
-        carried: the values that are carried from step to step.
-        taken, stacked: values of which a step uses a slice, and values of which a step computes a slice.
-        length, reverse, unroll: as for `jax.lax.scan`.
+    A step uses a slice of the values `taken`, and computes a slice of those `stacked`.
     """
 
     operations: "list[Operation | Loop]"
@@ -85,16 +79,10 @@ class Loop:
 
 
 class Program(NamedTuple):
-    """The result of `trace`.
+    """The result of `trace`: operations that the output needs, in the order of evaluation, and facts of each value.
 
-    Attributes:
-        operations: the operations that the output needs, in the order of evaluation.
-        types: shape and dtype of every value; within a loop, those in one step.
-        constants: values that depend on nothing.
-        leaves, example: the places of the parameters' leaves and of the arrays of the example.
-        output: the place of the result.
-        depends: for each value that does not depend on the example, the leaves that it depends on.
-        of_example: for each value, whether it depends on the example.
+    `leaves`, `example` and `output` are places. Types are, within a loop, those in one step. `depends` has the leaves
+    that a value without the example depends on.
     """
 
     operations: list[Operation | Loop]
@@ -129,10 +117,7 @@ def _needed_loop(loop: Loop, remaining: set[int]) -> Loop:
 
 
 def as_looked_up(program: Program) -> list[Operation | Loop]:
-    """The operations, where products of a table that is also looked up use the table itself and not its transpose.
-
-    So the gradients of both uses of a tied embedding have one layout.
-    """
+    """The operations, where products of a looked-up table use no transpose of it: its gradients have one layout."""
     operations = [operation for operation in program.operations if isinstance(operation, Operation)]
     tables = {operation.inputs[0] for operation in operations if operation.primitive.name == "gather"}
     turned = {

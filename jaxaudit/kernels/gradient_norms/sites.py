@@ -14,18 +14,25 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made
 from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, of_type, run_operation
-from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, is_turned, of_product
+from jaxaudit.kernels.gradient_norms.rules import (
+    LOCAL,
+    Factors,
+    Gradient,
+    Rows,
+    Rule,
+    by_derivative,
+    differentiable,
+    is_made,
+    is_turned,
+    of_product,
+)
 
 ADDITIONS = frozenset({"add", "add_any"})
 
 
 class Site(NamedTuple):
-    """A varying operation that uses parameter values at these operand positions, and the loops around it.
-
-    The loops are ordered from the outermost to the innermost.
-    """
+    """A varying operation that uses parameter values at these positions, and the loops around it, outermost first."""
 
     operation: Operation
     positions: tuple[int, ...]
@@ -33,13 +40,9 @@ class Site(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """The operands and cotangents of a site for one example.
+    """The operands and cotangents of a site for one example, with a leading axis for every loop.
 
-    Attributes:
-        site: the site.
-        operands: the operands, each with a leading axis for every loop in whose steps it differs.
-        differ: for each operand and loop, whether the operand differs between the steps.
-        cotangents: the cotangents of the differentiable outputs, with a leading axis for every loop.
+    An operand has an axis only for loops between whose steps it differs (`differ`).
     """
 
     site: Site

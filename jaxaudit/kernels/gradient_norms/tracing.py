@@ -1,8 +1,7 @@
 """Traces a function of parameters and one example into a `Program`, with calls inlined and scans as loops.
 
 Computations in a scan that do not depend on the example are moved out of the loop. They run once or, if they differ
-between steps, for all steps together. So operations in a step get parameters from outside of the loop, and the same
-rules apply to them as to other operations.
+between steps, for all steps together. So the same rules apply to operations in a step as to other operations.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,14 +37,7 @@ class _Unfit(Exception):
 
 @dataclass
 class _Scope:
-    """The program itself, or the body of a loop within an outer scope.
-
-    Attributes:
-        outer: the outer scope; None for the program itself.
-        length: the number of steps of the loop.
-        operations: the operations so far.
-        wholes: for each place of a slice in the step, the place of the whole value outside.
-    """
+    """The program, or the body of a loop within an outer scope; `wholes` has the whole value of each slice."""
 
     outer: "_Scope | None" = None
     length: int = 0

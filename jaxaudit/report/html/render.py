@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from jaxaudit.data.paths import whole_file
 from jaxaudit.errors import visible
-from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, with_default_style
+from jaxaudit.plots.style import as_inline_svg, as_png, as_svg, with_default_style
 from jaxaudit.report.build import build
 from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.page import Page, PageTable, Picture
@@ -22,16 +22,11 @@ SHORT_TABLE, LONG_TABLE = 8, 30
 
 
 def report_html(runs: Sequence[Run[Any]]) -> str:
-    """One HTML file with the results of these runs; the same runs give the same text.
-
-    Raises:
-        InputError: there is no run, or there are more than fit a page.
-    """
+    """One HTML file with the results of these runs; the same runs give the same text."""
     return render(build(runs))
 
 
 def render(page: Page) -> str:
-    """The page as HTML."""
     import jinja2
 
     room = files("jaxaudit.report.html")
@@ -66,11 +61,7 @@ def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[st
 
 
 def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
-    """Writes every chart of the report to its own file, each completely or not at all.
-
-    Raises:
-        OSError: the files cannot be written.
-    """
+    """Writes every chart of the report to its own file, each completely or not at all."""
     save = {"svg": as_svg, "png": as_png}[form]
     directory.mkdir(parents=True, exist_ok=True)
     written, page = [], build(runs)

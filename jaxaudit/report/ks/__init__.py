@@ -1,0 +1,6 @@
+"""The content of a `ks` run and its charts, as those of every kind of run."""
+
+from jaxaudit.report.ks.charts import compared, pictures
+from jaxaudit.report.ks.view import KS
+
+__all__ = ["KS", "compared", "pictures"]

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.group_result import Grouping, GroupResult
-from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.result import Grouping, GroupResult, TargetResult
+from jaxaudit.audits.ks.tests_of_use.test import percent_text
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import kind_of, p_column
-from jaxaudit.report.numbers import level_text, precise
+from jaxaudit.report.numbers import ComparedSets, level_text, precise
 from jaxaudit.report.page import Beside, PageTable, Picture, Where
-from jaxaudit.report.sets import ComparedSets
 
 FOUND = ("remembered", "suspected")
 """Verdicts on a group that `--fail-on` names."""
@@ -204,4 +203,4 @@ def _between(low: float | None, high: float | None, digits: int) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.0f}%"
+    return "unknown" if share is None else percent_text(share, 0)

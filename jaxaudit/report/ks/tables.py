@@ -9,9 +9,8 @@ from jaxaudit.audits.ks.tests_of_use.test import percent_text as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
-from jaxaudit.report.numbers import level_text, number_text, precise, span
+from jaxaudit.report.numbers import ComparedSets, NamedSet, level_text, number_text, precise, span
 from jaxaudit.report.page import PageTable
-from jaxaudit.report.sets import ComparedSets, NamedSet
 
 SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
 UNKNOWN = "unknown"
@@ -47,7 +46,7 @@ def verdicts(result: KSResult) -> PageTable:
 def grid(result: KSResult) -> PageTable:
     """All numbers of each target and test, for a terminal with `--details`."""
     targets, level = result.targets, level_text(result.level)
-    tests = any(target.usage or target.ema for target in targets)
+    tests = any(target.usage for target in targets)
     of_use = [*_p_columns(targets), f"{'/'.join(questions_of(targets))}\n({level})", "at\nmost", "min.\ndetect."]
     ratio = ["rho"] if tests else ["rho", f"{level}\ninterval", "paper's rule"]
     columns = ("model", *(of_use if tests else ()), *(ratio if result.noise_floor is not None else ()))
@@ -57,8 +56,6 @@ def grid(result: KSResult) -> PageTable:
         if usage is not None:
             p_values = p_column(usage.p_never), p_column(usage.p_fully)
             numbers = *p_values, fraction_interval(usage), upper(usage), percent_cell(usage.detectable)
-        elif test == "ema" and target.ema is not None:
-            numbers = "", p_column(target.ema.p_value), f"{percent_cell(target.ema.member_share)} flagged", "", ""
         if rho is not None:
             ratios = number_text(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
         ratios = ratios[: len(columns) - 1 - len(of_use) * tests]
@@ -120,16 +117,15 @@ def rates_cells(rates: Sequence[Rates]) -> PageTable:
 
 
 def usage_cells(targets: Sequence[TargetResult]) -> PageTable:
-    """One row for each target and test of use (EMA too): verdict, used fraction, its limits, p-values and reasons."""
+    """One row for each target and test of use: verdict, used fraction, its limits, p-values and reasons."""
     several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
 
     def row(target: TargetResult, test: str, *numbers: str, adjusted: float | None = None) -> tuple[str, ...]:
-        """Target, test, verdict, fraction, its limit, the minimum detectable one, p-values, reasons."""
         *first, full, reasons = numbers
         of_several = ["-" if adjusted is None else precise(adjusted)] if several else []
         result_of_test = test_of(target, test)
-        title = "EMA" if test == "ema" else visible(result_of_test.title)
-        return (visible(target.name), title, result_of_test.finding.verdict, *first, *of_several, full, reasons)
+        start = visible(target.name), visible(result_of_test.title), result_of_test.finding.verdict
+        return (*start, *first, *of_several, full, reasons)
 
     rows = [
         row(
@@ -143,11 +139,6 @@ def usage_cells(targets: Sequence[TargetResult]) -> PageTable:
         )
         for target in targets
         for usage in target.usage
-    ]
-    rows += [
-        row(target, "ema", f"{percent_cell(target.ema.member_share)} flagged", *"---", precise(target.ema.p_value), "-")
-        for target in targets
-        if target.ema is not None
     ]
     of_several = [f"adjusted for {len(targets)} targets"] if several else []
     none, full = P_NAMES[questions_of(targets)[0]]
@@ -200,7 +191,7 @@ def fraction_interval(usage: Usage, to: str = "-", percent: str = "") -> str:
     if not usage.has_fraction:
         return UNKNOWN
     low, high = (f"{100 * end:.0f}" for end in (usage.fraction_low, usage.fraction_high))
-    return f"{round(100 * usage.fraction)}% ({low}{to}{high}{percent})"
+    return f"{fraction_text(usage.fraction, 0)} ({low}{to}{high}{percent})"
 
 
 def upper(usage: Usage) -> str:
@@ -280,10 +271,6 @@ def about(sets: ComparedSets) -> str:
         models = (
             f"Shadow models were trained on the query set, and on {set_text(sets.calibration)}, which shares no record "
             f"with it. {compared}"
-        )
-    if sets.reference is not None:
-        models += (
-            f" Those of the reference test were also trained on a share of the reference, {set_text(sets.reference)}."
         )
     return f"{outputs_text} {models}"
 

@@ -3,37 +3,39 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jaxaudit.audits.ks.result import SCORES, KSResult, TargetResult, array_names, check_ks_result
+from jaxaudit.audits.ks.result import KSResult, Measured, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.audits.ks.tests_of_use.test import change_text
 from jaxaudit.errors import visible
-from jaxaudit.metrics.usage import STATED_FRACTION, WORDING
-from jaxaudit.report.glossary import terms
+from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
 from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
-from jaxaudit.report.ks.answer import BEFORE_AFTER, answer_of, rule_in_words
 from jaxaudit.report.ks.groups import group_details, group_legend, group_tables, groups_beside
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
     about,
+    by,
     field_numbers,
     fractions,
+    further_tests,
     grid,
+    kind_of,
     percent_cell,
     questions_of,
     rates_cells,
     replicates,
     rho_cells,
     test_of,
+    upper,
     usage_cells,
     usage_of,
     verdicts,
 )
-from jaxaudit.report.numbers import number_text
-from jaxaudit.report.page import RunContent
+from jaxaudit.report.numbers import ComparedSets, level_text, number_text, precise, sets_of, share, span
+from jaxaudit.report.page import Answer, DrawnShare, RunContent
 from jaxaudit.report.record import Run, record_type
-from jaxaudit.report.sets import sets_of
+from jaxaudit.report.sources import terms
 
 TERMS = ("query set", "target", "interval")
 OF_RHO = (
@@ -65,10 +67,13 @@ LEGENDS = {
 """By what fractions are of, see `questions_of`."""
 
 
+COMMITTED = "Commitment of the challenge, to compare with the published one: {}"
+
+
 def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     result = run.result
-    targets, sets = result.targets, sets_of(run.provenance.data)
-    used = any(target.usage or target.ema for target in targets)
+    targets, sets, committed = result.targets, sets_of(run.provenance.data), run.provenance.challenge
+    used = any(target.usage for target in targets)
 
     return RunContent(
         "Has the target forgotten the query set?",
@@ -82,7 +87,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
             *([usage_cells(targets)] if used else []),
             *([rho_cells(targets), replicates(targets)] if result.noise_floor else []),
         ),
-        (*_legend(result), *group_legend(targets)),
+        (*_legend(result), *group_legend(targets), *([COMMITTED.format(committed)] if committed else [])),
         terms(
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),
@@ -95,7 +100,6 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
                 if used
                 else ()
             ),
-            *(("EMA",) if any(target.ema for target in targets) else ()),
             *(("calibration set",) if sets.calibration is not None else ()),
             *(("holdout",) if sets.holdout is not None else ()),
             *(("reference",) if sets.reference is not None else ()),
@@ -145,9 +149,7 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
         # Nothing is known of what would be missed where nothing shows what use looks like.
-        shown = [
-            usage for usage in deciding if usage.method == method and (method != SCORES or usage.p_fully is not None)
-        ]
+        shown = [usage for usage in deciding if usage.method == method and usage.p_fully is not None]
         if not shown:
             continue
         detectable_shares = [usage.detectable for usage in shown if usage.detectable is not None]
@@ -176,7 +178,7 @@ def _notes(targets: Sequence[TargetResult]) -> tuple[str, ...]:
 def _unknown(targets: Sequence[TargetResult]) -> str:
     return (
         f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
-        f"{fractions(targets)} is 0 to 100%, or a p-value contradicts its estimate."
+        f"{fractions(targets)} is 0 to 100%, a p-value contradicts its estimate, or a check that it rests on failed."
     )
 
 
@@ -200,13 +202,6 @@ def _details(result: KSResult) -> tuple[str, ...]:
     further = [usage for target in result.targets for usage in target.usage if usage.method != target.method]
     if any(not usage.has_fraction for usage in further) and _unknown(result.targets) not in _notes(result.targets):
         lines.append(_unknown(result.targets))
-    resembling_targets = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
-    if resembling_targets:
-        designs_text = ", ".join(
-            f"{visible(name)}: {visible(resembled.design)}" for name, resembled in resembling_targets
-        )
-        share = percent_cell(resembling_targets[0][1].recognised)
-        lines.append(f"Most like the design (recognised for {share} of shadow models): {designs_text}.")
     lines += [
         f"The paper's rule{called(target)}: {rule_in_words(target)}"
         for target in result.targets
@@ -219,7 +214,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
         for target in result.targets
         for test in target.tests
         for caveat in test.finding.caveats
-        if caveat not in own_caveats and (usage_of(target, test.name) or test.name == "ema")
+        if caveat not in own_caveats and usage_of(target, test.name)
     )
     if result.rates:
         lines.append(
@@ -246,3 +241,99 @@ def _stored(result: KSResult) -> StoredArrays | None:
 
 
 KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, _stored)
+
+
+P_LEAST = 0.001
+BEFORE_AFTER = "Used fraction before minus after"
+WHY_RULE = (
+    "It differs from the verdict: the rule only asks whether rho is 1 or more, whatever the spread of rho and the "
+    "checks. It decides nothing."
+)
+
+
+def answer_of(target: TargetResult, sets: ComparedSets, level: float, targets: int, stated: float) -> Answer:
+    """The answer about one of so many targets: the numbers of the test that decides, and apart from them the others."""
+    facts, further = [], [] if target.paper_rule is None else [("The paper's rule", rule_in_words(target))]
+    for usage in target.usage:
+        (facts if usage.method == target.method else further).extend(_of_usage(target, usage, targets))
+    if target.change is not None:
+        facts.append((BEFORE_AFTER, change_text(target.change)))
+    for test in target.tests:
+        title = visible(test.title)
+        numbers = [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
+        (facts if test.name == target.method else further).extend(numbers)
+    further += [(by(test).capitalize(), test.finding.verdict) for test in further_tests(target)]
+    if target.truth is not None:
+        truth = target.truth
+        facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
+    usage, rho = usage_of(target, target.method), target.rho
+    name, shown, between, bar = "test", visible(test_of(target, target.method).title), "", None
+    if usage is not None:
+        name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
+        if usage.has_fraction:
+            shown = percent_cell(usage.fraction)
+            between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
+            between += "" if 0 <= usage.fraction <= 1 else ", cut at 0% and 100%"
+            bar = _bar(usage, stated)
+    elif target.method == "rho" and rho is not None:
+        name, shown, between = "rho", number_text(rho.median, 2), span(rho)
+    first = target.usage[0] if target.usage else None
+    limited = target.verdict == "forgotten" and first is not None and first.method == target.method
+    alone = f"forgotten (at most {at_most(first.upper)})" if limited and first is not None else ""
+    between = f"{between} ({level_text(level)} interval)" if between else ""
+    # Confidence in the used fraction, where that is not the one in the verdict.
+    trust = test_of(target, target.method).confidences.get("fraction")
+    trust = trust if trust and trust.word != target.finding.confidence.word else None
+    numbers = tuple(facts), alone, trust, tuple(further), bar, kind_of(target, sets)
+    return Answer(visible(target.name), target.finding, name, shown, between, *numbers)
+
+
+def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[str, str]]:
+    test = test_of(target, usage.method)
+    title, trusts = visible(test.title), test.confidences
+    fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
+    p_none = _p_value(usage.p_never)
+    if usage.p_never_adjusted is not None:
+        p_none += f", adjusted for {targets} targets: {_p_value(usage.p_never_adjusted)}"
+
+    def trusted(name: Measured) -> str:
+        return f"{trusts[name].word}. {visible(trusts[name].why)}"
+
+    facts = [(f"{none}, {title}", p_none)]
+    sharpness = "not even all" if usage.detectable is None else f"{percent_cell(usage.detectable)} or more"
+    # The confidence in the verdict stands on the card already.
+    if usage.method != target.method or trusts["p_never"].word != target.finding.confidence.word:
+        facts.append((f"Confidence in {none}, {title}", trusted("p_never")))
+    facts += [
+        (f"{full}, {title}", _p_value(usage.p_fully)),
+        (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
+    ]
+    if usage.method != target.method:
+        facts.append((f"Confidence in the {fraction}, {title}", trusted("fraction")))
+    return [*facts, (f"Use found in 19 of 20 such tests, {title}", sharpness)]
+
+
+def _p_value(value: float | None) -> str:
+    """A p-value on a card; all its digits are in a table."""
+    return precise(value) if value is None or value >= P_LEAST else f"< {P_LEAST:g}"
+
+
+def _bar(usage: Usage, stated: float) -> DrawnShare:
+    """The fraction on a line from none to all."""
+    most, allowed = f"at most {at_most(usage.upper)}", f"forgotten up to {percent_cell(stated)}"
+    between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
+    seen = (
+        f"{WORDING[usage.question].fraction}: {percent_cell(usage.fraction)}, interval {between}, {most}; forgotten "
+        f"requires at most {percent_cell(stated)}"
+    )
+    ends = usage.fraction_low, usage.fraction_high, usage.upper
+    return DrawnShare(usage.fraction, *ends, stated, seen, most, allowed)
+
+
+def rule_in_words(target: TargetResult) -> str:
+    """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
+    if target.paper_rule == target.verdict:
+        return str(target.paper_rule)
+    return (
+        f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
+    )

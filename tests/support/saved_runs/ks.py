@@ -9,15 +9,15 @@ from scipy import stats
 
 from jaxaudit.audits.ks.judge_outputs import floor_of, target_result
 from jaxaudit.audits.ks.result import KSAudit, KSResult, Rates, TargetResult, Truth
-from jaxaudit.audits.ks.tests_of_use import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P
 from jaxaudit.audits.ks.tests_of_use.holdout import NEEDS
 from jaxaudit.audits.ks.tests_of_use.memory import TRUSTED
+from jaxaudit.audits.ks.tests_of_use.shadow import NEEDS as OF_SHADOW_MODELS
 from jaxaudit.audits.ks.tests_of_use.test import judgement_of_use
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA, ema_rule
+from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.plots.ks import widest_gap_at
@@ -34,8 +34,8 @@ OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_APART, preflight.H
 OF_SHADOW = (preflight.SHADOW_MODELS,)
 """Checks that one test makes; others are shared."""
 
-USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98, None, "guessed", "used")
-UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421, None, "guessed", "used")
+USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98, None, "used")
+UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421, None, "used")
 UNSURE = Usage(
     "shadow",
     "inconclusive",
@@ -48,7 +48,6 @@ UNSURE = Usage(
     ("too few records", "and no power"),
     1.0,
     None,
-    "guessed",
     "used",
 )
 
@@ -56,18 +55,6 @@ UNSURE = Usage(
 def check(name: str, passed: bool = True, decisive: bool = True, message: str = "as it is") -> Check:
     """A check of this name."""
     return Check(name, passed, 0.1, 0.5, decisive, message)
-
-
-def ema(p_value: float, share: float = 0.75) -> EMA:
-    """What EMA says with one replicate, in as far as anyone asks."""
-    return EMA(p_value, share, (p_value,), (share,), ema_rule(p_value))
-
-
-def of_replicates(emas: tuple[EMA, ...]) -> EMA:
-    """What EMA says with these replicates."""
-    p_values, shares = tuple(each.p_value for each in emas), tuple(each.member_share for each in emas)
-    p_value = float(np.median(p_values))
-    return EMA(p_value, float(np.median(shares)), p_values, shares, ema_rule(p_value))
 
 
 def rho_between(low: float, high: float, median: float | None = None) -> Rho:
@@ -87,7 +74,8 @@ def decided(
     test: HoldoutTest | ShadowTest, usage: Usage, checks: tuple[Check, ...] = (), change: Change | None = None
 ) -> Judgement:
     """What a test says of these numbers of a target that was trained like its models."""
-    needs, of_p, p_trust = (NEEDS, OF_P, EXACT) if isinstance(test, HoldoutTest) else (test.needs, test.needs, TRUSTED)
+    of_holdout, of_shadows = (NEEDS, OF_P, EXACT), (OF_SHADOW_MODELS, OF_SHADOW_MODELS, TRUSTED)
+    needs, of_p, p_trust = of_holdout if isinstance(test, HoldoutTest) else of_shadows
     return judgement_of_use(test, usage, checks, needs=needs, of_p=of_p, p_trust=p_trust, trust=TRUSTED, change=change)
 
 
@@ -96,14 +84,13 @@ def judged(
     rho: Rho | None = None,
     *,
     usage: tuple[Usage, ...] = (),
-    emas: tuple[EMA, ...] = (),
     checks: tuple[Check, ...] = (),
     controls: tuple[Rho, ...] = (),
     truth: Truth | None = None,
     change: Change | None = None,
     with_rho: bool = True,
 ) -> TargetResult:
-    """What is concluded of these numbers: by tests of use, in their order, then by EMA, then by rho, if it is made."""
+    """What is concluded of these numbers: by tests of use, in their order, then by rho, if it is made."""
 
     def made(names: tuple[str, ...]) -> tuple[Check, ...]:
         return tuple(each for each in checks if each.name in names)
@@ -115,7 +102,6 @@ def judged(
         else decided(ShadowTest(), each, made(OF_SHADOW))
         for each in usage
     ]
-    judgements += [EMATest().decide(of_replicates(emas))] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
     judgements += [RhoTest().decide(rho, controls, made(OF_RHO), common)] if with_rho else []
     return target_result(name, truth, tuple(judgements), common)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.pdtp.measured import PDTPAudit
+from jaxaudit.audits.pdtp.audit import PDTPAudit
 from jaxaudit.audits.pdtp.result import PDTPResult, Reduction
 from jaxaudit.metrics.pdtp import SOURCE, SeedFloor
 from jaxaudit.report.kinds import recorded
@@ -28,6 +28,7 @@ def audit_of(values: Any, **known: Any) -> PDTPAudit:
         "only_member": np.zeros(count, bool),
         "measurements": values[None],
         "class_names": ("yes", "no"),
+        "model": "naive Bayes",
         "train_accuracy": 0.9,
         "examples": count,
         "bins": 100,

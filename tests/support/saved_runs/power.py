@@ -6,10 +6,17 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.power.audit import SOURCES
-from jaxaudit.audits.power.finding import power_finding
-from jaxaudit.audits.power.result import FRACTIONS, ByModels, Chance, PowerAudit, PowerResult, Size, conclusions
-from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction, records_needed
-from jaxaudit.metrics.power_members import Memory
+from jaxaudit.audits.power.result import (
+    FRACTIONS,
+    ByModels,
+    Chance,
+    PowerAudit,
+    PowerResult,
+    Size,
+    conclusions,
+    power_finding,
+)
+from jaxaudit.metrics.power import Memory, Separation, detection_probability, min_detectable_fraction, records_needed
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Run
 from support.saved_runs.provenance import provenance
@@ -49,7 +56,6 @@ def power_audit(
         records_needed=records_needed(measured, fraction),
         memory=memory,
         conclusions=conclusions(measured, memory, [(n, m, n) for n, m in numbers]),
-        enlarged=conclusions(measured, memory, [(query, holdout, query), (query, 2 * holdout, 2 * query)]),
     )
     return PowerAudit(replace(result, finding=power_finding(result, "training")), 8)
 

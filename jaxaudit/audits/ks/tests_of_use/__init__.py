@@ -21,19 +21,20 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "members": ("holdout", "members"),
     "holdout": ("holdout",),
     "deletion": ("holdout", "before"),
-    "reference": ("reference",),
     "shadow": (),
-    "ema": (),
     "rho": (),
 }
 """The built-in tests in order, by name, which is the name of the file, too: for each the `roles` of its `TEST`, and
 `before` if that needs outputs before a deletion."""
 
 
-def usual_tests(sets: Collection[str]) -> tuple[str, ...]:
+def usual_tests(sets: Collection[str], *, on_calibration: bool = False) -> tuple[str, ...]:
     """The names of the tests that are made with these sets (by role) if none is named, the deciding one first.
 
-    >>> usual_tests({"holdout", "members"}), usual_tests(())
-    (('members', 'holdout'), ('shadow',))
+    `on_calibration` says whether the target's outputs on the calibration set are known.
+
+    >>> usual_tests({"holdout", "members"}), usual_tests({"holdout"}, on_calibration=True), usual_tests(())
+    (('members', 'holdout'), ('holdout', 'shadow'), ('shadow',))
     """
-    return tuple(role for role in ("members", "holdout", "reference") if role in sets) or ("shadow",)
+    names = tuple(role for role in ("members", "holdout") if role in sets)
+    return names if names and not on_calibration else (*names, "shadow")

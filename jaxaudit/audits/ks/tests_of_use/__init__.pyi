@@ -4,10 +4,8 @@ import collections.abc
 
 from .built_in import TESTS as TESTS
 from .deletion import DeletionTest as DeletionTest
-from .ema import EMATest as EMATest
 from .holdout import HoldoutTest as HoldoutTest
 from .members import MembersTest as MembersTest
-from .reference import ReferenceTest as ReferenceTest
 from .rho import RhoTest as RhoTest
 from .shadow import ShadowTest as ShadowTest
 from .test import Judgement as Judgement
@@ -15,4 +13,4 @@ from .test import KSTest as KSTest
 
 BUILT_IN: dict[str, tuple[str, ...]]
 
-def usual_tests(sets: collections.abc.Collection[str]) -> tuple[str, ...]: ...
+def usual_tests(sets: collections.abc.Collection[str], *, on_calibration: bool = False) -> tuple[str, ...]: ...

@@ -12,16 +12,16 @@ from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
     HOLDOUT_MODELS,
     HOLDOUT_OUTPUTS,
+    OUTPUTS_ON_ONE_SCALE,
     TARGET_OUTPUTS,
     better_recipe,
 )
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike
 from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.output_scale import OUTPUTS_ON_ONE_SCALE
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.shares import profile
 from jaxaudit.metrics.usage import Difficulty, Usage
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
@@ -52,7 +52,7 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
             own_recipe=outputs.trained_here or evidence.own_recipe,
             recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
         )
-        return outputs, replace(usage, design=evidence.design, difficulty=difficulty_by(key, evidence))
+        return outputs, replace(usage, difficulty=difficulty_by(key, evidence))
 
     # The target is stored with its numbers, so that its `id` cannot be reused by another object.
     return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]

@@ -16,8 +16,8 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     taught_by_records,
 )
 from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.outputs.checks import UNCHANGED, of_one_model
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check
 from jaxaudit.metrics.deletion import deletion_test
@@ -70,13 +70,15 @@ class DeletionTest(KSTest):
         "A model that used none of the query set is called not forgotten in at most 5% of deals of the same records "
         "into query set and holdout, whatever the model is. One that remembers more than the stated share of what the "
         "model before the deletion did is called forgotten in at most 5%, if using a record has the same effect on "
-        "both models."
+        "both models; and so is one whose answers are those before, changed by one rule of the answer for all records."
     )
     assumes: ClassVar[str] = (
         "Deletion test: the fraction is how much of the memory of the query set is left that the model had before the "
         "deletion. That assumes that the outputs before are of the model that used the query set, that neither model "
         "used the holdout, that holdout records are like the query set's, that using a record has the same effect on "
-        "both models, and that both answer in the same way, without noise."
+        "both models, and that both answer in the same way, without noise. A model that was trained anew on fewer "
+        "records remembers each of them a little more: then the fraction and both ends of its interval tend to be too "
+        "high, and the upper limit is safe."
     )
 
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
@@ -108,13 +110,18 @@ class DeletionTest(KSTest):
             odds_before,
             evidence.queries,
             predictors,
+            labels=None if pool.classless else pool.examples.labels[pool.compared[dealt_records]],
             groups=pool.groups,
             level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),
             question=self.question,
         )
-        alikeness = exchangeable(key, evidence)
+        alikeness, words = exchangeable(key, evidence), LEFT if self.question == "left" else OF_USE
+        if of_one_model(odds_before, odds_after):
+            # Its share is all, which says nothing of a deletion.
+            detected, undetermined = (f"{UNCHANGED.says} {of}" for of in (words.detected, words.undetermined))
+            words = Words(detected, "", UNCHANGED.says, undetermined, words.none, "")
         remembers = answer.p_memory <= ALPHA
         trust = Confidence(
             "fair",
@@ -132,7 +139,7 @@ class DeletionTest(KSTest):
             more="Give outputs on more records that neither model used."
             if remembers
             else "Request outputs that tell more, of both models: logits, or every decimal.",
-            words=LEFT if self.question == "left" else OF_USE,
+            words=words,
             last=taught_by_records(key, evidence).caveats,
         )
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -14,16 +13,15 @@ from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured, predictors_of, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.memory import helped, limited, of_holdout
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.before_after import Change, before_after
 from jaxaudit.metrics.checks import (
     HOLDOUT_APART,
     HOLDOUT_MODELS,
     Check,
     better_recipe,
 )
+from jaxaudit.metrics.deletion import Change, before_after
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.permutation import check_groups
 from jaxaudit.metrics.shadow import SHARE
@@ -90,7 +88,7 @@ class HoldoutTest(KSTest):
                 f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got {self.mixed}."
             )
 
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         return (Kind.MIXED,)
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
@@ -109,9 +107,6 @@ class HoldoutTest(KSTest):
         usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         alikeness = exchangeable(key, evidence)
         checks = (holdout_like_query(alikeness), holdout_apart(alikeness), *(() if evidence.pool.classless else (fit,)))
-        change = _change(key, outputs, evidence, level)
-        if change is not None and trust.word == "none":
-            change = msgspec.structs.replace(change, fraction=None, low=-1.0, high=1.0)
         recipe, groups, n = better_recipe(fit, advice.recipe), evidence.pool.groups, evidence.queries
         query, held = (
             (0, 0) if groups is None else (len(np.unique(groups_of_set)) for groups_of_set in (groups[:n], groups[n:]))
@@ -132,7 +127,7 @@ class HoldoutTest(KSTest):
                 *(() if groups is None else (BY_GROUPS.format(query=query, holdout=held),)),
                 *taught_by_records(key, evidence).caveats,
             ),
-            change=change,
+            change=_change(key, outputs, evidence, level),
         )
 
 

@@ -21,8 +21,7 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     taught_by_records,
 )
 from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
@@ -30,10 +29,9 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.shares import profile
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
-from jaxaudit.metrics.views import score_by_views
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Pool
 
@@ -69,11 +67,6 @@ ASSUMES = {
     "left if all three sets were sampled alike, query records had been used like the members, and one model gave all "
     "outputs.",
 }
-BY_VIEWS = (
-    "The outputs are on several views of each image, and of the scores that these allow the test takes the one that "
-    "tells the known members best. Query set and holdout are not told apart in this choice, so p (not used) is exact. "
-    "p (all used), the fraction and its limits are approximate."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +75,6 @@ class MembersTest(KSTest):
 
     The test needs the target's outputs on known members and on a holdout, and no shadow models. With shadow models of
     the holdout test, it uses the p-value of that test, and corrects for the difficulty of each record that they show.
-    With outputs on several views of each image it also uses these (`jaxaudit.metrics.views`): p (not used) stays exact,
-    p (all used), the fraction and its limits become approximate.
 
     Attributes:
         stated: `forgotten` requires an upper limit of at most this.
@@ -100,7 +91,7 @@ class MembersTest(KSTest):
     errors: ClassVar[str] = (
         "A target that used none of the query set is called not forgotten in at most 5% of random deals, whatever the "
         "model is. One that used more than the stated share, as it used the known members, is called forgotten in at "
-        "most 5%, whatever the model is; with views of images, in somewhat more."
+        "most 5%, whatever the model is."
     )
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT, Role.MEMBERS})
     trains: ClassVar[bool] = False
@@ -134,16 +125,12 @@ class MembersTest(KSTest):
         groups = groups_with_members(evidence)
         first_members = None if groups is None else np.roll(groups, members)
         predictors, (odds, rows) = predictors_of(key, evidence, indices, groups), models_on(evidence, indices)
-        of_views = () if outputs.over_views is None else (outputs.over_views,)
-        target_odds = [values[indices] for values in (outputs.log_odds, *of_views)]
+        target_odds = outputs.log_odds[indices]
         if odds is None or rows is None:
-            scores, *by_views = (residual_scores(values, predictors) for values in target_odds)
+            scores = residual_scores(target_odds, predictors)
         else:
-            by_models = [profile(cut(outputs.at_resolution(odds)), rows)] * len(target_odds)
-            scores, *by_views = residual_scores_of_models(np.stack(target_odds), by_models, predictors)
-        score_of = None
-        for view_scores in by_views:
-            scores, score_of = score_by_views(scores, view_scores, indices >= dealt_records.stop, groups)
+            by_models = profile(cut(outputs.at_resolution(odds)), rows)
+            scores = residual_scores_of_models(target_odds[None], [by_models], predictors)[0]
         answer = members_test(
             stream(key, "members test"),
             scores,
@@ -171,7 +158,7 @@ class MembersTest(KSTest):
         remembers = answer.p_memory <= ALPHA
         return judgement_of_use(
             self,
-            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence), score_of=score_of),
+            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
             (holdout_like_query(alikeness), holdout_apart(alikeness), members_alike),
             needs=NEEDS,
             of_p=OF_P,
@@ -182,7 +169,7 @@ class MembersTest(KSTest):
             else "Request outputs that tell more: logits, or every decimal; or outputs on more known members.",
             words=LEFT if self.question == "left" else OF_USE,
             strange=() if remembers else (STRANGE[self.question],),
-            last=(*(() if score_of is None else (BY_VIEWS,)), *taught_by_records(key, evidence).caveats),
+            last=taught_by_records(key, evidence).caveats,
         )
 
 

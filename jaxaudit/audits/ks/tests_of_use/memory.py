@@ -10,8 +10,8 @@ members (`metrics/members.py`): the ratio of two differences of means, of the qu
 holdout, with Fieller's limits. It holds for any score that is blind to the sets, since a set of which a share was used
 is a mixture of the other two; so it assumes no network, library or recipe, and needs no shadow model. Or the target's
 own recipe: the user's word, which the target's outputs on records that it did not use must bear out, and which a plan
-that reduced the recipe takes back. A third way, designs that reach down to models that hardly remember, is honest and
-concludes nothing (0 of 20 targets that never used the set); it is not built. The p-value needs none of this.
+that reduced the recipe takes back. A third way, shadow models of recipes down to one that hardly remembers, is honest
+and concludes nothing (0 of 20 targets that never used the set); it is not built. The p-value needs none of this.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from jaxtyping import Bool
 
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.metrics.resemblance import behaves_like
+from jaxaudit.metrics.behaviour import behaves_like
 from jaxaudit.metrics.usage import Usage, without_fraction
 
 NOT_KNOWN = "how much this model remembers of what it used is not known"
@@ -115,7 +115,7 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
 
 
 def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
-    """Known non-members of the target: the reference, or else the holdout; None without either.
+    """Known non-members of the target: of the calibration set, or else the holdout; None without either.
 
     Never both: the shadow models were trained on part of the calibration set and on no holdout record.
     """

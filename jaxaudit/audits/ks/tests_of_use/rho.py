@@ -23,13 +23,11 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.models import Rows, generators
+from jaxaudit.audits.ks.models import Rows, generators, share_row
 from jaxaudit.audits.ks.result import RhoDetails
 from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
 from jaxaudit.audits.ks.tests_of_use.test import TONES, Judgement, KSTest
-from jaxaudit.audits.pool import share_row
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
@@ -76,6 +74,10 @@ class RhoTest(KSTest):
 
     of_classes: ClassVar[bool] = True
     of_guess: ClassVar[bool] = True
+
+    @property
+    def is_left_out(self) -> bool:
+        return self.replicates == 0
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         query, calibration = sizes[Role.QUERY], sizes[Role.CALIBRATION]

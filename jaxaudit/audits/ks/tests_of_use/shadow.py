@@ -5,24 +5,31 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Advice, Evidence, TargetOutputs
+from jaxaudit.audits.finding import Confidence, no_confidence
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests_of_use.memory import Lack, helped, known_unused, limited
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Role, Sets
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS, Check, better_recipe
+from jaxaudit.metrics.checks import (
+    CALIBRATION_LIKE_QUERY,
+    CALIBRATION_LIKE_TARGET,
+    SHADOW_MODELS,
+    TARGET_OUTPUTS,
+    Check,
+    better_recipe,
+    calibration_like_target,
+)
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.shadow import SHARE, shadow_test
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
+from jaxaudit.metrics.shadow import SHARE, accuracies_on_unused, shadow_test
+from jaxaudit.metrics.usage import STATED_FRACTION, refuse_stated, without_fraction
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
+NEEDS = frozenset({CALIBRATION_LIKE_QUERY, CALIBRATION_LIKE_TARGET, SHADOW_MODELS, TARGET_OUTPUTS})
 RANKED = Confidence(
     "weak", "It is a rank among shadow models, and nobody knows whether the target is trained like them."
 )
@@ -32,7 +39,9 @@ RANKED = Confidence(
 class ShadowTest(KSTest):
     """Are the target's outputs like those of models that used none, half or all of the query set?
 
-    Each shadow model is also trained on a random share of the calibration set.
+    Each shadow model is also trained on a random share of the calibration set. Where the target's outputs on that set
+    are known, and it used none of it, the test compares query set and calibration set; else it judges the query set
+    alone.
 
     Attributes:
         never: number of shadow models trained on none of the query set; at least 19, for a p-value of 0.05.
@@ -49,25 +58,21 @@ class ShadowTest(KSTest):
     targets: int = 1
     name: ClassVar[str] = "shadow"
     title: ClassVar[str] = "shadow test"
-    source: ClassVar[str] = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954; Satterthwaite 1946"
+    source: ClassVar[str] = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954"
     errors: ClassVar[str] = (
-        "If the target's design, training and other data are like those of the shadow models: a target that used none "
+        "If the target's network, training and other data are like those of the shadow models: a target that used none "
         "of the query set is called not forgotten in at most 5%, one that used more than the stated share forgotten in "
-        "at most 5%. If they are not, it is wrong far more often: jaxaudit's documentation has the measured rates (How "
-        "often is it wrong?)."
+        "at most 5%. If they are not, it is wrong far more often."
     )
     assumes: ClassVar[str] = (
-        "Shadow test: all numbers assume that the target's design and training are among those of the shadow models, "
-        "and that its other data are like the calibration set. Training on other records just like the query set looks "
-        "like use of it, and the used fraction may be overstated. Use a holdout where you can, or outputs on the "
-        "calibration set."
+        "Shadow test: all numbers assume that the target's network and training are those of the shadow models, that "
+        "its other data are like the calibration set, and that it used no calibration record whose outputs are "
+        "compared. Training on other records of the query set's provider looks like use of the query set, and the used "
+        "fraction may be overstated. Only a holdout excludes that."
     )
-    of_models: ClassVar[str] = SHADOW_MODELS
-    needs: ClassVar[frozenset[str]] = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
-    with_reference: ClassVar[bool] = False
+    compares_calibration: ClassVar[bool] = True
     of_classes: ClassVar[bool] = True
     ranks: ClassVar[bool] = True
-    shares_models: ClassVar[bool] = True
     least: ClassVar[Mapping[str, int]] = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
 
     @property
@@ -94,7 +99,7 @@ class ShadowTest(KSTest):
                 f"trained on all of it, for a p-value of 0.05; got {self.never} and {self.fully}."
             )
 
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
+    def kinds(self) -> tuple[str, ...]:
         return OF_QUERY
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
@@ -105,66 +110,73 @@ class ShadowTest(KSTest):
             (query, len(query), self.fully),
         )
         return {
-            kind: shadow_rows(key, pool, kind, records, count, models, with_reference=self.with_reference)
-            for kind, (records, count, models) in zip(self.kinds(pool), shares, strict=True)
+            kind: shadow_rows(key, pool, kind, records, count, models)
+            for kind, (records, count, models) in zip(self.kinds(), shares, strict=True)
         }
 
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, fit = evidence.queries, evidence.fit(self.of_models, *self.kinds(evidence.pool))
-        usage = shadow_test(
-            outputs.log_odds[:n],
-            outputs.at_resolution(evidence.log_odds(*OF_QUERY))[:, :n],
-            evidence.members(*OF_QUERY)[:, :n],
-            evidence.design_of(*OF_QUERY),
-            share=SHARE,
-            level=level,
-            stated=self.stated,
-            recipe=better_recipe(fit, evidence.advice.recipe),
+        n, kinds, in_calibration = evidence.queries, self.kinds(), evidence.in_calibration
+        fit = evidence.fit(SHADOW_MODELS, *kinds)
+        recipe = better_recipe(fit, evidence.advice.recipe)
+        records = np.arange(n) if in_calibration is None else np.r_[:n, np.flatnonzero(in_calibration)]
+        unseen = None if outputs.unseen is None else outputs.unseen[records]
+        compared = (
+            outputs.log_odds[records],
+            outputs.at_resolution(evidence.log_odds(*kinds))[:, records],
+            evidence.members(*kinds)[:, records],
+            n,
         )
-        usage = msgspec.structs.replace(usage, design=evidence.design)
-        usage, trust, lacks = limited(usage, outputs, evidence, OF_QUERY, known_unused(outputs, evidence))
-        return self._decide_by(evidence, usage, (fit,), trust, lacks)
-
-    def _decide_by(
-        self, evidence: Evidence, usage: Usage, checks: tuple[Check, ...], trust: Confidence, lacks: tuple[Lack, ...]
-    ) -> Judgement:
-        """The judgement that follows from these numbers; the p-value assumes a target like the shadow models, too."""
-        advice, targets, models = evidence.advice, evidence.targets, evidence.count(self.kinds(evidence.pool)[0])
-        least = least_models(targets)
-        if models < least:
-            # No rank among these models gives a p-value of 0.05.
-            few = Lack(
-                f"Add shadow models: at least {least} without the query set for {targets} targets; "
-                f"{advice.more_models}",
-                f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
-                f"adjusted for {targets} targets: no use could be detected",
-            )
-            lacks = (few, *lacks)
-        recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == self.of_models), "")
-        more = f"Improve the shadow models: {recipe}. {self._more(advice)}" if recipe else self._more(advice)
+        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated, recipe=recipe)
+        checks = (fit,)
+        if in_calibration is not None:
+            checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))
+        usage, trust, lacks = limited(usage, outputs, evidence, kinds, known_unused(outputs, evidence))
+        if usage.doubts:
+            # The correction for a calibration set that was used is missing from the fraction.
+            usage, trust = without_fraction(usage, ()), no_confidence("; ".join(usage.doubts))
+        lacks = (*_too_few(evidence, evidence.count(kinds[0])), *lacks)
+        more = f"Improve the shadow models: {recipe}. {_more(evidence)}" if recipe else _more(evidence)
         return judgement_of_use(
             self,
             usage,
             checks,
-            needs=self.needs,
-            of_p=self.needs,
+            needs=NEEDS,
+            of_p=NEEDS,
             p_trust=RANKED if trust.word == "none" else trust,
             trust=trust,
             more=helped(lacks, more),
             lacks=lacks,
         )
 
-    def _more(self, advice: Advice) -> str:
-        """What would change an inconclusive verdict, apart from what is lacking."""
-        return (
-            f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
-            "test does not depend on how the target was trained."
-        )
-
 
 TEST = ShadowTest
+
+
+def _too_few(evidence: Evidence, models: int) -> tuple[Lack, ...]:
+    """What is lacking if no rank among these models, which used none of the query set, gives a p-value of 0.05."""
+    targets = evidence.targets
+    least = least_models(targets)
+    if models >= least:
+        return ()
+    helps = f"Add shadow models: at least {least} without the query set for {targets} targets; "
+    reason = (
+        f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
+        f"adjusted for {targets} targets: no use could be detected"
+    )
+    return (Lack(helps + evidence.advice.more_models, reason),)
+
+
+def _more(evidence: Evidence) -> str:
+    """What would change an inconclusive verdict, apart from what is lacking."""
+    holdout = evidence.advice.holdout
+    if evidence.in_calibration is not None:
+        return f"Give more query records, or {holdout}."
+    return (
+        f"Give the target's outputs on the calibration set, too, if it used none of that. Or {holdout}: that test does "
+        "not depend on how the target was trained."
+    )
 
 
 def least_models(targets: int) -> int:

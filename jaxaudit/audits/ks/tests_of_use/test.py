@@ -3,6 +3,7 @@
 Every file of this folder has one test, with the same parts in the same order.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
@@ -16,10 +17,9 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.roles import Role, Sets
-from jaxaudit.metrics.before_after import Change
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.usage import WORDING, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
@@ -37,9 +37,9 @@ class Judgement(NamedTuple):
         finding: the verdict; the audit adds the checks.
         rests_on: names of the checks that it depends on. `weakened_by`: those that only weaken it when they fail.
         checks: the checks that the test itself made.
-        details: the numbers of the test, as the result has them: of a test of use, of rho, of EMA, or its own by name.
+        details: the numbers of the test, as the result has them: of a test of use, of rho, or its own by name.
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
-        p_rests_on: names of the checks that `p_never` depends on.
+        p_rests_on, fraction_rests_on: names of the checks that these depend on; of the fraction, by default `rests_on`.
         again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
         change: for the holdout test, the used fraction before a deletion minus the fraction after, if known.
     """
@@ -55,6 +55,7 @@ class Judgement(NamedTuple):
     p_confidence: Confidence = NOT_SAID
     fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()
+    fraction_rests_on: frozenset[str] = frozenset()
     again: "Callable[[Usage], Judgement] | None" = None
 
 
@@ -69,21 +70,19 @@ class KSTest(Protocol):
         references: number of shadow models on which the p-value is based; 0 without a p-value.
         roles: the sets that the test needs beside the query set; a target from a file then has outputs on them, too.
         of_classes: the test compares probabilities of classes, which texts do not have.
-        with_signals: the test needs the signals of all outputs (`TargetOutputs.signals`).
+        compares_calibration: the test also compares outputs on the calibration set, where targets have them.
         compares_before: the test compares outputs before a deletion with those after the deletion.
         needs_before: the test needs these outputs.
         trains: models are trained for the test.
-        of_guess: the models of the test all have the guessed design, and their masks are drawn before those of targets.
+        of_guess: the masks of the test's models are drawn before those of targets.
         ranks: the p-value is the rank of the target among the `references` models.
-        shares_models: tests that say so share their models, if these are equally many of equal sizes.
         left_out: the models that serve as targets of known truth, when error rates are measured: those that used a
             known share of the query set, those that were dealt query set and holdout at random, or none.
         least: the fields that are numbers of models, one for each of `kinds` in this order, and the fewest models of
             each. Of models that exist already, such as those of a bank, these fields become the numbers there are.
 
     Options of the command line reach every test that is a dataclass with a field of the name `stated`, `question`,
-    `never`, `half`, `fully`, `mixed`, `replicates`, `controls` or `subsample`; `targets` is the number of targets. A
-    field of another value than its default stays.
+    `never`, `half` or `fully`; `targets` is the number of targets. A field of another value than its default stays.
 
     A test may name the papers that it rests on in `source`, such as `Efron 1979; Holm 1979`, and say in `errors`, in a
     sentence, how often its verdicts are wrong.
@@ -94,13 +93,12 @@ class KSTest(Protocol):
     assumes: ClassVar[str]
     roles: ClassVar[frozenset[Role]] = frozenset()
     of_classes: ClassVar[bool] = False
-    with_signals: ClassVar[bool] = False
+    compares_calibration: ClassVar[bool] = False
     compares_before: ClassVar[bool] = False
     needs_before: ClassVar[bool] = False
     trains: ClassVar[bool] = True
     of_guess: ClassVar[bool] = False
     ranks: ClassVar[bool] = False
-    shares_models: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "by share"
     least: ClassVar[Mapping[str, int]] = MappingProxyType({})
 
@@ -108,11 +106,13 @@ class KSTest(Protocol):
     def references(self) -> int:
         return 0
 
-    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
-        """Numbers of models, and their numbers of training records, for sets of so many records.
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the test's own fields ask for none of it."""
+        return False
 
-        There is a reference if it is a set of its own.
-        """
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        """Numbers of models, and their numbers of training records, for sets of so many records."""
         return ()
 
     def lighter(self) -> "KSTest":
@@ -133,15 +133,8 @@ class KSTest(Protocol):
             InputError: it cannot be made.
         """
 
-    def refuse_rows(self, rows: Rows, pool: Pool) -> None:
-        """Checks that the test can be made with the models that all tests have drawn.
-
-        Raises:
-            InputError: it cannot be made.
-        """
-
-    def kinds(self, pool: Pool) -> tuple[str, ...]:
-        """Kinds of the models that it uses; models of a kind take turns among the designs. May be empty.
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of the models that it uses. May be empty.
 
         A test of your own names kinds that no other test uses; a bank holds them if it is planned with the test.
         """
@@ -229,7 +222,10 @@ def judgement_of_use(
         reasons = () if usage.verdict == "forgotten" else (lack.reason for lack in lacks)
         shown = msgspec.structs.replace(usage, reasons=tuple(dict.fromkeys(filter(None, (*usage.reasons, *reasons)))))
         finding = of_use(test, shown, more, p_trust if detected else trust, words)
-        changed = () if change is None else (f"used fraction before minus after: {change_text(change)}",)
+        # Where no fraction can be read, no difference of two can.
+        unread = {"fraction": None, "low": -1.0, "high": 1.0} if math.isnan(usage.fraction) else {}
+        read = None if change is None else msgspec.structs.replace(change, **unread)
+        changed = () if read is None else (f"used fraction before minus after: {change_text(read)}",)
         before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
         finding = msgspec.structs.replace(
             finding,
@@ -243,10 +239,11 @@ def judgement_of_use(
             of_p if detected else needs,
             checks,
             usage,
-            change=change,
+            change=read,
             p_confidence=p_trust,
             fraction_confidence=trust if fraction_trust is None else fraction_trust,
             p_rests_on=of_p,
+            fraction_rests_on=needs,
             again=decide,
         )
 
@@ -264,7 +261,7 @@ def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words =
         shown = between and words.share.format(share=between)
         sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
         reasons = (f"{p_unused} for a target that {words.none}", *usage.reasons)
-        beyond = (words.beyond,) if share and share.low == 1 < share.value else ()
+        beyond = (words.beyond,) if words.beyond and share and share.low == 1 < share.value else ()
         return Finding(usage.verdict, "bad", sentence, reasons, trust, caveats=(*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
@@ -290,13 +287,15 @@ def change_text(change: Change) -> str:
     return f"{numbers}, {p_text(change.p_value)}"
 
 
-def percent_text(fraction: float) -> str:
-    """A fraction as text: two digits below 10%.
+def percent_text(fraction: float, digits: int = 1) -> str:
+    """A fraction as text: below 10% with so many decimals; outside 0% to 100%, where intervals are cut, no number.
 
-    >>> percent_text(0.0312), percent_text(0.5), percent_text(1.0), percent_text(0.0)
-    ('3.1%', '50%', '100%', '0%')
+    >>> percent_text(0.0312), percent_text(0.0312, 0), percent_text(0.5), percent_text(-1.07), percent_text(1.2)
+    ('3.1%', '3%', '50%', '<0%', '>100%')
     """
-    return f"{100 * fraction:.0f}%" if fraction >= 0.1 or fraction == 0 else f"{100 * fraction:.1f}%"
+    if not 0 <= round(100 * fraction) <= 100:
+        return "<0%" if fraction < 0 else ">100%"
+    return f"{100 * fraction:.{digits if 0 < fraction < 0.1 else 0}f}%".removeprefix("-")
 
 
 def p_text(value: float) -> str:

@@ -1,0 +1,360 @@
+"""Banks of shadow models for the tests of `ks`: their training sets, their training, and outputs that are added.
+
+Whether outputs belong to the model that they are added for, `jaxaudit.metrics.row_fit` tells.
+"""
+
+import errno
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Int, Key, Real, UInt32
+
+from jaxaudit.audits.bank_odds import model_outputs
+from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, ShadowTest
+from jaxaudit.audits.open_bank import kinds_of, pool_of
+from jaxaudit.data import Examples
+from jaxaudit.data.bank.bank import Bank, finished_in, write_outputs
+from jaxaudit.data.bank.description import Description
+from jaxaudit.data.bank.outputs import outputs_path
+from jaxaudit.data.examples import Sets
+from jaxaudit.data.groups import Groups
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner
+from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
+from jaxaudit.metrics.scores import rank_scale
+from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
+from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind, Pool, examples_of, pool_of_sets
+
+TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
+"""Without a holdout, the kinds of successive models: in the proportions of `ShadowTest` for any number of models."""
+HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
+"""The default numbers of models of `HoldoutTest`, and of `ShadowTest` in all."""
+
+
+class BankPlan(NamedTuple):
+    """The training sets of a bank: columns are the query set, the holdout, the calibration set.
+
+    Attributes:
+        seeds: of the training of each model.
+        own_kinds: numbers of models by kind, of the kinds of the given tests; these models come first.
+    """
+
+    membership: Bool[np.ndarray, "models n"]
+    seeds: UInt32[np.ndarray, " models"]
+    own_kinds: Mapping[str, int]
+
+
+def plan_bank(
+    key: Key[Array, ""],
+    models: int,
+    query: int,
+    *,
+    holdout: int = 0,
+    calibration: int = 0,
+    groups: Groups | None = None,
+    dropped: Bool[np.ndarray, " n"] | None = None,
+    coins: bool = False,
+    tests: Sequence[KSTest] = (),
+    labels: Int[np.ndarray, " n"] | None = None,
+) -> BankPlan:
+    """Draws the training sets of a bank of shadow models.
+
+    - With a holdout: each model is trained on as many records as the query set has, drawn from query set and holdout
+      together; with groups, on as many whole groups.
+    - Without a holdout: of every four models, the first and the third are trained on none of the query set, the second
+      on all of it, the fourth on half of it.
+    - Each model is also trained on a random two thirds of the calibration set, if there is one.
+    - With `coins`: each model is trained on each record of any set with probability 1/2, independently; with groups, on
+      each whole group of query and holdout records.
+    - With `tests`: before these `models` come those of the kinds that these tests define, as each test draws them.
+
+    Guarantee: the mask and the seed of a model depend only on the key and its number, so a larger plan begins with the
+    same models. Without `coins`, the masks are those that `train_shadows` draws with this key and these sets.
+
+    Args:
+        query, holdout, calibration: numbers of records.
+        groups: of query and holdout records, if groups are kept whole; without a holdout, with `coins` alone.
+        dropped: records that no model is trained on.
+        coins: whether inclusion is independent, as a bound on epsilon requires.
+        tests: tests with kinds of models of their own, such as your own tests; not with `coins`. They see labels and no
+            inputs.
+        labels: class of each record, for `tests` whose draw depends on it.
+
+    Raises:
+        InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; there
+            are groups without a holdout, or too few groups; or a test refuses the sets, has no kind of its own, or
+            draws models of another test's kind or without any record.
+
+    >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
+    >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
+    (array([4, 4, 4]), array([4, 4, 4]))
+    """
+    if not holdout and not calibration and not coins:
+        raise InputError(
+            "shadow models are trained on random records, but there is only the query set: give a holdout (`holdout`), "
+            "a calibration set (`calibration`), or both."
+        )
+    ends = np.cumsum([query, holdout, calibration])
+    left = np.ones(ends[-1], bool) if dropped is None else ~dropped
+    columns = [
+        np.flatnonzero(part) + end - len(part) for part, end in zip(np.split(left, ends[:-1]), ends, strict=True)
+    ]
+    sizes_by_name = {"query set": query, "holdout": holdout, "calibration set": calibration}
+    for (name, size), kept in zip(sizes_by_name.items(), columns, strict=True):
+        if size and not len(kept):
+            raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
+    seeds = _seeds(stream(key, "seeds"), models)
+    if coins:
+        if tests:
+            raise InputError("`coins` deals the records of every model, and a test those of its own: give one.")
+        draw, units = stream(key, "draw", "coins"), np.arange(len(left))
+        if groups is not None:
+            # A coin for each group, and for each record of the calibration set.
+            numbers = groups.dealt_sets
+            units = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(left) - len(numbers))])
+        tossed = [generator_of(stream(draw, model)).random(units.max() + 1) < 0.5 for model in range(models)]
+        return BankPlan(np.stack(tossed)[:, units] & left, seeds, {})
+    if groups is not None:
+        if not holdout:
+            raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")
+        groups = groups.take(columns[0], columns[1] - query)
+    sizes = [len(column) for column in columns]
+    # Masks of built-in kinds depend only on the sizes of the sets.
+    classes = np.zeros(sum(sizes), int) if labels is None else labels[left]
+    names = tuple(map(str, range(int(classes.max()) + 1)))
+    records = Examples(np.zeros((sum(sizes), 0), np.float32), classes, names, "records")
+    pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt_sets)
+    kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
+    never, half, fully = (int((kinds == kind).sum()) for kind in OF_QUERY)
+    test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=never, half=half, fully=fully)
+    own_rows = _own_rows(stream(key, "draw"), pool, tests)
+    own_kinds = {kind: len(masks) for kind, masks in own_rows.items()}
+    rows = {**own_rows, **test.draw(stream(key, "draw"), pool)}
+    kinds = np.array([*(kind for kind, count in own_kinds.items() for _ in range(count)), *kinds], object)
+    membership = np.zeros((len(kinds), len(left)), bool)
+    for kind in set(kinds.tolist()):
+        of_kind = np.flatnonzero(kinds == kind)
+        membership[np.ix_(of_kind, np.flatnonzero(left))] = rows[kind]
+    # A stream for each kind, so that a test moves no seed of another model.
+    own_seeds = [_seeds(stream(key, "seeds", kind), count) for kind, count in own_kinds.items()]
+    return BankPlan(membership, np.concatenate([*own_seeds, seeds]), own_kinds)
+
+
+def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(models))
+    return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
+
+
+def _own_rows(key: Key[Array, ""], pool: Pool, tests: Sequence[KSTest]) -> Rows:
+    """The membership masks of the kinds that these tests define; those of built-in kinds are dealt by number."""
+    rows: Rows = {}
+    parts = {"query": pool.query, "holdout": pool.holdout, "calibration": pool.calibration}
+    sets = Sets(**{role: examples_of(pool, part) for role, part in parts.items()})
+    for test in tests:
+        test.refuse(sets)
+        test.refuse_pool(pool)
+        drawn = {
+            kind: masks for kind, masks in test.draw(key, pool).items() if kind not in BUILT_IN_KINDS and len(masks)
+        }
+        if not drawn:
+            raise InputError(f"the {test.title} draws no models of a kind of its own: a bank is planned without it.")
+        twice = sorted(drawn.keys() & rows.keys())
+        if twice:
+            raise InputError(f"two tests draw models of one kind ({', '.join(twice)}): rename those of one.")
+        empty = [kind for kind, masks in drawn.items() if not masks.any(axis=1).all()]
+        if empty:
+            raise InputError(
+                f"the {test.title} draws models without any record ({', '.join(empty)}): give the sets that it draws "
+                "from, such as a calibration set."
+            )
+        rows |= drawn
+    return rows
+
+
+NO_ROOM = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota there is used up",
+    errno.EFBIG: "its file is larger than this process or that file system allows (ulimit -f shows the former)",
+}
+"""Why outputs cannot be written, by error number of the system."""
+LIMITS = {errno.EDQUOT, errno.EFBIG}
+MOST_BYTES = 1 << 28
+"""The most bytes of outputs on the host at a time, unless those of one model need more."""
+
+
+def train_bank(
+    key: Key[Array, ""],
+    bank: Bank,
+    inputs: Real[np.ndarray, "n ..."],
+    learner: Learner,
+    models: Sequence[int],
+    *,
+    execution: Execution,
+) -> None:
+    """Trains these models of a bank and writes their outputs into it, when each batch is done; existing outputs stay.
+    `inputs` are of all records, dropped ones included.
+
+    A model's outputs depend only on the key, its number, its membership mask, its learner and `models_per_batch` (on a
+    CPU to the last bit), so training may be stopped and resumed, and the bank enlarged. They equal those of
+    `train_shadows` with this key and these sets. The bank has `logits` of one view, or for a learner with one column
+    `log_likelihood`.
+    """
+    description = bank.description
+    readable = description.outputs == "logits" or (
+        description.outputs == "log_likelihood" and description.direction == "higher"
+    )
+    if not readable or description.queries != 1:
+        raise InputError(
+            "models are trained here for banks of logits, or of log-likelihoods that are higher for records that were "
+            "used, with one view of each record."
+        )
+    if len(inputs) != description.records:
+        raise InputError(f"the bank has {description.records} records; got {len(inputs)}.")
+    chosen = np.asarray(models, int)
+    pool, columns = pool_of(bank)
+    columns = columns[pool.training_order]
+    keys = training_keys(key, bank)
+    labels = np.asarray(bank.labels[columns])
+    if not len(chosen):
+        return
+    fit_many(
+        keys_at(keys, chosen),
+        bank.membership[chosen][:, columns],
+        inputs[columns],
+        labels,
+        learner,
+        execution=execution,
+        # A worker may have another working directory.
+        summarize=partial(_keep, bank.directory.absolute(), description, inputs, learner, chosen),
+        members_only=True,
+    )
+
+
+def _keep(
+    directory: Path,
+    description: Description,
+    inputs: np.ndarray,
+    learner: Learner,
+    own_rows: Int[np.ndarray, " own"],
+    params: Any,
+    rows: Int[np.ndarray, " rows"],
+) -> np.ndarray:
+    """Writes the missing outputs of a chunk's models; returns their rows."""
+    models = len(rows)
+    # As many models at a time as memory allows.
+    size = models if 4 * models * len(inputs) * description.classes <= MOST_BYTES else 1
+    for start in range(0, models, size):
+        part = slice(start, start + size)
+        some = jax.tree.map(lambda leaf, part=part: leaf[part], params)
+        for model, log_probs in zip(own_rows[rows][part].tolist(), log_probs_many(learner, some, inputs), strict=True):
+            if not outputs_path(directory, model).exists():
+                _write(directory, model, log_probs[:, None].astype(np.float32), description)
+    return np.asarray(rows)
+
+
+def _write(
+    directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
+) -> None:
+    try:
+        write_outputs(directory, model, outputs, description)
+    except OSError as error:
+        missing = description.models - len(finished_in(directory, description.models))
+        why = NO_ROOM.get(error.errno or 0, f"it cannot be written ({error.strerror or error})")
+        # Under a quota or file size limit, the free space of the disk is irrelevant.
+        free = f", and {_size(shutil.disk_usage(directory).free)} are free there" if error.errno not in LIMITS else ""
+        raise InputError(
+            f"{directory}, model {model} of {description.models}: {why}. The outputs of the {missing} models that are "
+            "missing "
+            f"need {_size(missing * outputs.nbytes)}, {_size(outputs.nbytes)} each{free}. Once there is room, the same "
+            "command goes on: no trained model is lost."
+        ) from error
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"
+
+
+def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
+    """The random key of each model's training: that of the model with the same kind and number in `train_shadows`."""
+    kinds = kinds_of(bank)
+    counts = Counter(kinds)
+    training = stream(key, "train")
+    by_kind = join_keys(several(stream(training, kind), count) for kind, count in counts.items())
+    indices = {kind: index for index, kind in enumerate(counts)}
+    order = np.argsort([indices[kind] for kind in kinds], kind="stable")
+    return keys_at(by_kind, np.argsort(order))
+
+
+COMPARED = 8
+"""Number of models whose outputs show how difficult a record is; more hardly help."""
+LOOK = RATE / COMPARED
+"""The largest probability that one check rejects right outputs. The outputs of the first models are checked again when
+there are further models to compare them with."""
+
+
+class RowMatch(NamedTuple):
+    """How well outputs fit membership masks of a bank.
+
+    Attributes:
+        own_fit: fit to the mask of their own model, in standard deviations. `fit`: the best fit to that of another.
+        other: another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or None.
+        shown: whether the outputs demonstrably belong to their own model; a model that hardly memorises cannot show it.
+    """
+
+    own_fit: float
+    fit: float
+    other: int | None
+    shown: bool
+
+
+def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
+    """Log-odds of the first finished models of a bank with usable outputs."""
+    log_odds = {}
+    for model in bank.finished().tolist():
+        if len(log_odds) == COMPARED:
+            break
+        with suppress(InputError):
+            log_odds[model] = model_outputs(bank, model).log_odds
+    return log_odds
+
+
+def match_row(
+    bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], odds_by_model: dict[int, Float[np.ndarray, " n"]]
+) -> RowMatch | None:
+    """How well log-odds fit the membership masks of a bank; None with one model, or masks that a test of your own drew.
+    Over all checks together, right outputs are attributed to another model with a probability of at most 1%.
+    """
+    first = bank.description.own_models
+    if bank.description.seed is None or len(bank) - first < 2 or model < first:
+        return None
+    other_odds = {number: odds for number, odds in odds_by_model.items() if number != model and number >= first}
+    stacked = np.array(list(other_odds.values())) if other_odds else None
+    if bank.description.outputs == "score":
+        log_odds, *rest = (rank_scale(odds[None, None])(odds) for odds in (log_odds, *other_odds.values()))
+        stacked = np.array(rest) if other_odds else None
+    rows = [number - first for number in other_odds]
+    fits = row_fits(log_odds, bank.membership[first:], _dealt(bank), stacked, rows)
+    own_fit, fit = float(fits[model - first]), float(np.delete(fits, model - first).max())
+    shown, other = own_fit > max(limit(len(fits), LOOK), fit), other_row(fits, model - first, LOOK)
+    return RowMatch(own_fit, fit, None if other is None else other + first, shown)
+
+
+def _dealt(bank: Bank) -> list[Dealt]:
+    """The sets that were randomised separately: query set with holdout, and the calibration set."""
+    compared = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
+    sets = [dealt_records(compared)]
+    if bank.groups is not None:
+        units = bank.groups.dealt_sets[compared]
+        sets = [Dealt(compared, np.unique(units, return_inverse=True)[1])]
+    calibration = bank.holdout.stop + np.flatnonzero(~bank.dropped[bank.calibration])
+    return [*sets, dealt_records(calibration)] if len(calibration) else sets

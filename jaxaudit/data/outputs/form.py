@@ -1,0 +1,451 @@
+"""The one form of a file of outputs: a row a record, a column a class. What has another is refused with this form.
+
+In a table one more column may name or number the rows. Names that the set's own records have put the rows in order.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.files import TABLES
+from jaxaudit.data.formats.arrays import NpzArrays, read_npy
+from jaxaudit.data.formats.parsing import parsing, refuse_pickle
+from jaxaudit.data.labels import as_number, counting
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+from jaxaudit.data.outputs.checks import ONE_ARRAY
+from jaxaudit.data.outputs.kinds import HARD_LABELS
+from jaxaudit.data.paths import exists, expanded, open_data
+from jaxaudit.errors import InputError
+
+RECORD = "record"
+"""The column or array with the names of records in what `jaxaudit deal --blind` writes."""
+LONGEST_NAME, WIDEST_CELL, LONGEST_LINE, SPARE = 4096, 64, 1 << 20, 1 << 26
+"""Characters of a record's name, of a number and of a first line; bytes that any file may have, however few records, so
+that a file of another set gets the right error."""
+MOST_ARRAYS = 100
+"""Arrays of a .npz that are looked at: outputs are one, beside labels and names of records."""
+SHOWN = 5
+"""Classes, up to which all are shown."""
+
+
+class Expected(NamedTuple):
+    """The set that outputs must fit: its numbers of records and classes, the class names, and its name in messages.
+
+    `records` are the names of its records in order, if they are known: a file that names its records is read by them.
+    """
+
+    rows: int
+    classes: int
+    class_names: Sequence[str] | None
+    of: str
+    records: Sequence[str] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the classes, in their order."""
+        return list(self.class_names or map(str, range(self.classes)))
+
+    @property
+    def headers(self) -> list[list[str]]:
+        """What a header may call the classes: by their names or, unless these are other numbers, `p_0`, `p_1`, ..."""
+        counted = all(not name.isdecimal() or name == str(place) for place, name in enumerate(self.names))
+        return [self.names, *([[f"p_{place}" for place in range(self.classes)]] if counted else [])]
+
+    def title(self, index: int) -> str:
+        """What messages call a class."""
+        return repr(self.names[index][:40])
+
+    def check_rows(self, count: int, source: str) -> None:
+        """Rejects a number of rows other than one per record."""
+        if count != self.rows:
+            raise self.unlike(source, f"has {count} rows but the {self.of} has {self.rows} records")
+
+    def unlike(self, source: str, trouble: str) -> InputError:
+        """The error for a file of another form, with the header that would be read and the line that writes it."""
+        if self.classes == 1:
+            return InputError(
+                f"{source}: {trouble}. Scores on the {self.of} are {self.rows} rows of one number, under any header or "
+                "none; a first column of text or of 0, 1, 2, ... is left out."
+            )
+        headers = [[name[:40] for name in header] for header in self.headers]
+        python = repr(headers[0])
+        if self.classes > SHOWN:
+            headers = [[*header[:3], "...", header[-1]] for header in headers]
+            python = f"[f'p_{{k}}' for k in range({self.classes})]" if len(headers) > 1 else repr(headers[0])
+        titles = " or ".join(map(",".join, headers))
+        second = "; of two classes the second alone will do" if self.classes == 2 else ""
+        return InputError(
+            f"{source}: {trouble}. Outputs on the {self.of} are {self.rows} rows in its order, with a column of "
+            f"numbers for each of {self.classes} classes, under the header {titles} in any order, or in this order "
+            f"without a header{second}; one more column may name or number the rows. pandas writes it: "
+            f"pandas.DataFrame(outputs, columns={python}).to_csv({Path(source).stem + '.csv'!r}, index=False)"
+        )
+
+
+class OutputColumns(NamedTuple):
+    """The numbers in a file of outputs, and what its reader took them for.
+
+    Attributes:
+        values: `[rows, columns]`, integers or floats of the file's own type; rows in the order of the records' names if
+            the file and its reader know them, columns in the order of the classes.
+        notes: what the reader guessed or left out, in words.
+        only: of a single column the class that its header names, if it does.
+    """
+
+    values: np.ndarray
+    notes: tuple[str, ...] = ()
+    only: int | None = None
+
+
+def read_outputs(path: Path, expected: Expected) -> OutputColumns:
+    """The numbers in a .npz, .npy, .csv or .parquet file. Tables must have the expected rows and columns."""
+    if not (exists(path) and path.is_file()):
+        raise InputError(f"{path}: there is no such file; is the path right?")
+    suffix, source = path.suffix.lower(), path.name
+    if suffix in TABLES:
+        return _of_table((_csv_columns if suffix == ".csv" else _parquet_columns)(path, expected), expected, source)
+    most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
+    names = None
+    if suffix == ".npy":
+        array = read_npy(path, min(MAX_BYTES, most))
+    elif suffix == ".npz":
+        archive = NpzArrays(path)
+        name = _outputs_in(archive)
+        refuse_larger(f"{source}[{name}]", archive.sizes[name], most)
+        array, names = archive.read(name), _names_in(archive, expected)
+    else:
+        refuse_pickle(path)
+        kinds = ", ".join((".npz", ".npy", *TABLES))
+        raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these (a .txt or .tsv: as .csv).")
+    if array.dtype.kind not in "uif" or array.ndim not in (1, 2):
+        labels = array.dtype.kind not in "uif" and array.shape[1:] in ((), (1,))
+        raise expected.unlike(source, HARD_LABELS if labels else f"has {array.dtype} of shape {array.shape}")
+    array = array[:, None] if array.ndim == 1 else array
+    order, notes = order_of_rows(names, f"its array {RECORD!r}", expected, source)
+    if array.shape == (expected.rows, expected.classes):
+        _refuse_whole(list(array.T), expected, source)
+    return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
+
+
+def _outputs_in(archive: NpzArrays) -> str:
+    """The name of the one array that may be outputs; text and whole numbers, one a record, such as labels, may not."""
+    names, source = archive.names, archive.path.name
+    headers = {name: archive.header(name) for name in names[:MOST_ARRAYS]}
+    numeric = [name for name, header in headers.items() if header.dtype.kind in "uif"]
+    may_be = [name for name in numeric if len(headers[name].shape) > (headers[name].dtype.kind != "f")]
+    if len(names) == 1 or (len(may_be) == 1 and len(names) <= MOST_ARRAYS):
+        return (names if len(names) == 1 else may_be)[0]
+    shown = ", ".join(f"{name[:40]!r} {headers[name].shape}" for name in names[:10]) or "(none)"
+    raise InputError(ONE_ARRAY.says.format(source=source, arrays=shown))
+
+
+def _names_in(archive: NpzArrays, expected: Expected) -> list[str] | None:
+    """The names of records in a .npz: its array `record`; none of them where those of the set are not known."""
+    name = next((name for name in archive.names if name.lower() == RECORD), None)
+    if name is None or expected.records is None:
+        return None if name is None else []
+    refuse_larger(f"{archive.path.name}[{name}]", archive.sizes[name], expected.rows * 4 * LONGEST_NAME + SPARE)
+    return archive.read(name).astype(str).ravel().tolist()
+
+
+def plain_name(name: str) -> str:
+    """The name of a record without blanks around it; a whole number as such, whether or not it was stored as a float.
+
+    >>> plain_name(" 1001.0"), plain_name("a.0")
+    ('1001', 'a.0')
+    """
+    name = name.strip()
+    whole = name.rstrip("0").removesuffix(".") if "." in name else name
+    return whole if whole.removeprefix("-").isdecimal() else name
+
+
+def order_of_rows(
+    names: Sequence[str] | None, where: str, expected: Expected, source: str
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The order in which to take a file's rows so that they follow the records of the set, and notes for the user.
+
+    The order is None if rows are taken as they come: if the file does not name its records, or the names of the set's
+    records are not known.
+
+    Args:
+        names: the names of records in the file, row by row; None if there are none.
+        where: the place of these names in the file, for messages.
+        expected: the set.
+        source: the name of the file, for messages.
+
+    Raises:
+        InputError: the names of the set's records are known, and the file has others.
+    """
+    if names is None or expected.records is None:
+        why = "it does not name its records" if names is None else f"{where} is not used"
+        note = f"{why}: rows are taken in the order of the {expected.of}"
+        return None, (note,) if (names is None) != (expected.records is None) else ()
+    record_names = [plain_name(name) for name in expected.records]
+    rows = {plain_name(name): row for row, name in enumerate(names)}
+    if len(names) != len(record_names) or rows.keys() != set(record_names):
+        raise InputError(
+            f"{source}: the names of records in {where} are not those of the {expected.of}, each once: these are "
+            f"outputs on other records, or the names were changed. Give the outputs on this {expected.of}, with its "
+            f"names, or the {expected.of} that these outputs are on."
+        )
+    return np.array([rows[name] for name in record_names]), (f"rows are put in order by the names in {where}",)
+
+
+class TableColumns(NamedTuple):
+    """The columns of a table before it is known which are the classes.
+
+    Attributes:
+        titles: of all columns; empty without a header.
+        texts: the columns that are no numbers.
+        numbers: gives the numbers of a column, or an InputError says what is wrong with them.
+        names: gives the cells of a column as text.
+        notes: how the file is written.
+    """
+
+    count: int
+    titles: Sequence[str]
+    texts: Collection[int]
+    numbers: Callable[[int], np.ndarray]
+    names: Callable[[int], list[str]]
+    notes: tuple[str, ...] = ()
+
+
+def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputColumns:
+    """The numbers of the columns of the classes; what names or numbers the rows puts them in order, or is left out."""
+    if table.count == len(table.texts) == 1:
+        raise expected.unlike(source, "its one column has no numbers, as predicted labels, but confidences are needed")
+    by_title = bool(table.titles) and expected.classes > 1
+    places, only = _titled(table, expected) if by_title else (_untitled(table, expected), None)
+    further = [place for place in range(table.count) if place not in places]
+    if not places or len(further) > 1 or len({*table.titles}) < len(table.titles):
+        trouble = f"has {table.count} columns but the {expected.of} has {expected.classes} classes"
+        raise expected.unlike(source, f"{trouble}, and they are not named so, each once" if by_title else trouble)
+    columns = [table.numbers(place) for place in places]
+    if not by_title:
+        _refuse_whole(columns, expected, source)
+    order, notes = _order(table, further, expected, source)
+    values = np.stack(columns).T
+    return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
+
+
+def _titled(table: TableColumns, expected: Expected) -> tuple[list[int], int | None]:
+    """The places of the columns that are named after the classes, in their order; and of one column alone its class."""
+    place_of = {title: place for place, title in enumerate(table.titles)}
+    for names in expected.headers:
+        indices = [index for index, name in enumerate(names) if name in place_of]
+        # pandas calls a column without a name 0.
+        single = expected.classes == 2 and len(indices) == 1 and "0" not in place_of
+        if len(indices) == expected.classes or single:
+            return [place_of[names[index]] for index in indices], indices[0] if single else None
+    return [], None
+
+
+def _untitled(table: TableColumns, expected: Expected) -> list[int]:
+    """The places of all columns but one of text or, of one column too many, a first one that counts the rows; none if
+    their number is not that of the classes.
+    """
+    places = list(range(table.count))
+    if len(table.texts) == 1:
+        places.remove(next(iter(table.texts)))
+    elif table.count == expected.classes + 1 and not table.texts and counts_records(table.numbers(0)):
+        places.remove(0)
+    return places if len(places) == expected.classes or (len(places) == 1 and expected.classes == 2) else []
+
+
+def _order(
+    table: TableColumns, further: list[int], expected: Expected, source: str
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The order of the rows by the one further column, if it names the records, and what is said of that column."""
+    if not further:
+        return order_of_rows(None, "", expected, source)
+    (place,) = further
+    title = f"column {place + 1}" + (f" ({table.titles[place][:40]!r})" if table.titles else "")
+    numbers = None
+    if place not in table.texts:
+        with suppress(InputError):
+            numbers = table.numbers(place)
+    counted = numbers is not None and counts_records(numbers)
+    if expected.records is not None:
+        names = table.names(place)
+        if not counted or set(map(plain_name, names)) == set(map(plain_name, expected.records)):
+            return order_of_rows(names, title, expected, source)
+    if numbers is None:
+        return order_of_rows([], title, expected, source)
+    if not counted:
+        if counts_records(np.sort(numbers)):
+            raise expected.unlike(source, f"{title} numbers the rows out of order")
+        if not _whole(numbers) or len(np.unique(numbers)) < len(numbers):
+            raise expected.unlike(source, f"{title} is no class, and neither names nor numbers the rows")
+    return None, (f"{title} numbers the rows and is left out: rows are in the set's order",)
+
+
+def counts_records(numbers: np.ndarray) -> bool:
+    """Whether it is 0, 1, 2, ... or 1, 2, 3, ...: at least three, because two could be outputs."""
+    return len(numbers) > 2 and counting(numbers)
+
+
+def _refuse_whole(columns: Sequence[np.ndarray], expected: Expected, source: str) -> None:
+    """Refuses the only column of whole numbers beside others that are not whole: no outputs are so.
+
+    Saturated probabilities and their logarithms are, and so is a constant first column, such as zeros, beside logits.
+    Of several classes only a column whose numbers all differ is refused, since logits with few digits may all be whole.
+    """
+    if len(columns) < 2 or len(columns[0]) < 3:
+        return
+    whole = [place for place, column in enumerate(columns) if column[0] == np.rint(column[0]) and _whole(column)]
+    if len(whole) != 1 or (whole == [0] and (columns[0] == columns[0][0]).all()):
+        return
+    column = columns[whole[0]]
+    if len(columns) > 2 and len(np.unique(column)) < len(column):
+        return
+    rows = np.stack(columns, axis=1).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not any((np.abs(shares.sum(axis=1) - 1) <= 1e-3).all() for shares in (rows, np.exp(rows))):
+            raise expected.unlike(source, f"column {whole[0] + 1} has only whole numbers: an index, a fold or a label?")
+
+
+def _whole(numbers: np.ndarray) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool((numbers == np.rint(numbers)).all())
+
+
+def _csv_columns(path: Path, expected: Expected) -> TableColumns:
+    """The columns of a CSV file, whose size and first line are checked before it is parsed."""
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.formats.text_table import read_csv, trimmed
+
+    rows, classes, source = expected.rows, expected.classes, path.name
+    if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
+        raise InputError(f"{source}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
+    line = _first_line(path)
+    cells = 1 + max(map(line.count, ",;\t"))
+    if '"' not in line and cells > classes + 2:
+        raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
+    table = read_csv(path, header=False)
+
+    def is_number(cell: str) -> bool:
+        with suppress(ValueError):
+            return as_number(cell.replace(table.decimal, ".")) is not None
+        return False
+
+    beginnings = [trimmed(column[:2]).to_pylist() for column in table.columns]
+    texts = [place for place, column in enumerate(beginnings) if not is_number(column[-1])]
+    headed = any(place not in texts and not is_number(column[0]) for place, column in enumerate(beginnings))
+    titles = {column[0] for column in beginnings} if classes > 1 else set[str]()
+    if table.rows == rows + 1 and (headed or any(not titles.isdisjoint(names) for names in expected.headers)):
+        table = table.with_header()
+    expected.check_rows(table.rows - (headed and not table.header), source)
+    if not table.header and not table.note and len(beginnings) == classes == 2 and not texts:
+        whole = np.stack([table.numbers(place) for place in range(2)])
+        if _whole(whole) and not np.isin(whole, (0, 1)).all():
+            raise expected.unlike(source, "each line is two whole numbers, or one number with a decimal comma")
+    return TableColumns(
+        len(beginnings),
+        table.header,
+        texts,
+        lambda place: table.numbers(place, "write plain numbers"),
+        lambda place: trimmed(table.columns[place]).to_pylist(),
+        (table.note,) if table.note else (),
+    )
+
+
+def _first_line(path: Path) -> str:
+    """The first line of a table, as far as it is UTF-8."""
+    with open_data(path) as stream:
+        line = stream.readline(LONGEST_LINE + 1)
+    if len(line) > LONGEST_LINE:
+        raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
+    return line.decode("utf-8-sig", "replace")
+
+
+def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
+    """The columns of a Parquet file, whose footer and types are checked before they are read.
+
+    Only numbers are read, and texts if they are the names of records and these are known: a few bytes of another type
+    may hold gigabytes.
+    """
+    # Imported here because pyarrow takes a tenth of a second.
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from jaxaudit.data.formats.parquet_file import read_parquet
+    from jaxaudit.data.formats.parquet_footer import declared_columns
+
+    def is_number(kind: pa.DataType) -> bool:
+        return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+
+    rows, source = expected.rows, path.name
+    with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"), open_data(path) as stream:
+        # A stream, because pyarrow does not accept a path that is not UTF-8.
+        declared = declared_columns(stream)
+        with parquet.ParquetFile(stream, pre_buffer=False) as file:
+            titles, types = file.schema_arrow.names, file.schema_arrow.types
+            expected.check_rows(file.metadata.num_rows, source)
+            # A nested column has several parts, and Arrow reads "a.b" where "a" is asked for.
+            starts = sorted(f"{title}." for title in titles)
+            alike = any(second.startswith(first) for first, second in pairwise(starts))
+            if not 0 < len(titles) <= expected.classes + 1:
+                columns = f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
+                raise expected.unlike(source, columns)
+            if alike or len(declared) != len(titles):
+                raise expected.unlike(source, "has nested columns, or several of one name, or of its beginning")
+            held = [place for place, kind in enumerate(types) if is_number(kind)]
+            size = sum(declared[place].unpacked_bytes for place in held)
+            refuse_larger(source, size, rows * len(titles) * WIDEST_CELL + SPARE, "save only the outputs")
+            columns = dict(zip(held, file.read([titles[place] for place in held]).columns, strict=True)) if held else {}
+
+    def numbers(place: int) -> np.ndarray:
+        column = columns.get(place)
+        if column is None or column.null_count:
+            trouble = f"is of type {str(types[place])[:40]}" if column is None else "has empty cells"
+            raise expected.unlike(source, f"column {place + 1} ({titles[place][:40]!r}) {trouble}")
+        # Databases and Spark write decimals.
+        return (column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column).to_numpy()
+
+    def names(place: int) -> list[str]:
+        longest = max(map(len, expected.records or [""]))
+        cells, _ = read_parquet(path, drop=None, only=lambda title: title == titles[place])
+        return [text if len(text) <= longest else "" for text in cells.columns[place].to_pylist()]
+
+    texts = [place for place in range(len(titles)) if place not in held]
+    return TableColumns(len(titles), titles, texts, numbers, names)
+
+
+def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list[str] | None:
+    """The names of a set's records: the first column that a table of outputs on it has, too, if no two are equal.
+
+    None if there is none, or one of the two is no CSV or Parquet file: rows are then in the set's order.
+
+    Args:
+        data: the set, as for `load`. `path`: the outputs. `classes`: titles that are none of such a column.
+    """
+    source = expanded(data)
+    if not all(file.suffix.lower() in TABLES and exists(file) and file.is_file() for file in (source, path)):
+        return None
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.tables.reading import read_text_table
+
+    titles = {title for title in _titles(path) if title and not re.fullmatch(r"p_\d+", title)} - {*classes}
+    for column in (title for title in _titles(source) if title in titles):
+        table = read_text_table(source, drop=None, only=lambda name, column=column: name == column)[0]
+        if table.header.count(column) != 1:
+            continue
+        names = [plain_name(cell) for cell in table.columns[table.header.index(column)].to_pylist()]
+        if len({*names}) == len(names) > 1:
+            return names
+    return None
+
+
+def _titles(path: Path) -> list[str]:
+    """The cells of a table's first line, or the names of its columns, as far as they may be common to two tables."""
+    if path.suffix.lower() == ".csv":
+        line = _first_line(path).replace(";", ",").replace("\t", ",")
+        return [cell.strip().strip('"').strip() for cell in line.split(",")]
+    from jaxaudit.data.formats.parquet_file import parquet_names
+
+    return parquet_names(path)

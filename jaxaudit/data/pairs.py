@@ -1,0 +1,264 @@
+"""Two data sets side by side: their classes brought into one order, and records or outputs that they share.
+
+Shared records are removed, so that the tests stay valid.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _with_records(examples: Examples) -> set[str]:
+    return {examples.class_names[k] for k in np.unique(examples.labels)}
+
+
+def align_classes(query: Examples, other: Examples) -> Examples:
+    """`other` with its labels in the class order of `query`, matched by class name.
+
+    Guarantees: same records in the same order, the `class_names` of `query`, and every class with a record in one set
+    has a record in the other. Names without a record on either side are ignored.
+
+    Raises:
+        InputError: a class has records in only one of the sets, or is named in only one of them.
+
+    >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
+    >>> other = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), ("dog", "cat"), "other")
+    >>> align_classes(query, other).labels
+    array([1, 0, 0], dtype=int32)
+    """
+    own_names, other_names = _with_records(query), _with_records(other)
+    missing = [name for name in query.class_names if name in own_names - other_names]
+    unshared = [name for name in other.class_names if name in other_names - own_names]
+    if any(name not in other.class_names for name in missing):
+        also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
+        raise InputError(
+            f"the classes of {query.name} and {other.name} differ: only {query.name} has {_some(missing)}{also}; use "
+            "the same class names in both (folder names, text labels, or an array class_names in the .npz)."
+        )
+    if missing:
+        raise InputError(
+            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence cannot be "
+            "calibrated; add records of that class, or leave it out of the query set."
+        )
+    if unshared:
+        raise InputError(
+            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use `drop_unshared` to "
+            "leave them out of the calibration set."
+        )
+    return _reordered(query, other)
+
+
+def _reordered(query: Examples, other: Examples) -> Examples:
+    """`other` with the classes of `query`, which lacks only names without a record."""
+    index = {name: k for k, name in enumerate(query.class_names)}
+    table = np.array([index.get(name, -1) for name in other.class_names], np.int32)
+    return replace(other, labels=table[other.labels], class_names=query.class_names)
+
+
+def drop_unshared(query: Examples, calibration: Examples) -> Examples:
+    """`calibration` without the records of classes that `query` has no record of, in the class order of `query`.
+
+    Raises:
+        InputError: when a class of `query` has no calibration record, or no class is shared at all.
+    """
+    shared = _with_records(query)
+    keep = np.array([name in shared for name in calibration.class_names])[calibration.labels]
+    if not keep.any():
+        raise InputError(
+            f"{calibration.name} and {query.name} share no class: {query.name} has "
+            f"{_some(query.class_names)}, {calibration.name} has {_some(calibration.class_names)}; use the "
+            "same class names in both."
+        )
+    return align_classes(query, calibration.take(np.flatnonzero(keep)))
+
+
+def align_target_data(query: Examples, other: Examples) -> Examples:
+    """`other` with the class names of `query`, to simulate a target's training set.
+
+    Classes are matched by name if the query set knows every name. If it knows none, class k is matched with class k:
+    the data are from another domain (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020), and only the number
+    of outputs must suffice.
+
+    Raises:
+        InputError: the query set knows only some of the names, or none and `other` has more classes.
+
+    >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
+    >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")
+    >>> foreign = Examples(np.zeros((1, 1)), np.array([0]), ("ship", "plane"), "foreign")
+    >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
+    (array([1], dtype=int32), array([0], dtype=int32))
+    """
+    class_names = set(query.class_names)
+    strange = [name for name in other.class_names if name not in class_names]
+    if not strange:
+        return _reordered(query, other)
+    if len(strange) < len(other.class_names):
+        raise InputError(
+            f"{other.name} shares some classes with {query.name} but not {_some(strange)}: their outputs "
+            "are unknown; rename or leave out these classes."
+        )
+    if len(other.class_names) > len(query.class_names):
+        raise InputError(
+            f"{other.name} has {len(other.class_names)} classes, but {query.name} only {len(query.class_names)}: a "
+            "model with the query set's outputs cannot learn it; choose data with at most as many classes."
+        )
+    return replace(other, class_names=query.class_names)
+
+
+SHOWN = 3
+HOLDOUT, MEMBERS = "holdout", "members"
+SAME = 0.5
+"""The share of rows from which on outputs on different records are copies, if so many are equal, and all different."""
+LEAST_SAME = 8
+"""Different rows that must be equal: of fewer records, coarse outputs are the same by chance."""
+MEANING = {
+    HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
+    MEMBERS: "known members are records that the target did use, and that are in no other set",
+}
+
+
+def find_overlap(
+    query: Examples, calibration: Examples
+) -> tuple[Int[np.ndarray, " shared"], Int[np.ndarray, " shared"]]:
+    """The calibration records that equal a query record in shape, number type and values, whatever their labels.
+
+    Returns the first query record that each equals, and their own indices, ascending; a record that occurs twice is
+    there twice.
+
+    Apply the same preprocessing to both sets first. O((q + c) log q) after hashing.
+
+    Reference: Liu & Tsaftaris (2020), section 2: the calibration set holds no element of the query set.
+
+    >>> query = Examples(np.array([[1.0], [2.0]]), np.array([0, 1]), ("a", "b"), "query")
+    >>> calibration = Examples(np.array([[3.0], [2.0]]), np.array([0, 0]), ("a", "b"), "calibration")
+    >>> find_overlap(query, calibration)
+    (array([1]), array([1]))
+    """
+    query_inputs, other = query.inputs, calibration.inputs
+    if (query_inputs.shape[1:], query_inputs.dtype) != (other.shape[1:], other.dtype):
+        raise InputError(
+            f"{query.name} has {query_inputs.dtype} records of shape {query_inputs.shape[1:]} but {calibration.name} "
+            f"has {other.dtype} records of shape {other.shape[1:]}; convert both to the same shape and type "
+            "first (`image_size` for images)."
+        )
+    # As byte strings, not as void: NumPy compares byte strings with memcmp, and void values one by one in Python.
+    query_hashes, other_hashes = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
+    order = np.argsort(query_hashes, kind="stable")
+    ordered = query_hashes[order]
+    index = np.searchsorted(ordered, other_hashes).clip(max=len(ordered) - 1)
+    calibration_indices = np.flatnonzero(ordered[index] == other_hashes)
+    return order[index[calibration_indices]], calibration_indices
+
+
+def refuse_overlap(query: Examples, calibration: Examples) -> None:
+    """Checks that no record is shared."""
+    shared = find_overlap(query, calibration)
+    if len(shared[0]):
+        raise InputError(
+            f"{_shared(shared, query, calibration)}; the sets must be disjoint: use `drop_overlap` to remove them "
+            "from the calibration set."
+        )
+
+
+def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
+    """`calibration` without the records that also occur in `query`, in unchanged order; some must remain."""
+    _, rows = find_overlap(query, calibration)
+    if not len(rows):
+        return calibration
+    if len(rows) == len(calibration):
+        raise InputError(
+            f"all {len(rows)} records of {calibration.name} also occur in {query.name}: no record remains for the "
+            f"{role}; is it the same data set? Choose another {role}."
+        )
+    return calibration.take(np.delete(np.arange(len(calibration)), rows))
+
+
+def refuse_held(
+    other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
+) -> None:
+    """Checks that a set of known use shares no record with another set.
+
+    Args:
+        other: the other set.
+        held: the set of known use: the holdout, or the known members.
+        role: what the other set is, such as "query set", for the message.
+        advice: what to do, the end of the message.
+        of: which set `held` is: `HOLDOUT` or `MEMBERS`.
+
+    Raises:
+        InputError: a record is in both.
+    """
+    shared = find_overlap(other, held)
+    if len(shared[0]):
+        raise InputError(f"{_shared(shared, other, held, f'the {of} ', f'the {role} ')}; {MEANING[of]}: {advice}.")
+
+
+def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
+    """Indices of the records that remain in each set, ascending, if query set, holdout and members share records.
+
+    If no two share any, all records stay: duplicates with all copies in one set are evidence of different sampling, and
+    `metrics.exchangeability` tests for it. If two share a record, every record that occurs more than once in all sets
+    together is dropped. Dropping only the holdout's copies would break the test: query set and holdout would differ
+    whatever the target is. Dropping only shared records is not enough either: records with all copies in one set move
+    together. Which records occur once does not depend on how the records were split; so, given the dropped ones, every
+    split of the others is equally likely, and the test is exact.
+
+    >>> query = Examples(np.array([[1.0], [2.0], [2.0], [3.0]]), np.zeros(4, int), ("a",), "query")
+    >>> holdout = Examples(np.array([[3.0], [4.0]]), np.zeros(2, int), ("a",), "holdout")
+    >>> without_copies(query, holdout)
+    (array([0]), array([1]))
+    """
+    if not any(len(find_overlap(first, second)[0]) for first, second in combinations(sets, 2)):
+        return tuple(np.arange(len(examples_of_set)) for examples_of_set in sets)
+    hashes = np.concatenate([examples_of_set.record_hashes for examples_of_set in sets]).view("S16")
+    _, where, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    once = np.split(counts[where] == 1, np.cumsum([len(examples_of_set) for examples_of_set in sets])[:-1])
+    kept = tuple(np.flatnonzero(is_single) for is_single in once)
+    for examples, indices in zip(sets, kept, strict=True):
+        if not len(indices):
+            other_names = ", ".join(other_set.name for other_set in sets if other_set is not examples)
+            raise InputError(
+                f"all {len(examples)} records of {examples.name} have copies in it or in {other_names}: no record "
+                "remains; is it the same data set?"
+            )
+    return kept
+
+
+def _shared(
+    shared: tuple[np.ndarray, np.ndarray], query: Examples, calibration: Examples, of: str = "", role: str = ""
+) -> str:
+    """How many records are shared, and the first few by their indices in both sets; never their content."""
+    pairs = zip(*(indices[:SHOWN].tolist() for indices in shared), strict=True)
+    shown = ", ".join(f"{query_row} = {other}" for query_row, other in pairs)
+    return (
+        f"{len(shared[0])} of the {len(calibration)} records of {of}{calibration.name} also occur in "
+        f"{role}{query.name} (first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"
+    )
+
+
+def are_copies(first: Float[np.ndarray, "n classes"], second: Float[np.ndarray, "m classes"]) -> bool:
+    """Whether outputs on different records are the same, row by row, in more than half of the rows.
+
+    Outputs of which most rows are alike, such as those of a small tree or of a model that is sure of nearly all, are
+    left alone: in most places they may be the same by chance. So are those on a few records.
+
+    >>> one = np.linspace(0, 1, 20).reshape(10, 2)
+    >>> are_copies(one, one), are_copies(one, one[::-1]), are_copies(one[:3], one[:3])
+    (True, False, False)
+    """
+    if first.shape != second.shape:
+        return False
+    same = (first == second).all(axis=1)
+    enough = max(LEAST_SAME - 1, SAME * len(first))
+    return bool(same.sum() > enough) and len(np.unique(first[same], axis=0)) > enough

@@ -1,0 +1,220 @@
+"""Tables of scores as files: read from CSV or Parquet, and written as either.
+
+No message shows a cell. A table tells which record is in which set. So it is written whole or not at all, never over a
+file or link that is there, and only its owner may read it, whatever the umask is.
+"""
+
+import csv
+import io
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from jaxaudit.data.files import TABLES
+from jaxaudit.data.labels import MISSING
+from jaxaudit.data.paths import open_data, whole_file
+from jaxaudit.data.scores.columns import OWN, is_number, plain_column
+from jaxaudit.data.scores.table import ScoreTable, score_table
+from jaxaudit.errors import InputError
+
+LONGEST_LINE = 2**20
+SUFFIXES = (".csv", ".parquet")
+"""Of a table that is written."""
+
+
+def load_scores(
+    path: Path | str,
+    *,
+    rename: Mapping[str, str] = {},
+    lower: Sequence[str] = (),
+    higher: Sequence[str] = (),
+) -> ScoreTable:
+    """A table of scores from a file: see `score_table` for its columns.
+
+    Args:
+        path: a `.csv` with a header line, or a `.parquet`. Empty cells and null mean that a model was not asked; true
+            and false are 1 and 0.
+        rename: by the name of a column in the file, its name here.
+        lower, higher: as for `score_table`.
+
+    Raises:
+        InputError: the file cannot be read or is too large, names a column twice or lacks one of `rename`; or as
+            `score_table`.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in TABLES:
+        raise InputError(
+            f"{path.name}: is no table of scores, which is a {' or '.join(TABLES)} file; write it as one, such as by "
+            "`table.to_csv('scores.csv', index=False)` of pandas."
+        )
+    columns, notes = _of_table(path, rename)
+    if not columns:
+        raise InputError(f"{path.name}: has no records; was the file written to its end?")
+    missing = [old_name for old_name in rename if old_name not in columns]
+    if missing:
+        raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
+    renamed = [_name(column, rename) for column in columns]
+    twice = sorted({column for column in renamed if renamed.count(column) > 1})
+    if twice:
+        raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
+    renamed_columns = dict(zip(renamed, columns.values(), strict=True))
+    table = score_table(renamed_columns, name=path.name, lower=lower, higher=higher)
+    return replace(table, notes=notes, above=_lines_above(path, len(table.sets)))
+
+
+def _lines_above(path: Path, records: int) -> int | None:
+    """How many lines of a file are above the first of so many records, if each of them is one line; else None."""
+    lines, last = 0, b"\n"
+    with open_data(path) as stream:
+        if stream.peek(4).startswith(b"PAR1"):
+            return None
+        for block in iter(lambda: stream.read(LONGEST_LINE), b""):
+            lines, last = lines + block.count(b"\n"), block[-1:]
+    return 1 if lines + (last != b"\n") - records == 1 else None
+
+
+def is_score_table(path: Path) -> bool:
+    """Whether the file is a table with a column `set`; of a CSV file, its first line tells."""
+    if path.suffix.lower() not in TABLES:
+        return False
+    with open_data(path) as stream:
+        first = stream.read(LONGEST_LINE)
+    if first.startswith(b"PAR1"):
+        from jaxaudit.data.formats.parquet_file import parquet_names
+
+        return "set" in map(plain_column, parquet_names(path))
+    names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
+    return b"set" in [name.strip(b' \r"').lower() for name in names]
+
+
+def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
+    """`float64[n]`: the score of the only target in a table on the records of the set `of`; None if the file is no
+    table with a column `set`. It is the target's `log_likelihood`, or its `loss` with the other sign, or else (without
+    `log_likelihood`) its one score of this direction.
+    """
+    if not is_score_table(path):
+        return None
+    table = load_scores(path)
+    targets, rows = table.of("target"), table.rows(of)
+    scores = dict(targets[0].scores) if len(targets) == 1 else {}
+    signs = {"log_likelihood": 1, "loss": -1} if log_likelihood else dict.fromkeys(list(scores)[: len(scores) == 1], 1)
+    for name, sign in signs.items():
+        if name in scores:
+            if sign * table.directions.get(name, 0) == -direction:
+                raise InputError(
+                    f"{path.name}: {name} is {'lower' if direction > 0 else 'higher'} for records that were used, and "
+                    "the bank's scores are the other way; give the score that its models gave."
+                )
+            return sign * scores[name][rows]
+    needed_words = "`log_likelihood` or `loss`" if log_likelihood else "score"
+    raise InputError(
+        f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
+        f"{needed_words}, or files of one column for each set."
+    )
+
+
+def _is_used(column: str, rename: Mapping[str, str]) -> bool:
+    """Whether a column of a file is read; of others only the names are."""
+    name = _name(column, rename)
+    return name in OWN or is_number(name)
+
+
+def _name(column: str, rename: Mapping[str, str]) -> str:
+    return plain_column(rename.get(column, column))
+
+
+def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    # Imported here because pyarrow takes a tenth of a second.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from jaxaudit.data.formats.text_table import trimmed
+    from jaxaudit.data.tables.reading import read_text_table
+
+    # pandas' index may hold the set, the groups or the scores.
+    table, notes = read_text_table(path, index=True, only=lambda name: _is_used(name, rename))
+    header = table.header
+    if len(set(header)) < len(header):
+        raise InputError(f"{path.name}: two columns have the same name; give each its own.")
+    columns: dict[str, Any] = {}
+    for index, name in enumerate(header):
+        if not _is_used(name, rename):
+            columns[name] = range(table.rows)
+            continue
+        cells = trimmed(table.columns[index])
+        if not is_number(_name(name, rename)):
+            columns[name] = np.asarray(cells.to_pylist(), object)
+            continue
+        lower = pc.call_function("utf8_lower", [cells])
+        empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
+        values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
+        table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+        columns[name] = table.numbers(index, "leave it empty if the model was not asked")
+    return columns, notes
+
+
+def claim_scores(path: Path) -> None:
+    """Rejects a file that `write_scores` could not write, before any work is done."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"`out` {path} must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv.")
+    if os.path.lexists(path):
+        raise InputError(f"`out` {path} already exists; name a new file (nothing was changed).")
+    if not path.parent.is_dir():
+        raise InputError(f"`out` {path} cannot be written: there is no directory {path.parent}; create it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"`out` {path} cannot be written: {path.parent} is not writable; name another file.")
+
+
+def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
+    """Writes a table of scores, by the suffix of `path` as CSV or Parquet. A number reads back bit for bit, as a 64-bit
+    float if it is no integer; None and NaN become empty cells.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "scores.csv"
+    >>> write_scores(path, {"set": ["query", "holdout"], "target.loss": [0.1, None]})
+    >>> print(path.read_text().strip())
+    set,target.loss
+    query,0.1
+    holdout,
+    """
+    claim_scores(path)
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        least, most = (chosen(lengths, key=lambda name: lengths[name]) for chosen in (min, max))
+        raise InputError(
+            f"`columns` must have a cell a record, but {least} has {lengths[least]:,} and {most} {lengths[most]:,}."
+        )
+    # Imported here because pyarrow takes a tenth of a second.
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({name: _cells(values) for name, values in columns.items()})
+    try:
+        with whole_file(path) as file:
+            (_write_csv if path.suffix.lower() == ".csv" else parquet.write_table)(table, file)
+    except OSError as error:
+        raise InputError(
+            f"`out` {path} cannot be written ({error.strerror or error}); free space there, or name another file."
+        ) from error
+
+
+def _cells(values: Sequence[Any] | np.ndarray) -> Any:
+    import pyarrow as pa
+
+    cells = pa.array(values, from_pandas=True)
+    return cells.cast(pa.float64()) if pa.types.is_floating(cells.type) else cells
+
+
+def _write_csv(table: Any, file: IO[bytes]) -> None:
+    """Each number with as many digits as it needs, as Python writes it; pyarrow would quote every text."""
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(table.column_names)
+    rows.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    # Flushed, and the file left open for its owner.
+    text.detach()

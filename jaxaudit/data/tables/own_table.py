@@ -1,0 +1,307 @@
+"""One's own table: a CSV or Parquet file with a header, a label, and columns of numbers or words.
+
+One reader for all commands: it gives `Examples`, whose columns are numbers, or a `Table`, which has categories, too.
+What is not written so is refused, with the line of pandas that writes it so. No message contains the content of a cell.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Int
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.text_table import (
+    NAMELESS,
+    TextTable,
+    decimal_points,
+    float_cells,
+    trimmed,
+    truth_cells,
+    whole,
+)
+from jaxaudit.data.labels import as_number, counting, encode_labels
+from jaxaudit.data.tables.reading import read_text_table, without_dealt_groups
+from jaxaudit.data.tables.table import MISSING, Column, Table, check_choice
+from jaxaudit.errors import InputError
+
+LABEL = "label"
+FEW = 10
+"""In a `Table`, a column of at most this many different numbers has categories."""
+MOST_CLASSES = 1_000
+LARGEST_WHOLE = 2.0**53
+"""From here on, a floating-point number may stand for several whole ones."""
+_SUSPECT_ROWS = 20
+"""In a column of at most this many whole numbers, all may be distinct by chance."""
+_MISSING_TEXTS = ("", "na", "nan", "<na>")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTable:
+    """The columns of a file that are inputs and label, as text.
+
+    Attributes:
+        text: these columns, in the order of the file.
+        label: the name of the label among them.
+        labels: `int32[n]`, indices into `class_names`.
+        class_names: see `encode_labels`.
+        notes: remarks on how the file was read.
+        names: of all columns of the file, but for those that were left out by their names.
+    """
+
+    text: TextTable
+    label: str
+    labels: Int[np.ndarray, " n"]
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...]
+    names: frozenset[str]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs, in the order of the file."""
+        return tuple(name for name in self.text.header if name != self.label)
+
+    def examples(self, *, exact: bool = False) -> Examples:
+        """The records with all inputs as numbers, `float32[n, inputs]`; true and false are 1 and 0.
+
+        With `exact`, inputs are `float64`, and whole numbers that a `float64` would round are refused.
+        """
+        text, inputs, identifiers = self.text, self.inputs, list[str]()
+        values = np.empty((text.rows, len(inputs)), np.float64 if exact else np.float32)
+        for place, name in enumerate(inputs):
+            cells = self._cells(name)
+            numbers = float_cells(cells, text.decimal)
+            numbers = truth_cells(cells) if numbers is None else numbers
+            if numbers is None or not np.isfinite(numbers).all():
+                advice = (
+                    f"or, with pandas, pandas.get_dummies(frame, columns=[{name!r}], dtype=int) makes numbers of it"
+                )
+                numbers = self._numbers(read_cells(cells, text.decimal), name, advice)
+            self._refuse_row_numbers(numbers, name)
+            if exact and (np.abs(numbers) >= LARGEST_WHOLE).any() and whole(cells):
+                raise InputError(
+                    f"{text.source}: column {name!r} has whole numbers of 2^53 or more, of which some would become "
+                    "others; is it an identifier? Then leave it out (`drop`)."
+                )
+            identifiers += [name] if _all_whole_and_other(numbers) else []
+            with np.errstate(over="ignore"):
+                # The shortest text of a number of 32 bits is one of 64 bits only nearly.
+                values[:, place] = numbers.astype(text.floats.get(name, np.float64))
+        notes = (*self.notes, *_note(identifiers))
+        return Examples(values, self.labels, self.class_names, text.source, notes, inputs)
+
+    def table(self, categorical: Sequence[str] = ()) -> Table:
+        """The records with columns of numbers and columns of categories.
+
+        A column of more than 10 different numbers has numbers, unless it is in `categorical`. Any other has categories:
+        the distinct texts, in ascending order (of numbers if all are numbers), and `MISSING` as the last one if a cell
+        is missing. A constant column is kept (see `describe_table`). Classes are those that have a record.
+        """
+        text = self.text
+        present, labels = np.unique(self.labels, return_inverse=True)
+        if not 2 <= len(present) <= MOST_CLASSES:
+            raise InputError(
+                f"{text.source}: the label column {self.label!r} has {len(present):,} different values, and a "
+                f"classifier needs 2 to {MOST_CLASSES:,} classes; name another label (`label`), or write numbers as "
+                "ranges (such as <=50K and >50K)."
+            )
+        columns, arrays, identifiers = list[Column](), list[np.ndarray](), list[str]()
+        for name in self.inputs:
+            numbers = None if name in categorical else self._many_numbers(name)
+            if numbers is None:
+                categories, values = as_categories(read_cells(self._cells(name), text.decimal))
+                many = name not in categorical and len(categories) > max(FEW, text.rows / 2)
+            else:
+                self._refuse_row_numbers(numbers, name)
+                categories, values, many = (), numbers, _all_whole_and_other(numbers)
+            columns.append(Column(name, categories))
+            arrays.append(values)
+            identifiers += [name] if many else []
+        kind = np.float64 if not all(column.categories for column in columns) else np.float32
+        values = np.stack(arrays, axis=1, dtype=kind, casting="unsafe")
+        names = tuple(self.class_names[index] for index in present)
+        return Table(values, tuple(columns), labels, names, text.source, (*self.notes, *_note(identifiers)))
+
+    def _cells(self, name: str) -> pa.ChunkedArray:
+        return self.text.columns[self.text.header.index(name)]
+
+    def _many_numbers(self, name: str) -> np.ndarray | None:
+        """The cells of a column of more than `FEW` different numbers; None of any other.
+
+        Words among so many numbers are refused: as categories the numbers would lose their order.
+        """
+        numbers = float_cells(self._cells(name), self.text.decimal)
+        if numbers is not None and np.isfinite(numbers).all():
+            # The first rows usually decide, and checking all takes longer than reading them.
+            few = all(len(np.unique(part)) <= FEW for part in (numbers[:1000], numbers))
+            return None if few else numbers
+        cells = read_cells(self._cells(name), self.text.decimal)
+        if len(np.unique(cells.numbers[cells.is_number])) <= FEW:
+            return None
+        return self._numbers(cells, name, "or make categories of the column (`categorical`)")
+
+    def _numbers(self, cells: "ColumnCells", name: str, advice: str) -> np.ndarray:
+        """`float64[n]`: the cells of a column of numbers; `advice` is on words in it."""
+        source, rows = self.text.source, len(cells.codes)
+        fill = f"frame.dropna(subset=[{name!r}]).{_writing(source)} leaves such rows out"
+        for wrong, trouble, remedy in (
+            (~cells.missing & ~cells.is_number, "holds words", f"correct it, {advice}"),
+            (cells.missing, "is empty", f"fill it, or, with pandas, {fill}"),
+            (cells.is_number & ~np.isfinite(cells.numbers), "is not finite", "correct it"),
+        ):
+            if wrong.any():
+                raise InputError(
+                    f"{source}: row {cells.row(wrong)}, column {name!r} {trouble}, in a column of numbers "
+                    f"({int(wrong[cells.codes].sum()):,} of {rows:,} rows); {remedy}; or leave the column out (`drop`)."
+                )
+        return cells.numbers[cells.codes]
+
+    def _refuse_row_numbers(self, numbers: np.ndarray, name: str) -> None:
+        if len(numbers) > _SUSPECT_ROWS and counting(numbers):
+            raise InputError(
+                f"{self.text.source}: column {name!r} counts the rows, and a model would learn a record's place by it; "
+                "leave it out (`drop`)."
+            )
+
+
+def read_own_table(
+    path: Path,
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+) -> OwnTable:
+    """The inputs and the label of a CSV file with a header line, or of a Parquet file.
+
+    All columns are inputs but the label, those of `drop`, those of `groups`, which a file may lack, the index that
+    pandas keeps in a Parquet file, and a column `group` that `deal` wrote. Every column has a name of its own. Blanks
+    around a cell are ignored. A cell that is empty, `NA`, `NaN` or `<NA>` is missing.
+
+    Args:
+        path: the file.
+        label: the column with the label; by default that named `label`. Its cells are words or whole numbers.
+        drop, groups: columns to leave out.
+        categorical: columns that must be there.
+
+    Raises:
+        InputError: the file is not so. Rows count from 1 below the header.
+    """
+    source, label, left_out = path.name, label or LABEL, (*drop, *groups)
+    text, notes = read_text_table(path, keep=(label, *categorical), drop=left_out)
+    names = text.header
+    if text.rows == 0:
+        raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
+    if label not in names:
+        raise InputError(
+            f"{source}: no column is named {label!r}, as the label must be; name the label (`label`), or, with pandas, "
+            f"write frame.rename(columns={{'COLUMN': {label!r}}}).{_writing(source)}."
+        )
+    not_inputs = [*drop, *(name for name in groups if name in names)]
+    check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
+    text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
+    for place, name in enumerate(text.header):
+        if NAMELESS.fullmatch(name) or text.header.count(name) > 1:
+            trouble = f"two columns are named {name!r}" if text.header.count(name) > 1 else "a column has no name"
+            raise InputError(
+                f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write no "
+                f"index: frame.{_writing(source)} in pandas."
+            )
+    if text.header == [label]:
+        raise InputError(f"{source}: there is no column other than the label and those left out; add inputs.")
+    labels = read_cells(text.columns[text.header.index(label)], text.decimal)
+    if labels.missing.any():
+        raise InputError(
+            f"{source}: row {labels.row(labels.missing)} has no label (column {label!r} is empty); with pandas, "
+            f"frame.dropna(subset=[{label!r}]).{_writing(source)} leaves such rows out."
+        )
+    texts = labels.texts.to_numpy(zero_copy_only=False).astype(str)[labels.codes]
+    codes, class_names = encode_labels(texts, None, f"{source}, column {label!r}")
+    return OwnTable(text, label, codes, class_names, (*notes, *note), frozenset({*names} - {*left_out}))
+
+
+class ColumnCells(NamedTuple):
+    """A column's cells, with every distinct text stored once.
+
+    Attributes:
+        codes: for each row, the index of its text in the other arrays.
+        texts: the distinct texts.
+        missing: whether each text stands for a missing value, such as `NA`.
+        numbers: the number in each text; NaN where the text is no number.
+        is_number: whether each text is a number.
+    """
+
+    codes: np.ndarray
+    texts: pa.StringArray
+    missing: np.ndarray
+    numbers: np.ndarray
+    is_number: np.ndarray
+
+    def row(self, chosen: np.ndarray) -> int:
+        """The first row, counted from 1, whose text is among the chosen ones."""
+        return int(np.argmax(chosen[self.codes])) + 1
+
+
+def read_cells(column: pa.ChunkedArray, decimal: str) -> ColumnCells:
+    """The cells of a column of text; blanks around a value are ignored."""
+    encoded = trimmed(column).combine_chunks().dictionary_encode()
+    texts = encoded.dictionary
+    lower = pc.call_function("utf8_lower", [texts])
+    missing = _array(pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(_MISSING_TEXTS))))
+    numbers, is_number = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
+    present_texts = decimal_points(texts.filter(pa.array(~missing)), decimal)
+    try:
+        numbers[~missing] = _array(pc.cast(present_texts, pa.float64()))
+        is_number[~missing] = True
+    except pa.ArrowInvalid:
+        for index, text in zip(np.flatnonzero(~missing).tolist(), present_texts.to_pylist(), strict=True):
+            with suppress(ValueError):
+                numbers[index], is_number[index] = as_number(text), True
+    return ColumnCells(_array(encoded.indices), texts, missing, numbers, is_number)
+
+
+def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
+    """The categories in ascending order (numerical if all are numbers), and the index of each record's category."""
+    indices = np.flatnonzero(~cells.missing)
+    texts = cells.texts.take(pa.array(indices)).to_pylist()
+    keys = list(zip(cells.numbers[indices].tolist(), texts, strict=True)) if cells.is_number[indices].all() else texts
+    order = sorted(range(len(indices)), key=keys.__getitem__)
+    rank = np.full(len(cells.missing), len(order))
+    rank[indices[order]] = np.arange(len(order))
+    categories = [texts[index] for index in order]
+    if MISSING in categories:
+        rank[cells.missing] = categories.index(MISSING)
+    elif cells.missing.any():
+        categories.append(MISSING)
+    return tuple(categories), rank[cells.codes]
+
+
+def _all_whole_and_other(numbers: np.ndarray) -> bool:
+    """Whether these are many whole numbers that all differ."""
+    many = len(numbers) > _SUSPECT_ROWS and len(np.unique(numbers[:_SUSPECT_ROWS])) == _SUSPECT_ROWS
+    return many and bool((numbers == np.rint(numbers)).all()) and len(np.unique(numbers)) == len(numbers)
+
+
+def _note(identifiers: Sequence[str]) -> tuple[str, ...]:
+    """A note on columns in which most records differ, so that they may identify them."""
+    if not identifiers:
+        return ()
+    more = f" (and {len(identifiers) - 1} more)" if len(identifiers) > 1 else ""
+    return (
+        f"column {identifiers[0]!r}{more} has another value in most records and is read as an input; an identifier? "
+        "Then leave it out (`drop`)",
+    )
+
+
+def _writing(source: str) -> str:
+    """How pandas writes a file of this name."""
+    return f"{'to_parquet' if source.lower().endswith('.parquet') else 'to_csv'}({source!r}, index=False)"
+
+
+def _array(values: pa.Array) -> np.ndarray:
+    return values.to_numpy(zero_copy_only=False)

@@ -1,0 +1,249 @@
+"""The content of an `efficacy` run for the terminal and the page, from its result alone, and its charts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.cells import chop_cells
+
+from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, Exposed, WeightsExposure, check_efficacy_result
+from jaxaudit.errors import visible
+from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
+from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots.style import chart, row_height
+from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.numbers import bounds_picture, layers_picture, precise
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where
+from jaxaudit.report.record import Run, record_type
+from jaxaudit.report.sources import terms
+
+LISTED = 50
+TRUE_FISHER = (
+    "The information above is empirical: it takes each record's gradient at its own label, so it is small where the "
+    "label is fitted. The true Fisher information takes the gradient in expectation over the labels that the model "
+    "itself would draw, so it depends on the inputs alone and is small only where the model is certain of any label."
+)
+ROOM, LEAST_ROOM = 58, 9
+"""Terminal columns that the names of weights share, and the least that each needs for its numbers."""
+
+
+def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
+    result, paths = run.result, list(run.result.paths.values())
+    count, means = result.records_measured, _likelihood(result)
+    similarity = "The similarity of a record is the cosine of its gradient with the mean gradient of all records."
+    similar = (similarity,) if any(record.similarity for record in result.records) else ()
+    converted = (
+        "The network is written in PyTorch. In JAX, its outputs on these records differ by "
+        f"{result.conversion_error or 0:.0e} of their size at most.",
+    )
+    return RunContent(
+        f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
+        "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
+        "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
+        "weights that never saw them. Efficacy is 1 / information. Compare it with that of weights whose training is "
+        f"known.{''.join(f' {name}' for name in (*similar, *means))}",
+        (_answer(result),),
+        (
+            _weights(result, "terminal"),
+            _weights(result, "page"),
+            _layers_side_by_side(result),
+            _by_layer(result),
+            *([_fitted_best(result, top)] if top else []),
+            _records(result),
+        ),
+        (
+            "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
+            "gradients: small where the weights fit the records, as those that they were trained on, and large for "
+            "weights that never saw them. So efficacy is large after training, and forgetting should make it small.",
+            f"{paths.count(CONTRACTED)} of {len(paths)} parameter tensors: per-example norms without materialising "
+            "per-example gradients.",
+            *(() if result.conversion_error is None else converted),
+            *means,
+        ),
+        terms("efficacy", "bound of the efficacy", "Fisher information"),
+        ("Efficacy is measured, not tested: it has no error rate.",),
+    )
+
+
+def _answer(result: EfficacyResult) -> Answer:
+    judged = result.models[0]
+    facts = [("Its upper bound", judged.bound), ("Information (mean squared gradient norm)", judged.information)]
+    shown = [(name, precise(value)) for name, value in facts]
+    if judged.accuracy is not None:
+        shown.append(("Accuracy on the records", _accuracy(judged)))
+    more = {"Norm of the mean gradient": judged.mean_gradient_norm, "True Fisher information": judged.true_information}
+    shown += [(name, precise(value)) for name, value in more.items() if value is not None]
+    return Answer(
+        visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown), kind="weights"
+    )
+
+
+def _accuracy(model: WeightsExposure) -> str:
+    return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
+
+
+def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
+    """The assumed meaning of the outputs, and how the true Fisher information differs from the empirical one."""
+    lines = ()
+    if result.likelihood != Categorical.name:
+        of = "record" if result.likelihood == SEQUENCE.name else f"label, {result.likelihood}"
+        lines += (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
+    if result.models[0].true_information is not None:
+        lines += (TRUE_FISHER,)
+    return lines
+
+
+def _weights(result: EfficacyResult, on: Where) -> PageTable:
+    """The numbers of all weights; a page has two columns more."""
+    page, true = on == "page", result.models[0].true_information is not None
+    right = result.models[0].accuracy is not None
+    numbers = ("efficacy", "information", "bound", *(("true information",) if true else ()))
+    numbers += (*(("accuracy",) if right else ()), *(("mean log-probability",) if page else ()))
+    rows = (
+        (
+            *(visible(model.name), *([model.role] if page else [])),
+            *map(precise, (model.efficacy, model.information, model.bound)),
+            *([precise(model.true_information)] if true else []),
+            *([_accuracy(model)] if right else []),
+            *([precise(model.mean_log_probability)] if page else []),
+        )
+        for model in result.models
+    )
+    columns = ("weights", *(("role",) if page else ()), *numbers)
+    return PageTable("Weights" if page else "", columns, tuple(rows), numbers, on=on)
+
+
+def _layers_side_by_side(result: EfficacyResult) -> PageTable:
+    columns = _columns(result.models)
+    rows = (
+        (visible(layers[0].name), *(precise(layer.information) for layer in layers))
+        for layers in zip(*(model.layers for model in result.models), strict=True)
+    )
+    return PageTable("Information by layer", ("layer", *columns), tuple(rows), columns, on="terminal")
+
+
+def _by_layer(result: EfficacyResult) -> PageTable:
+    numbers = ("information", "efficacy", "bound")
+    rows = (
+        (visible(model.name), visible(layer.name), *(precise(getattr(layer, name)) for name in numbers))
+        for model in result.models
+        for layer in model.layers
+    )
+    return PageTable("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
+
+
+def _fitted_best(result: EfficacyResult, count: int) -> PageTable:
+    """The records with the smallest gradients, a column for each set of weights."""
+    exposed_records, columns, class_titles = _ranked(result)[:count], _columns(result.models), _class_column(result)
+    rows = (
+        (
+            *(str(record.index), *([visible(record.class_name)] if class_titles else [])),
+            *(precise(record.information[model.name]) for model in result.models),
+        )
+        for record in exposed_records
+    )
+    return PageTable(
+        f"The {len(exposed_records)} records that the weights fit best, with their information (squared gradient norm)",
+        ("record", *class_titles, *columns),
+        tuple(rows),
+        ("record", *columns),
+        on="terminal",
+    )
+
+
+def _records(result: EfficacyResult) -> PageTable:
+    judged, exposed_records = result.models[0].name, _ranked(result)[:LISTED]
+    similar, class_titles = any(record.similarity for record in exposed_records), _class_column(result)
+    rows = (
+        (
+            *(
+                str(record.index),
+                *([visible(record.class_name)] if class_titles else []),
+                precise(record.information[judged]),
+            ),
+            *([precise(record.similarity.get(judged))] if similar else []),
+        )
+        for record in exposed_records
+    )
+    title = f"The {len(exposed_records)} records that the weights fit best"
+    numbers = ("record", "information", *(["similarity"] if similar else []))
+    return PageTable(title, ("record", *class_titles, *numbers[1:]), tuple(rows), numbers, folded=True)
+
+
+def _class_column(result: EfficacyResult) -> tuple[str, ...]:
+    """The head of the column of classes; none if records have no classes."""
+    return ("class",) if any(record.class_name for record in result.records) else ()
+
+
+def _ranked(result: EfficacyResult) -> list[Exposed]:
+    """The records with the smallest gradients first: those that the judged weights fit best."""
+    judged = result.models[0].name
+    return sorted(result.records, key=lambda record: record.information[judged])
+
+
+def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
+    """The names of weights, long ones broken into lines, so that all fit on a terminal."""
+    room = max(LEAST_ROOM, ROOM // len(models) - 2)
+    return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
+
+
+EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result)
+
+
+def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
+    drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
+    return (
+        _efficacies("efficacy", "Efficacy of all weights", drawn),
+        *_layers(run.result),
+        bounds_picture(drawn, _numbers(drawn)),
+    )
+
+
+def compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture]:
+    """Efficacy of all weights of several runs."""
+    each_run = [(run, method) for run in runs for method in run.result.drawn()]
+    drawn = [method._replace(name=visible(f"{run.name}: {method.name}")) for run, method in each_run]
+    return (_efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn),)
+
+
+def _numbers(drawn: Sequence[plot.MethodMarks]) -> PageTable:
+    return PageTable(
+        "Efficacy and bound",
+        ("weights", "efficacy", "bound"),
+        tuple((method.name, precise(float(method.efficacy[0])), precise(float(method.bound[0]))) for method in drawn),
+        ("efficacy", "bound"),
+    )
+
+
+def _efficacies(name: str, title: str, drawn: Sequence[plot.MethodMarks]) -> Picture:
+    return Picture(
+        name,
+        title,
+        "; ".join(f"{method.name}: {precise(float(method.efficacy[0]))}" for method in drawn),
+        "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
+        chart(lambda axes: plot.draw_efficacies(axes, drawn, None), row_height(len(drawn))),
+        _numbers(drawn),
+    )
+
+
+def _layers(result: EfficacyResult) -> tuple[Picture, ...]:
+    """A chart of the information of each layer; none for a network with one layer."""
+    models, judged = result.models, result.models[0]
+    if len(judged.layers) < 2:
+        return ()
+    most = max(judged.layers, key=lambda layer: layer.information)
+    moved = (
+        " A reference is what the weights in question are compared with, such as the model before unlearning or one "
+        "retrained without the records: where their marks lie together, the records move that layer as much."
+        if len(models) > 1
+        else ""
+    )
+    picture = layers_picture(
+        "Information by layer",
+        f"; of {visible(judged.name)}, {visible(most.name)} has the most.",
+        "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add up to "
+        f"the whole.{moved}",
+        [layer.name for layer in judged.layers],
+        [(model.name, np.array([layer.information for layer in model.layers])) for model in models],
+        0.125,
+    )
+    return (picture,)

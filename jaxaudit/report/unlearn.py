@@ -1,0 +1,369 @@
+"""The content of an `unlearn` run for the terminal and the page, from its result alone, and its charts."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxaudit.audits.unlearn.finding import SCORES, clause
+from jaxaudit.audits.unlearn.result import (
+    RETRAINING,
+    UNTRAINED,
+    MethodResult,
+    ScoreSpread,
+    UnlearnResult,
+    check_unlearn_result,
+)
+from jaxaudit.errors import visible
+from jaxaudit.metrics.over_models import Estimate
+from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots.style import chart, row_height
+from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.numbers import (
+    bounds_picture,
+    estimates_pictures,
+    layers_picture,
+    level_text,
+    number_text,
+    precise,
+    span,
+)
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent
+from jaxaudit.report.record import Run, record_type
+from jaxaudit.report.sources import terms
+
+COLUMNS = {
+    "efficacy": "efficacy",
+    "bound": "bound",
+    "remaining_accuracy": "accuracy:\nremaining",
+    "forgotten_accuracy": "\nforgotten",
+    "test_accuracy": "\ntest",
+    "attack": "\nattack",
+}
+"""Of the terminal's table."""
+OF_TEXTS = {
+    "efficacy": "efficacy",
+    "bound": "bound",
+    "remaining_log_likelihood": "log-likelihood:\nremaining",
+    "forgotten_log_likelihood": "\nforgotten",
+    "test_log_likelihood": "\ntest",
+}
+"""The same for texts."""
+MARKS = {"above": "above", "below": "below", "not distinguishable": "~", "too few seeds": "?"}
+WIDEST_RANGE = 11
+"""The most characters of a range: wider ones are broken, so that six columns fit a terminal."""
+
+
+def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
+    result, protocol = run.result, run.result.protocol
+    judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
+    return RunContent(
+        "Does unlearning work?",
+        f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
+        f"forget {protocol.forgotten_records:,} of these ({visible(result.forgotten)}). Models retrained without those "
+        "records show what forgetting should look like. A method is distinguishable from retraining if a score lies "
+        "above or below those of the retrained models: it forgot too little or changed too much. "
+        f"{visible(result.finding.sentence)}",
+        judged or (Answer("", result.finding, "methods judged", "0", ""),),
+        (_grid(result), _levels(result), *_against_retrained(result), _places(result)),
+        _legend(result),
+        terms(
+            "efficacy",
+            "bound of the efficacy",
+            "Fisher information",
+            "retraining",
+            "amnesiac unlearning",
+            "Fisher forgetting",
+            "membership attack",
+            "distinguishable",
+            *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
+            *(("forget quality", "privleak") if _compared(result) and result.of_texts else ()),
+        ),
+        (
+            "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
+            "its scores.",
+        ),
+    )
+
+
+def _answer(method: MethodResult) -> Answer:
+    assert method.finding is not None
+    spread, place, attack = method.scores.efficacy, method.places.get("efficacy"), method.scores.attack
+    facts = []
+    if place is not None:
+        band = f"{precise(place.retrained_low)} to {precise(place.retrained_high)}"
+        facts.append(("Efficacy of retrained models", band))
+    if attack is not None:
+        facts.append(("Attack probability (median)", number_text(attack.median, 2)))
+    return Answer(
+        visible(method.name),
+        method.finding,
+        "efficacy (median)",
+        "none" if spread is None else precise(spread.median),
+        "" if spread is None else f"{precise(spread.low)} to {precise(spread.high)} (all seeds)",
+        tuple(facts),
+        alone=clause(method.finding.verdict),
+        kind="method",
+    )
+
+
+def _legend(result: UnlearnResult) -> tuple[str, ...]:
+    protocol = result.protocol
+    lines = [
+        visible(result.finding.sentence),
+        f"Forgotten: {visible(result.forgotten)}.",
+        f"Each cell: median over {protocol.seeds} seeds; range; position relative to retrained models "
+        "(~: not distinguishable; ?: too few seeds; 95% over all scores of a method).",
+        "Efficacy is 1 / information, and never above its bound. It is large where a model fits the forgotten records, "
+        "and small for a model that never saw them.",
+    ]
+    if protocol.members_share is not None:
+        lines.append(
+            "Attack: mean probability of membership that a learned attack gives the forgotten records; baseline (no "
+            f"information): {number_text(protocol.members_share, 2)}."
+        )
+    if result.of_texts:
+        lines.append("Log-likelihood: mean over records of their tokens' mean log-likelihood, in nats.")
+    if _compared(result):
+        half = protocol.seeds // 2
+        lines.append(
+            f"Told from retrained models: {half} models of a method against {protocol.seeds - half} retrained models "
+            f"of other seeds, with intervals ({level_text(protocol.level)}) over models. Forgetting quality F"
+            + ("" if result.of_texts else " and score (F times RA and TA, the ratios of remaining and test accuracy)")
+            + (" is that" if result.of_texts else " are those")
+            + " of the unlearning challenge of 2023. Larger is better, and `retraining` is as good as can be. U-LiRA: "
+            "accuracy of an attack that knows the method; 0.5 is a guess."
+        )
+        if result.of_texts:
+            lines.append(
+                "Forget quality (TOFU) is the p-value of a test for two independent samples, on two models' truth "
+                "ratios of the same records, so no error rate. Privleak (MUSE), in percent, is that of the loss: below "
+                "0 if forgotten records stand out from test records more than under a retrained model. Both are "
+                "medians over pairs of a model and a retrained one: compare with the row `retraining`."
+            )
+    return tuple(lines)
+
+
+def _compared(result: UnlearnResult) -> list[MethodResult]:
+    """The methods whose models were compared with retrained ones, the references first."""
+    return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
+
+
+def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
+    """The numbers of models that were compared with retrained ones, as `retraining_tables`."""
+    # Texts have no accuracies, and so neither the ratios nor the score.
+    of_texts = ("quality F", "U-LiRA", "forget quality", "privleak")
+    numbers = of_texts if result.of_texts else ("quality F", "RA", "TA", "score", "U-LiRA")
+    by_method = {}
+    for method in _compared(result):
+        challenge, lira, tofu = method.challenge, method.u_lira, method.tofu
+        assert challenge is not None
+        columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
+        if tofu is not None:
+            columns = challenge.quality, lira, tofu.forget_quality, tofu.privleak
+        by_method[method.name] = columns
+    return retraining_tables("Told from retrained models of other seeds", numbers, by_method)
+
+
+def retraining_tables(
+    title: str, numbers: tuple[str, ...], by_method: Mapping[str, Sequence[Estimate | float | None]]
+) -> tuple[PageTable, ...]:
+    """A table with one line per method on a page, two on a terminal; none if models were not compared."""
+    if not by_method:
+        return ()
+    lines, whole = list[tuple[str, ...]](), list[tuple[str, ...]]()
+    for method, values in by_method.items():
+        cells = [number_and_interval(value) for value in values]
+        lines += [(visible(method), *(value for value, _ in cells)), ("", *(interval for _, interval in cells))]
+        whole.append((visible(method), *map(with_interval, values)))
+    columns = ("models", *numbers)
+    return (
+        PageTable(title, columns, tuple(lines), numbers, on="terminal"),
+        PageTable(title, columns, tuple(whole), numbers, on="page"),
+    )
+
+
+def number_and_interval(value: Estimate | float | None) -> tuple[str, str]:
+    if isinstance(value, Estimate):
+        return number_text(value.value, 2), span(value)
+    return number_text(value, 2), ""
+
+
+def with_interval(value: Estimate | float | None) -> str:
+    """A number with its interval, if it has one, in brackets."""
+    number, interval = number_and_interval(value)
+    return f"{number} ({interval})" if interval else number
+
+
+def _grid(result: UnlearnResult) -> PageTable:
+    """A table with three lines per method, narrow enough for 80 columns: medians, ranges, positions."""
+    rows = []
+    for method in result.methods:
+        cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in _columns(result))]
+        rows += zip(*cells, strict=True)
+    columns = tuple(_columns(result).values())
+    return PageTable(
+        "", ("models", *columns), tuple(rows), columns, tones={"above": "bad", "below": "bad"}, on="terminal"
+    )
+
+
+def _columns(result: UnlearnResult) -> dict[str, str]:
+    return OF_TEXTS if result.of_texts else COLUMNS
+
+
+def _cell(method: MethodResult, name: str) -> tuple[str, str, str]:
+    spread: ScoreSpread | None = getattr(method.scores, name)
+    if spread is None:
+        return "-", "", ""
+    low, high = _brief(spread.low, name), _brief(spread.high, name)
+    between = f"{low}-{high}" if len(low) + len(high) < WIDEST_RANGE else f"{low} -\n{high}"
+    place = next((place for score, place in method.places.items() if score == name), None)
+    return _brief(spread.median, name), between, "" if place is None else MARKS[place.verdict]
+
+
+def _brief(value: float, name: str) -> str:
+    """A number with two digits, as short as possible: six columns of ranges must fit 80 characters."""
+    if math.isinf(value):
+        return "inf"
+    if name not in ("efficacy", "bound"):
+        return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.0"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    if -3 <= int(exponent) < 4:
+        return f"{float(f'{value:.1e}'):.6g}".removeprefix("0") or "0"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def _levels(result: UnlearnResult) -> PageTable:
+    """Accuracies and attack probability; of texts log-likelihoods."""
+    names = list(_columns(result))[2:]
+
+    def shown(spread: ScoreSpread | None) -> str:
+        if spread is None:
+            return "-"
+        return f"{number_text(spread.median, 2)} ({number_text(spread.low, 2)} to {number_text(spread.high, 2)})"
+
+    columns = tuple(SCORES[name] for name in names)
+    return PageTable(
+        f"{'Log-likelihood' if result.of_texts else 'Accuracy'}, median and range over seeds",
+        ("models", *columns),
+        tuple(
+            (visible(method.name), *(shown(getattr(method.scores, name)) for name in names))
+            for method in result.methods
+        ),
+        columns,
+    )
+
+
+def _places(result: UnlearnResult) -> PageTable:
+    numbers = ("p", "retrained from", "to", "share below", "share above")
+    return PageTable(
+        "Positions relative to retrained models",
+        ("models", "score", "position", *numbers),
+        tuple(
+            (
+                visible(method.name),
+                SCORES[name],
+                place.verdict,
+                precise(place.p_value),
+                precise(place.retrained_low),
+                precise(place.retrained_high),
+                number_text(place.share_below, 2),
+                number_text(place.share_above, 2),
+            )
+            for method in result.methods
+            for name, place in method.places.items()
+        ),
+        numbers,
+        folded=True,
+    )
+
+
+UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)
+
+
+MOST_METHODS = 7
+"""The most marks in one row of a readable chart."""
+SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
+
+
+def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
+    drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
+    attacked = any(method.attack is not None for method in drawn)
+    return (
+        _efficacies("efficacy", drawn, run.result.band),
+        *_layers(run.result),
+        bounds_picture(drawn, _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound"))),
+        *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
+        *_told_apart(run.result),
+    )
+
+
+def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
+    """Efficacy of the models of several runs."""
+    each_run = [(run, method) for run in runs for method in run.result.drawn()]
+    drawn = [method._replace(name=visible(f"{run.name}: {method.name}")) for run, method in each_run]
+    return (_efficacies("compared-unlearning", drawn, None),)
+
+
+def _values(drawn: list[plot.MethodMarks], title: str, names: tuple[str, ...]) -> PageTable:
+    rows = []
+    for method in drawn:
+        for seed in range(len(method.efficacy)):
+            columns = (getattr(method, name) for name in names)
+            cells = ("-" if values is None else precise(float(values[seed])) for values in columns)
+            rows.append((method.name, str(seed), *cells))
+    return PageTable(title, ("models", "seed", *names), tuple(rows), ("seed", *names))
+
+
+def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, float] | None) -> Picture:
+    return Picture(
+        name,
+        "Efficacy" + (" beside retrained models" if band else " of each method's models"),
+        "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
+        "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
+        chart(lambda axes: plot.draw_efficacies(axes, drawn, band), row_height(len(drawn)) + 0.2),
+        _values(drawn, "Efficacy of every model", ("efficacy",)),
+    )
+
+
+def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
+    """A chart of the information of each layer before and after; none for a network with one layer."""
+    models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
+    if (
+        not models
+        or len(models[0].layers) < 2
+        or any(model.layers.keys() != models[0].layers.keys() for model in models)
+    ):
+        return ()
+    picture = layers_picture(
+        "Information by layer, before and after",
+        f" of {', '.join(visible(model.name) for model in models)}.",
+        "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
+        "records in that layer. The mark of original is before, a method's after; what forgot as retraining does has "
+        "its marks where retraining has its own, in every layer.",
+        list(models[0].layers),
+        [(model.name, np.array([model.layers[layer] for layer in models[0].layers])) for model in models],
+        0.12,
+    )
+    return (picture,)
+
+
+def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
+    medians = (f"{m.name}: median {number_text(float(np.median(m.attack)), 2)}" for m in drawn if m.attack is not None)
+    line = "" if baseline is None else f" The dotted line is the baseline (no information): {number_text(baseline, 2)}."
+    return Picture(
+        "attack",
+        "Attack probability against efficacy",
+        "; ".join(medians),
+        "The mean probability of membership that a learned attack gives the forgotten records." + line,
+        chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
+        _values(drawn, "Efficacy and attack probability of every model", ("efficacy", "attack")),
+    )
+
+
+def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
+    """Charts of forgetting quality and U-LiRA, with the references; none if models were not compared."""
+    compared = [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
+    quality = [(method.name, method.challenge.quality) for method in compared if method.challenge is not None]
+    lira = [(method.name, method.u_lira) for method in compared if method.u_lira is not None]
+    return estimates_pictures(quality, lira, RETRAINING, result.protocol.level)

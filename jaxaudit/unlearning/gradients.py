@@ -1,0 +1,205 @@
+"""Unlearning by further training: fine-tuning, gradient ascent, both together (NegGrad+), and SCRUB.
+
+Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machine unlearning", NeurIPS, section 4. None
+but SCRUB has a stopping rule, whose variant that rewinds needs a validation set and is not implemented: too few steps
+forget nothing, and too many of ascent ruin the model. The network is in evaluation mode: no dropout, no augmentation,
+fixed running statistics. On a CPU, XLA is slow for convolutional networks in these loops.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key, Real
+
+from jaxaudit.errors import check_ranges
+from jaxaudit.randomness import stream
+from jaxaudit.unlearning import passes
+from jaxaudit.unlearning.method import LogProbs, cites, refuse_without_classes
+
+BETA = 0.95
+"""The weight beta in the authors' code."""
+ASCENT_RATE = 0.003
+"""Learning rate of gradient ascent; smaller than that of the other methods, since its loss has no bound."""
+
+
+@cites("Kurmanji et al. 2023")
+def fine_tune(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.LEARNING_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+) -> Any:
+    """Fine-tuning: trains on the remaining records only, theta <- theta - rate * grad L_remain.
+
+    L is the mean cross-entropy of a minibatch; the network is in evaluation mode. Pure; can be jitted, and vmapped over
+    keys, models and sets. `epochs` are passes over the remaining records; other arguments are as for `Unlearn`.
+    """
+    return _trained_on(key, log_probs, params, inputs, labels, ~forget, 1.0, epochs, learning_rate, batch_size)
+
+
+@cites("Golatkar, Achille & Soatto 2020; Kurmanji et al. 2023")
+def gradient_ascent(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = ASCENT_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+) -> Any:
+    """Gradient ascent on the loss of the forget set: theta <- theta + rate * grad L_forget.
+
+    Golatkar, Achille & Soatto (2020). That loss has no bound, so a large rate leads to NaN. Nothing preserves the
+    accuracy on other records. As `fine_tune`, but `epochs` are passes over the forget set.
+    """
+    return _trained_on(key, log_probs, params, inputs, labels, forget, -1.0, epochs, learning_rate, batch_size)
+
+
+@cites("Kurmanji et al. 2023")
+def negative_gradient(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    beta: float = BETA,
+    epochs: int = passes.EPOCHS,
+    learning_rate: float = passes.LEARNING_RATE,
+    batch_size: int = passes.BATCH_SIZE,
+) -> Any:
+    """NegGrad+: theta <- theta - rate * grad (beta L_remain - (1 - beta) L_forget).
+
+    A step has a minibatch of remaining records and one of the forget set, of `batch_size` records each. An epoch is a
+    pass over the remaining records; the forget set is repeated as often as needed. With `beta` 1 it is `fine_tune`.
+    """
+    passes.check_numbers(epochs, learning_rate, batch_size)
+    check_ranges("[0, 1]", beta=beta)
+    loss = passes.cross_entropy(log_probs, inputs, labels)
+
+    def weighed(params: Any, remaining: passes.Minibatch, forgotten: passes.Minibatch) -> Float[Array, ""]:
+        return beta * loss(params, remaining) - (1 - beta) * loss(params, forgotten)
+
+    def epoch(number: Any, params: Any) -> Any:
+        forgotten = passes.one_pass(stream(key, "forget"), number, forget, batch_size)
+
+        def step(place: Any, remaining: passes.Minibatch, params: Any) -> Any:
+            return passes.descended(params, jax.grad(weighed)(params, remaining, forgotten[place]), learning_rate)
+
+        return passes.each_step(passes.one_pass(stream(key, "pass"), number, ~forget, batch_size), step, params)
+
+    return lax.fori_loop(0, epochs, epoch, params)
+
+
+def _trained_on(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    chosen: Bool[Array, " n"],
+    sign: float,
+    epochs: int,
+    learning_rate: float,
+    batch_size: int,
+) -> Any:
+    """Parameters after some epochs over the chosen records; sign 1 minimises their loss, -1 maximises it."""
+    passes.check_numbers(epochs, learning_rate, batch_size)
+    gradient = jax.grad(passes.cross_entropy(log_probs, inputs, labels))
+
+    def step(place: Any, minibatch: passes.Minibatch, params: Any) -> Any:
+        return passes.descended(params, gradient(params, minibatch), sign * learning_rate)
+
+    def epoch(number: Any, params: Any) -> Any:
+        return passes.each_step(passes.one_pass(stream(key, "pass"), number, chosen, batch_size), step, params)
+
+    return lax.fori_loop(0, epochs, epoch, params)
+
+
+LEARNING_RATE = 5e-4
+DECAYS = (0.5, 0.8, 0.9)
+"""After each of these shares of the epochs the learning rate is divided by 10."""
+
+
+@cites("Kurmanji et al. 2023")
+def scrub(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Real[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    epochs: int = passes.EPOCHS,
+    max_epochs: int = 3,
+    learning_rate: float = LEARNING_RATE,
+    alpha: float = 0.5,
+    gamma: float = 1.0,
+    temperature: float = 2.0,
+    batch_size: int = passes.BATCH_SIZE,
+) -> Any:
+    """Moves outputs away from the original's on the forget set, and keeps them close to it on other records.
+
+    Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machine unlearning", NeurIPS, equation 3
+    and algorithm 1. With D = T^2 KL(p || q), p the original's outputs and q the student's at temperature T, an epoch is
+    a pass over the forget set that maximises D (in the first `max_epochs` only) and then a pass over the remaining
+    records that minimises alpha D + gamma L, where L is the cross-entropy.
+
+    The defaults are those of the authors' code for small sets, without its weight decay. The optimiser is Adam; its
+    rate is a tenth after half of the epochs, a hundredth after 80%, a thousandth after 90%. In the first pass student
+    and teacher are equal and the gradient of D is 0, so a single epoch does not actively forget. Pure; can be jitted,
+    and vmapped over keys, models and sets. The network is in evaluation mode; on a CPU, XLA is slow for convolutional
+    networks in these loops. Records need classes. Other arguments are as for `Unlearn`.
+    """
+    passes.check_numbers(epochs, learning_rate, batch_size)
+    refuse_without_classes("SCRUB", jax.eval_shape(log_probs, params, inputs))
+    loss, adam = passes.cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
+
+    def cooled(params: Any, minibatch: passes.Minibatch) -> Float[Array, "batch classes"]:
+        return jax.nn.log_softmax(log_probs(params, inputs[minibatch.records]) / temperature)
+
+    def distance(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
+        teacher, student_log_probs = lax.stop_gradient(cooled(params, minibatch)), cooled(student, minibatch)
+        of_record = jnp.sum(jnp.exp(teacher) * (teacher - student_log_probs), axis=1)
+        return temperature**2 * passes.weighted_mean(of_record, minibatch)
+
+    def obeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
+        return alpha * distance(student, minibatch) + gamma * loss(student, minibatch)
+
+    def disobeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
+        return -distance(student, minibatch)
+
+    def epoch(number: Any, state: Any) -> Any:
+        rate = learning_rate * 0.1 ** jnp.sum(number >= epochs * jnp.array(DECAYS))
+
+        def along(aim: Any, has_slope: Any = True) -> Any:
+            def step(place: Any, minibatch: passes.Minibatch, state: Any) -> Any:
+                student, moments = state
+                gradient = jax.grad(aim)(student, minibatch)
+                gradient = jax.tree.map(lambda leaf: jnp.where(has_slope, leaf, 0), gradient)
+                direction, moments = adam.update(gradient, moments)
+                return passes.descended(student, direction, rate), moments
+
+            return step
+
+        forgotten = passes.one_pass(stream(key, "forget"), number, forget, batch_size)
+        forgotten = forgotten._replace(steps=jnp.where(number < max_epochs, forgotten.steps, 0))
+        # At the start the gradient of D is 0 up to rounding, which Adam would scale up to a full step.
+        state = passes.each_step(forgotten, along(disobeyed, number > 0), state)
+        return passes.each_step(passes.one_pass(stream(key, "pass"), number, ~forget, batch_size), along(obeyed), state)
+
+    student, _ = lax.fori_loop(0, epochs, epoch, (params, adam.init(params)))
+    return student

@@ -1,0 +1,211 @@
+"""The shadow test in the `ks` audit, with the targets' outputs on the calibration set and without them."""
+
+from collections import Counter
+from functools import cache, partial
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+from support.cli_runs import records
+from support.clouds import NAMES, probabilities, trained_outputs
+from support.ks_audits import audit_ks
+
+from jaxaudit.audits.ks.models import Part, make_pool, target_row
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.train import default_tests, possible_tests
+from jaxaudit.data import Examples
+from jaxaudit.data.examples import Sets
+from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
+from jaxaudit.learners import network
+from jaxaudit.metrics.checks import CALIBRATION_LIKE_TARGET, SHADOW_MODELS
+from jaxaudit.models import MLP
+from jaxaudit.shadow_models import ShadowModels
+
+SURE = 1e-4
+"""A correct test fails one claim of this file for one in ten thousand keys; the keys are fixed."""
+RECORDS = 200
+KEY = jax.random.key(5)
+LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=25, batch_size=50)
+COUNTS = {"never": 19, "half": 2, "fully": 19}
+TEST, HELD = ShadowTest(**COUNTS), HoldoutTest(mixed=19)
+FEW = RhoTest(replicates=1, controls=0)
+
+
+def examples(seed: int, shift: float, name: str, count: int = RECORDS) -> Examples:
+    return Examples(*records(seed, shift, count), NAMES, name)
+
+
+QUERY, CALIBRATION, HOLDOUT = examples(2, 0.0, "query"), examples(3, 0.5, "calibration"), examples(4, 0.0, "holdout")
+LIKE_CALIBRATION = examples(11, 0.5, "fresh")
+"""A target's own data: of the calibration set's kind, none of its records."""
+SOME = SimulatedTarget("some", (Part(CALIBRATION, 0.67), Part(QUERY, 0.25)))
+MOST = SimulatedTarget("most", (Part(CALIBRATION, 0.76), Part(QUERY, 0.5)))
+"""48 calibration records are left."""
+ALONE = FileTarget(probabilities(np.full((RECORDS, 3), 1 / 3), "file.csv"))
+FILE = ALONE._replace(on_calibration=probabilities(np.full((RECORDS, 3), 1 / 3), "file_c.csv"))
+
+
+def target(seed: int, name: str, trained_on: list[Examples], *asked: Examples) -> FileTarget:
+    """Its outputs on the query set and on the calibration set."""
+    query, calibration = trained_outputs(LEARNER, seed, trained_on, [*asked], name)
+    return FileTarget(query, on_calibration=calibration)
+
+
+def run(targets: list[Target], *tests: KSTest, **options: Any) -> KSAudit:
+    how: dict[str, Any] = {"tests": [*tests, FEW], "execution": Execution(21), **options}
+    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **how)
+
+
+@cache
+def used() -> FileTarget:
+    return target(9, "used.csv", [LIKE_CALIBRATION, QUERY], QUERY, CALIBRATION)
+
+
+@pytest.fixture(scope="module")
+def by_calibration() -> KSAudit:
+    return run([used()], TEST)
+
+
+@pytest.fixture(scope="module")
+def of_three() -> KSAudit:
+    """Two files and a simulated target."""
+    unused = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
+    return run([used(), unused, SOME], TEST, own_recipe=True)
+
+
+@pytest.mark.outer
+def test_false_alarms_are_as_rare_as_stated_and_full_use_is_found() -> None:
+    """Every trial has other records, shadow models and targets."""
+    trials, alarms, found = 30, 0, 0
+    for trial in range(trials):
+        query, calibration, fresh = (
+            examples(10_000 + 4 * trial + place, shift, str(place)) for place, shift in enumerate((0.0, 0.5, 0.5))
+        )
+        targets = [
+            target(2 * trial + place, str(place), trained_on, query, calibration)
+            for place, trained_on in enumerate(([fresh], [fresh, query]))
+        ]
+        answer = audit_ks(
+            jax.random.key(trial),
+            *(query, calibration, LEARNER, targets),
+            tests=[TEST, FEW],
+            execution=Execution(21),
+        )
+        alarms += answer.targets[0].usage[0].p_never <= 0.05
+        found += answer.targets[1].usage[0].p_never <= 0.05
+    assert alarms <= stats.binom.ppf(1 - SURE, trials, 0.05)
+    assert found >= stats.binom.ppf(SURE, trials, 0.8)
+
+
+def test_it_finds_use_and_calls_none_that_is_not(by_calibration: KSAudit, of_three: KSAudit) -> None:
+    used, unused, some = (each.usage[0] for each in of_three.targets)
+    assert [each.method for each in (used, unused, some)] == ["shadow"] * 3
+    assert used.p_never <= 0.05 < unused.p_never
+    assert used.fraction_low is not None
+    assert some.has_fraction
+    assert used.fraction_low > 0
+    assert used.fraction_high == 1
+    assert unused.fraction_low == 0
+    assert 0 < some.fraction < 1
+    # 19 models are too few for a p-value of 0.05 that is adjusted for three targets.
+    assert "not forgotten" not in [each.verdict for each in of_three.targets]
+    assert by_calibration.targets[0].verdict == "not forgotten"
+
+
+def shadows(audit: KSAudit) -> ShadowModels:
+    assert audit.shadows is not None
+    return audit.shadows
+
+
+def test_further_targets_change_no_model(by_calibration: KSAudit, of_three: KSAudit) -> None:
+    assert Counter(shadows(of_three).kinds) == COUNTS
+    for kind in ("never", "fully"):
+        alone, beside = (each.log_odds[each.of(kind)] for each in map(shadows, (by_calibration, of_three)))
+        np.testing.assert_array_equal(alone, beside)
+
+
+def test_without_outputs_on_the_calibration_set_the_query_set_is_judged_alone(by_calibration: KSAudit) -> None:
+    """By the same models, whose training sets do not depend on it."""
+    by_two, alone = (run([file], TEST, own_recipe=True) for file in (used(), used()._replace(on_calibration=None)))
+    for kind in COUNTS:
+        one, two, same = (each.log_odds[each.of(kind)] for each in map(shadows, (alone, by_two, by_calibration)))
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(two, same)
+    (one,), (two,) = (audit.targets[0].usage for audit in (alone, by_two))
+    assert one.method == two.method == "shadow"
+    assert one.p_never == two.p_never == 0.05
+    assert one.detectable != two.detectable
+    named = [{check.name for check in audit.targets[0].checks} for audit in (alone, by_two)]
+    assert named[1] - named[0] == {CALIBRATION_LIKE_TARGET}
+
+
+def test_outputs_in_another_order_are_found() -> None:
+    unused = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
+    assert unused.on_calibration is not None
+    order = np.random.default_rng(0).permutation(len(CALIBRATION))
+    shuffled = probabilities(unused.on_calibration.probabilities[order], "shuffled")
+    half = SimulatedTarget("half of each", (Part(CALIBRATION, 0.5), Part(QUERY, 0.5)))
+    answer = run([unused, half, unused._replace(on_calibration=shuffled)], TEST)
+    for each in answer.targets:
+        names = [check.name for check in each.checks]
+        assert [names.count(name) for name in (SHADOW_MODELS, CALIBRATION_LIKE_TARGET)] == [1, 1]
+    (by_default,) = possible_tests(shadows(answer), [unused])
+    assert by_default == TEST
+    failed = [
+        CALIBRATION_LIKE_TARGET in {check.name for check in each.finding.checks if check.state == "failed"}
+        for each in answer.targets
+    ]
+    assert failed == [False, False, True]
+    assert answer.targets[2].verdict == "inconclusive"
+
+
+def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT))
+    assert (pool.holdout, pool.calibration) == (slice(200, 400), slice(400, 600))
+    assert pool.compared.tolist() == [*range(400)]
+    assert pool._replace(compares_calibration=True).compared.tolist() == [*range(600)]
+    assert np.arange(600)[pool.training_order].tolist() == [*range(200), *range(400, 600), *range(200, 400)]
+    drawn = TEST.draw(KEY, pool)
+    assert {role: len(rows) for role, rows in drawn.items()} == COUNTS
+    for role, used in zip(COUNTS, (0, 100, 200), strict=True):
+        rows = drawn[role]
+        parts = (pool.query, pool.calibration, pool.holdout)
+        assert {tuple(int(row[part].sum()) for part in parts) for row in rows} == {(used, 133, 0)}
+        assert len({row[pool.calibration].tobytes() for row in rows}) == len(rows)
+
+
+def test_a_target_that_is_trained_on_part_of_a_set_adds_no_record() -> None:
+    part = Part(CALIBRATION.take(np.arange(20, 80)), 1.0)
+    simulated = SimulatedTarget("some", (part, Part(QUERY, 0.5)))
+    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION), (simulated,))
+    assert len(pool.examples) == len(QUERY) + len(CALIBRATION)
+    row = target_row(np.random.default_rng(1), pool, simulated.parts)[0]
+    assert np.flatnonzero(row[pool.calibration]).tolist() == list(range(20, 80))
+
+
+def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
+    assert default_tests(Sets(), [FILE, SOME])[0] == ShadowTest(targets=2)
+    assert default_tests(Sets(), [SOME]) == default_tests(Sets(), [ALONE]) == (ShadowTest(), RhoTest())
+    assert default_tests(Sets(holdout=HOLDOUT), [FILE]) == (HoldoutTest(), ShadowTest(), RhoTest())
+    assert default_tests(Sets(holdout=HOLDOUT), [ALONE]) == (HoldoutTest(), RhoTest())
+
+
+@pytest.mark.parametrize(
+    ("targets", "calibration", "words"),
+    [
+        ([FILE, ALONE], CALIBRATION, r"some have none \(`on_calibration`\)"),
+        ([FILE], examples(3, 0.5, "larger", 201), r"shape \(200, 3\), but the calibration set has 201 records"),
+        ([FILE._replace(on_calibration=ALONE.outputs.take(np.arange(49)))], CALIBRATION.take(np.arange(49)), "got 49"),
+        ([FILE, MOST], CALIBRATION, "got 48"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_training(targets, calibration, words, monkeypatch) -> None:
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
+    with pytest.raises(InputError, match=words):
+        audit_ks(KEY, QUERY, calibration, LEARNER, targets, tests=[TEST, FEW])

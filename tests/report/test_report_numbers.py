@@ -1,0 +1,342 @@
+"""The answers of `attack`, `efficacy`, `pdtp`, `power` and `unlearn` as JSON, on a terminal and on a page."""
+
+import json
+import math
+from dataclasses import replace
+
+import jsonschema
+import msgspec
+import numpy as np
+import pytest
+from support.html_pages import Parsed
+from support.saved_runs import as_json
+from support.saved_runs.attack import attack_audit, attack_run
+from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
+from support.saved_runs.pdtp import audit_of, pdtp_audit, pdtp_run, run_of
+from support.saved_runs.power import KNOWN, power_audit, power_run
+from support.saved_runs.unlearn import CHALLENGE, SEEDS, SPREAD, unlearn_audit, unlearn_run
+from support.saved_runs.unlearn_outputs import unlearn_outputs_run
+from support.terminals import said, shown
+
+from jaxaudit.audits.efficacy import result as efficacy_result
+from jaxaudit.audits.efficacy.result import Layer
+from jaxaudit.audits.pdtp import audit as pdtp_audit_module
+from jaxaudit.audits.pdtp.audit import PDTPAudit
+from jaxaudit.audits.power.result import FRACTIONS
+from jaxaudit.kernels.likelihoods import Gaussian
+from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
+from jaxaudit.plots.style import as_svg, with_default_style
+from jaxaudit.report.build import build, part_of
+from jaxaudit.report.efficacy import pictures
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import run_kind, schema_of
+from jaxaudit.report.power import POWER
+from jaxaudit.report.record import Run, to_json
+
+pytestmark = pytest.mark.usefixtures("no_charts")
+
+
+def test_every_target_is_listed():
+    audit = attack_audit()
+    result = to_json(attack_run(audit=audit).result)["splits"]
+    assert audit.measurements is not None
+    pdtp = audit.measurements.mean(axis=0)
+    assert result["strongest"]["pdtp_above_1"] == (pdtp > 1).sum()
+    assert [record["index"] for record in result["records"]] == audit.records.tolist()
+    assert [record["pdtp"] for record in result["records"]] == pdtp.tolist()
+    for record in result["records"]:
+        assert record["accuracy"][record["strongest_attack"]] == record["largest_accuracy"]
+
+
+def test_json_has_words_for_what_json_cannot_hold():
+    run = attack_run(audit=attack_audit(measurements=np.full((1, 30), np.inf), bins=0))
+    result = to_json(run.result)
+    json.dumps(result, allow_nan=False)
+    assert result["splits"]["max_pdtp"] == result["splits"]["records"][0]["pdtp"] == "infinity"
+    correlated = result["splits"]["strongest"]["correlation"]
+    assert (correlated["coefficient"], correlated["p_value"], correlated["count"]) == (None, None, 30)
+    assert "infinite" in correlated["reason"]
+    assert "infinite" in " ".join(result["finding"]["caveats"])
+    assert "infinite" in said(run)
+
+
+NOTE = "All began with the same weights."
+
+
+def test_its_figure_has_a_row_for_each_weights_and_infinite_ones_too():
+    figure = efficacy_audit(weights("mine", [0.0, 0.0]), weights("retrained", [1.0, 4.0])).plot()
+    efficacies, bounds = figure.axes
+    assert [label.get_text() for label in efficacies.get_yticklabels()] == ["mine", "retrained"]
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in efficacies.lines if line.get_marker() == "o"]
+    assert drawn == [[], [0.4]]
+    legend = bounds.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["mine", "retrained"]
+
+
+def test_the_numbers_of_efficacy_in_json():
+    audit = efficacy_audit(weights("perfect", [0.0, 0.0, 0.0]), weights("other", [1.0, 2.0, 3.0]), notes=(NOTE,))
+    result = as_json(efficacy_run(audit=audit))
+    perfect, other = result["models"]
+    assert perfect["efficacy"] == perfect["bound"] == perfect["layers"][0]["efficacy"] == "infinity"
+    assert (perfect["role"], other["role"]) == ("judged", "reference")
+    assert (other["efficacy"], other["information"], other["bound"]) == (0.5, 2.0, 1.0)
+    assert result["records"][2] == {
+        "index": 2,
+        "class": "c",
+        "information": {"perfect": 0.0, "other": 3.0},
+        "similarity": {},
+    }
+    assert result["finding"]["verdict"] == "no verdict"
+    assert result["finding"]["caveats"] == list(audit.finding.caveats)
+    assert audit.finding.caveats[-1] == NOTE
+    columns = audit.columns
+    assert columns["information of other"].tolist() == [1.0, 2.0, 3.0]
+    assert columns["class"].tolist() == ["a", "b", "c"]
+
+
+def test_what_else_was_measured_is_on_the_page():
+    """The true information, the likelihood and the similarity."""
+    judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
+    measured = judged.by_layer._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
+    more = judged._replace(by_layer=measured, accuracy=None, true_norms=np.full(3, 3.0))
+    audit = efficacy_audit(more, other, likelihood=Gaussian(2.0))
+    result = as_json(efficacy_run(audit=audit))
+    model = result["models"][0]
+    assert (model["true_information"], model["mean_gradient_norm"], model["accuracy"]) == (3.0, 0.25, None)
+    assert [record["similarity"] for record in result["records"]] == [{"mine": 0.5}, {"mine": -0.125}, {"mine": None}]
+    assert audit.columns["similarity of mine"][1] == -0.125
+    page = Parsed(report_html([efficacy_run(audit=audit)])).text
+    for words in ("s = 2", "The information above is empirical", "True Fisher information 3", "-0.125", "0.25"):
+        assert words in page
+    usual = efficacy_run(audit=efficacy_audit(judged, other))
+    assert "Log-likelihood" not in Parsed(report_html([usual])).text
+
+
+def test_the_records_that_are_listed_are_those_that_the_weights_fit_best():
+    run = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0])))
+    rows = [line.split() for line in shown(run, width=80, top=2).splitlines() if line.split()[1:2] in (["b"], ["c"])]
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert [row[2] for row in rows] == ["0.5", "1"]
+    assert "The 2 records that the weights fit best" in shown(run, width=80, top=2)
+    assert "fit best" not in shown(run, top=0)
+
+
+def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(efficacy_result, "LISTED", 2)
+    result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
+    assert [record.index for record in result.records] == [1, 2]
+    assert result.records_measured == 3
+
+
+def test_its_layers_are_one_chart_of_the_largest(monkeypatch: pytest.MonkeyPatch):
+    result = efficacy_run(audit=efficacy_audit(weights("mine", [1.0, 2.0]), weights("before", [4.0, 8.0]))).result
+    names = ("first", "second", "third")
+    models = [
+        msgspec.structs.replace(
+            model, layers=tuple(Layer(name, 1.0, size * (1 + place), 1.0) for place, name in enumerate(names))
+        )
+        for size, model in zip((1.0, 4.0), result.models, strict=True)
+    ]
+    run = Run("a run", "efficacy", msgspec.structs.replace(result, models=tuple(models)), {})
+    monkeypatch.setattr("jaxaudit.plots.unlearn.MOST_LAYERS", 2)
+    (picture,) = [each for each in pictures(run) if each.name == "layers"]
+    drawn = {line.get_label(): np.asarray(line.get_xdata()).tolist() for line in picture.draw().axes[0].lines}
+    assert drawn == {"mine": [2.0, 3.0], "before": [8.0, 12.0]}
+    assert "2 of 3 layers" in picture.caption
+
+
+def test_numbers_in_json_are_those_of_the_audit():
+    audit = pdtp_audit()
+    written = as_json(pdtp_run())
+    assert written["schema"] == "jaxaudit.pdtp/3"
+    assert written["max_pdtp"] == "infinity"
+    assert written["median_pdtp"] == np.median(audit.values)
+    ordered = np.sort(audit.values)
+    assert written["quantiles"] == {"0.5": ordered[19], "0.9": ordered[35], "0.99": "infinity"}
+    assert (written["bound"], written["dtp_bound"]) == (5.29, None)
+    assert (written["above_1"], written["above_1_without_bins"], written["above_1_within_floor"]) == (2, 2, 0)
+    assert written["seed_floor"] == {
+        "seeded": True,
+        "mean": np.mean(audit.floor.mean),
+        "max": np.max(audit.floor.largest),
+        "above": int((audit.values > audit.floor.largest).sum()),
+    }
+    assert written["reduction"] == {"removed": [7, 3], "max_pdtp": ["infinity", 1.4, 0.6]}
+    assert [each["pdtp"] for each in written["records"]] == [
+        "infinity" if math.isinf(value) else value for value in audit.values
+    ]
+    assert {each["class"] for each in written["records"]} == {"people.csv", "no"}
+    columns = audit.columns
+    assert columns["index"].tolist() == [each["index"] for each in written["records"]]
+    assert np.isnan(columns["dtp_bound"]).all()
+
+
+def test_a_terminal_lists_as_many_records_as_asked():
+    run = pdtp_run()
+    assert "The 3 riskiest records" in shown(run, top=3)
+    assert "riskiest records" not in shown(run, top=0)
+    assert run.result.by_risk()[0].index == 7
+    order = np.argsort(-pdtp_audit().values, kind="stable")
+    assert [each.index for each in run.result.by_risk()] == order.tolist()
+
+
+def many(count: int) -> PDTPAudit:
+    """The riskiest in front; copies and lone members behind."""
+    values = np.linspace(2, 0, count)
+    last = np.arange(count) >= count - 5
+    return audit_of(values, duplicates=1 + last, only_member=last, exact=values / 2)
+
+
+def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch):
+    assert pdtp_audit_module.LISTED == 100_000
+    whole = run_of(many(50))
+    monkeypatch.setattr(pdtp_audit_module, "LISTED", 20)
+    cut = run_of(many(50))
+    assert len(cut.result.records) == 20
+    assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
+    assert (cut.result.copies, cut.result.lone_members, cut.result.above_1) == (5, 5, 25)
+    assert sum(bar.records for bar in cut.result.distribution) == cut.result.records_measured == 50
+    assert run_kind("pdtp").stored(cut.result) == ("records.parquet", ("pdtp",), 50)
+    assert "5 records have exact copies" in said(cut)
+    assert said(cut) == said(whole)
+    # The list keeps the order of the table.
+    monkeypatch.setattr(pdtp_audit_module, "LISTED", 2)
+    audit = replace(audit_of([0.1, 0.4, 0.2, 0.4]), records=np.array([9, 5, 7, 1]))
+    assert [each.index for each in run_of(audit).result.records] == [5, 1]
+
+
+def test_several_runs_are_compared_by_all_of_their_records(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pdtp_audit_module, "LISTED", 20)
+    audit = many(50)
+    runs = [replace(run_of(audit), arrays={"pdtp": audit.values}), pdtp_run()]  # of the second, half are known
+    (picture,) = build(runs).pictures
+    (above_1,) = [row for row in picture.numbers.rows if row[0] == "1"]
+    assert list(map(float, above_1[1:])) == [0.5, 0.05]
+    assert "Share of records above a PDTP" in Parsed(report_html(runs)).text
+    assert build(runs[:1]).pictures == ()
+
+
+HOPELESS = power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
+
+
+def test_the_numbers_of_power_in_json():
+    run = power_run()
+    assert POWER.stored(run.result) is None
+    result = as_json(run)
+    assert result["separation"] == msgspec.structs.asdict(KNOWN)
+    small, given, large = result["sizes"]
+    assert (small["given"], given["given"], large["given"]) == (False, True, False)
+    assert (given["query"], given["holdout"]) == (500, 500)
+    assert given["chances"] == [
+        {"fraction": f, "chance_noticed": detection_probability(KNOWN, 500, 500, f)} for f in FRACTIONS
+    ]
+    assert given["least_noticed"] == min_detectable_fraction(KNOWN, 500, 500, 31)
+    assert [each["models"] for each in result["shadow_models"]] == [19, 64]
+    assert (result["fraction"], result["records_needed"]) == (0.1, 447)
+    assert result["finding"]["verdict"] == "sufficient"
+    hopeless = as_json(power_run(audit=HOPELESS))
+    assert hopeless["records_needed"] is None
+    assert hopeless["sizes"][0]["least_noticed"] is None
+
+
+def test_its_figure_has_a_line_for_each_size_and_the_same_bytes():
+    audit = power_audit()
+    (axes,) = audit.plot().axes
+    drawn = [np.asarray(line.get_ydata()).tolist() for line in axes.lines[:3]]
+    assert drawn == [[each.probability for each in size.chances] for size in audit.result.sizes]
+    assert np.asarray(axes.lines[3].get_ydata()).tolist() == [0.95, 0.95]
+    assert np.asarray(axes.lines[4].get_xdata()).tolist() == [0.1, 0.1]
+    assert as_svg(with_default_style(audit.plot)) == as_svg(with_default_style(audit.plot))
+
+
+DATA_NOTE = "Trained on digits."
+METHODS = {"mine": {"efficacy": 0.1}, "a-longer-name": {}}
+
+
+def test_how_models_are_told_from_retrained_ones_is_in_every_output():
+    run = unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, METHODS, told=CHALLENGE))
+    result = as_json(run)
+    assert [method["challenge"] is None for method in result["methods"]] == [True, *[False] * 4]
+    mine = result["methods"][3]
+    assert mine["challenge"] == {
+        "epsilon": [0.25, 50.0],
+        "quality": {"value": 0.1875, "low": 0.125, "high": 0.25},
+        "remaining_ratio": 1.0,
+        "test_ratio": 0.9375,
+        "score": {"value": 0.1758, "low": 0.11, "high": 0.24},
+    }
+    assert mine["u_lira"] == {"value": 0.5625, "low": 0.5, "high": 0.625}
+    text, page = said(run), Parsed(report_html([run])).text
+    for number in ("0.19", "0.12 to 0.25", "1.00", "0.94", "0.18", "0.11 to 0.24", "0.56", "0.50 to 0.62"):
+        assert number in text
+        assert number in page
+    assert "U-LiRA" in page
+    pictures = {each.name: each for each in part_of(run).pictures()}
+    assert pictures["quality"].numbers.rows[2] == ("mine", "0.1875", "0.1250", "0.2500")
+    assert pictures["u-lira"].numbers.rows[2] == ("mine", "0.5625", "0.5000", "0.6250")
+    assert not {"quality", "u-lira"} & {each.name for each in part_of(unlearn_run()).pictures()}
+    assert any("biased upward" in each for each in result["finding"]["caveats"])
+
+
+def test_a_ratio_over_0_is_null_and_shown_as_none():
+    found = msgspec.structs.replace(CHALLENGE, test_ratio=None, score=None)
+    run = unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, METHODS, told=found))
+    challenge = as_json(run)["methods"][3]["challenge"]
+    assert (challenge["test_ratio"], challenge["score"]) == (None, None)
+    assert "none" in shown(run)
+
+
+def test_the_numbers_and_words_of_json():
+    methods = {"mine": {"efficacy": np.inf, "bound": 0.1}, "same": {}}
+    result = as_json(unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, methods, notes=(DATA_NOTE,))))
+    mine, same = result["methods"][3:]
+    assert mine["scores"]["efficacy"] == {
+        **dict.fromkeys(("median", "low", "high", "mean"), "infinity"),
+        "values": ["infinity"] * SEEDS,
+    }
+    assert mine["scores"]["bound"]["values"] == (0.1 * SPREAD).tolist()
+    assert {name: place["verdict"] for name, place in mine["places"].items()} == {
+        "efficacy": "above",
+        "bound": "below",
+        **dict.fromkeys(("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"), "not distinguishable"),
+    }
+    assert mine["places"]["bound"]["p_value"] == 2 / 2**SEEDS
+    assert [method["finding"] and method["finding"]["verdict"] for method in result["methods"]] == [
+        *(None, None, None, "distinguishable", "not distinguishable")
+    ]
+    assert result["methods"][0]["scores"]["attack"] is None
+    assert result["finding"]["verdict"] == "distinguishable"
+    for finding in (result["finding"], mine["finding"], same["finding"]):
+        assert finding["caveats"][-1] == DATA_NOTE
+    assert result["protocol"]["members_share"] == 4 / 6
+    unattacked = unlearn_run(audit=unlearn_audit({}, {"mine": {}}, 3, attacked=False)).result
+    assert unattacked.protocol.members_share is None
+    assert unattacked.methods[3].places["bound"].verdict == "too few seeds"
+
+
+def test_every_number_is_in_json_on_the_terminal_and_on_the_page():
+    run = unlearn_outputs_run("mine")
+    result, text, page = as_json(run), said(run), Parsed(report_html([run])).text
+    jsonschema.validate(result, schema_of("unlearn_outputs"))
+    assert schema_of("unlearn_outputs")["title"] == "jaxaudit unlearn --outputs"
+    assert [method["name"] for method in result["methods"]] == ["retrained again", "original", "mine", "few"]
+    mine = result["methods"][2]
+    numbers = [mine["u_lira"], mine["challenge"]["quality"], mine["challenge"]["score"], mine["test_accuracy"]["mean"]]
+    for number in numbers:
+        for value in number.values():
+            assert f"{value:.2f}" in text
+            assert f"{value:.2f}" in page
+    for words in ("distinguishable", "`few` has 3 models", "needs 1,000 pairs"):
+        assert words in text
+        assert words in page
+    assert mine["true_positive_rate"] is None
+
+
+def test_charts_have_every_method_that_was_compared_and_runs_side_by_side_none():
+    run = unlearn_outputs_run("mine")
+    pictures = {picture.name: picture for picture in part_of(run).pictures()}
+    assert list(pictures) == ["quality", "u-lira"]
+    for picture in pictures.values():
+        assert [row[0] for row in picture.numbers.rows] == ["retrained again", "original", "mine"]
+    assert build([run, unlearn_outputs_run("other")]).pictures == ()

@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,13 +40,12 @@ SHOWN = 8
 SMALL = "--hidden 8 --epochs 2 --batch-size 50 --models-per-batch 20"
 ENOUGH = "--test-option rho.replicates=3 --shadow-models 20 --effort full"
 HELD = f"{ENOUGH} --test-option holdout.mixed=20"
-QUERY = "--query deal/query.npz --holdout deal/holdout.npz"
-SETS = f"{QUERY} --calibration leakfile_other.npz"
+SETS = "--deal two --calibration leakfile_other.npz"
 PAIR = "--query deal/query.npz --calibration leakfile_other.npz"
-GROUPS = "--groups group --holdout-groups group"
-MEMBERS = "--members deal/members.npz --members-target members.csv"
-TARGET = "--target query.csv --holdout-target holdout.csv"
-TWO_SETS = "--target query.csv --calibration-target other.csv"
+GROUPS = "--groups group"
+MEMBERS = "--deal deal --target of-three"
+TARGET = "--target of-two"
+TWO_SETS = "--target with-calibration"
 PEOPLE = "--csv leakfile_people.csv --label diagnosis --drop town"
 NETWORK = "--hidden 8 --epochs 3 --models-per-batch 20"
 FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 --hidden 8 --epochs 2"
@@ -55,12 +55,11 @@ RUNS = {
     "ks of simulated targets": f"ks {SETS} --target-data deal/query.npz:0.5 {SMALL} {HELD} --same-recipe --out RUN",
     "ks by two sets": f"ks {PAIR} {TWO_SETS} {SMALL} {ENOUGH} --out RUN",
     "ks by the query set alone": f"ks {PAIR} --target query.csv {SMALL} {ENOUGH} --out RUN",
-    "ks by members": f"ks {QUERY} {MEMBERS} {TARGET} --out RUN",
-    "ks of what is left": f"ks {QUERY} {MEMBERS} {TARGET} {GROUPS} --members-groups group --question left --out RUN",
-    "ks of a deletion": f"ks {SETS} {TARGET} --before before.csv --holdout-before holdout.csv {SMALL} {HELD} "
-    "--same-recipe --out RUN",
+    "ks by members": f"ks {MEMBERS} --out RUN",
+    "ks of what is left": f"ks {MEMBERS} {GROUPS} --question left --out RUN",
+    "ks of a deletion": f"ks {SETS} {TARGET} --before before {SMALL} {HELD} --same-recipe --out RUN",
     "ks by a bank": f"ks --shadows ks {TARGET} --leave-one-out --out RUN",
-    "ks by a bank and members": f"ks --shadows ks {TARGET} {MEMBERS} --members-groups group --same-recipe --out RUN",
+    "ks by a bank and members": f"ks --shadows ks {MEMBERS} {GROUPS} --same-recipe --out RUN",
     "power": f"power {PAIR} {SMALL} --models 20 --effort full --out RUN",
     "power by a bank": "power --shadows ks --out RUN",
     "attack by a bank": "attack --shadows ks --target query.csv --out RUN",
@@ -97,6 +96,19 @@ def write_files(folder: Path) -> None:
     for name, of_set in labels.items():
         write_outputs(folder / f"{name}.csv", of_set, 0.1 * (name == "members"))
     write_outputs(folder / "before.csv", labels["query"], 0.1)
+    sets = {"query": "query.csv", "holdout": "holdout.csv", "members": "members.csv"}
+    two = {role: sets[role] for role in ("query", "holdout")}
+    models = {
+        "of-three": sets,
+        "of-two": two,
+        "with-calibration": {"query": "query.csv", "calibration": "other.csv"},
+        "before": {**two, "query": "before.csv"},
+        "two": {f"{role}": f"deal/{role}.npz" for role in two},
+    }
+    for name, files in models.items():
+        (folder / name).mkdir()
+        for role, file in files.items():
+            shutil.copy(folder / file, folder / name / f"{role}{Path(file).suffix}")
     count = sum(len(labels[name]) for name in ("query", "holdout", "other"))
     np.save(folder / "one.npy", np.random.default_rng(1).normal(size=(count, 3)))
     write_lira(folder / "experiments", 20)

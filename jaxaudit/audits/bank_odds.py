@@ -19,6 +19,7 @@ from scipy import special
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import Description, Kind
 from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.outputs.form import OutputsPlace, as_place
 from jaxaudit.data.outputs.outputs import Outputs, logit_step, match_logits, match_precision
 from jaxaudit.data.outputs.precision import (
     MOST_DECIMALS,
@@ -138,17 +139,20 @@ def upward(description: Description, values: np.ndarray) -> np.ndarray:
     return -values if description.direction == "lower" else values
 
 
-def score_outputs(path: Path, description: Description, records: int, of: str | None = None) -> Outputs:
+def score_outputs(
+    path: str | Path | OutputsPlace, description: Description, records: int, of: str | None = None
+) -> Outputs:
     """A model's outputs on so many records without classes, from a file of one column, or a table with the set `of`: in
     the second column log-odds, or scores that are larger for records that were used; in the first 0.
     """
-    values = load_into(path, msgspec.structs.replace(description, records=records, counts=None), of)
+    place = as_place(path)
+    values = load_into(place, msgspec.structs.replace(description, records=records, counts=None), of)
     odds = log_odds_of(description.outputs, upward(description, values), np.zeros(records, int))[0]
-    grid = grid_of(description, values, "float32", path.name)
+    grid = grid_of(description, values, "float32", place.name)
     return replace(grid, values=np.stack([np.zeros_like(odds), odds], axis=1), own_class=True)
 
 
-def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) -> Outputs:
+def load_log_likelihoods(path: str | Path | OutputsPlace, rows: int, *, of: str | None = None) -> Outputs:
     r"""A language model's outputs on a set of texts: a file with one column, each text's mean log-likelihood.
 
     Args:
@@ -163,7 +167,7 @@ def load_log_likelihoods(path: str | Path, rows: int, *, of: str | None = None) 
     array([0.607, 0.018], dtype=float32)
     """
     description = Description(format=1, outputs="log_likelihood", direction="higher", records=rows, models=1)
-    return score_outputs(Path(path).expanduser(), description, rows, of)
+    return score_outputs(path, description, rows, of)
 
 
 def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

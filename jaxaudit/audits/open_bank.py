@@ -30,6 +30,7 @@ from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.labels import number_groups
+from jaxaudit.data.outputs.form import OutputsPlace, as_place
 from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.data.pairs import MEMBERS, refuse_held
@@ -200,7 +201,7 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
     return pool_of_sets(examples, sizes, groups=groups, kept=kept, sampled_alike=alike), columns
 
 
-def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None) -> Outputs:
+def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: str | None = None) -> Outputs:
     """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models (of records without
     classes also a table of scores with the set `of`), as logits with the same log-odds, at the file's resolution.
     """
@@ -208,7 +209,7 @@ def target_outputs(path: Path, bank: Bank, columns: slice, of: str | None = None
     if bank.description.outputs in SCORED:
         return score_outputs(path, bank.description, len(labels), of)
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
-    grid = grid_of(bank.description, values, "float32", path.name)
+    grid = grid_of(bank.description, values, "float32", as_place(path).name)
     if bank.description.outputs == "log_odds":
         return replace(grid, values=own_logits(values), own_class=True)
     return replace(grid, values=as_logits(bank, values, labels), kind="logits")

@@ -148,12 +148,9 @@ def _stop(status: int, *messages: str) -> None:
 NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
     "allow_unrelated_target": "allow_unrelated",
-    "calibration_target": "on_calibration",
     "column": "rename",
-    "holdout_target": "on_holdout",
     "leave_one_out": "rates",
     "lora": "layers",
-    "members_target": "on_members",
     "out": "directory",
     "outputs_kind": "kind",
     "reduce": "steps",
@@ -165,6 +162,10 @@ OTHER_NAMES = {
 """Arguments by the option that has another name for them, where a command has none of the argument's own."""
 ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", "outputs")}
 """Arguments that are an option of another command than those that speak of it."""
+OF_DEAL = {role: f"{role}.* in --deal" for role in ("holdout", "members")}
+OF_DEAL |= {f"on_{role}": f"{role} in each --target" for role in ("holdout", "members", "calibration")}
+OF_DEAL |= {"before_on_holdout": "holdout in --before"}
+"""Arguments that are a part of a folder of sets, or of a model's outputs."""
 
 
 def as_flags(message: str, flags: Mapping[str, str]) -> str:
@@ -186,4 +187,4 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     flags = {parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.opts[0] for parameter in options}
     flags |= {parameter.name: parameter.opts[0] for parameter in options}
     further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
-    return {**ELSEWHERE, **further_flags, **flags}
+    return {**ELSEWHERE, **(OF_DEAL if "deal" in flags else {}), **further_flags, **flags}

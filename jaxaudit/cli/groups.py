@@ -60,7 +60,7 @@ class Columns(DataFolder):
 
     def check(self) -> None:
         """Refuses names of columns where no set can have any."""
-        if self.label is None and not self.drop:
+        if (self.label is None and not self.drop) or getattr(self, "deal", None) is not None:
             return
         sets = [getattr(self, field.name) for field in fields(self) if field.metadata["declared"].names == "data"]
         names = [source.rpartition("@")[0] or source for source in sets if isinstance(source, str)]
@@ -295,19 +295,21 @@ class SetsFlags(Images):
 
 
 @dataclass(frozen=True)
-class Held:
-    """The holdout, and the groups that were dealt into query set and holdout."""
+class Dealt:
+    """The sets of a deal, and the groups that were dealt whole."""
 
-    holdout: str | None = option(
-        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
-        names="data",
+    deal: Path | None = option(
+        "Folder of the sets, as `jaxaudit deal` writes it, or any with query.* and, of the same form, holdout.* "
+        "(records of the same provider that nobody trained on), members.* (that the target did use) and calibration.*: "
+        ".npz, .csv, .parquet or .jsonl.",
+        metavar="FOLDER",
+        names="file",
     )
     groups: str | None = dealt_groups(
-        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz or of a column in its .csv.",
+        "The array, column or key with the group of each record, such as its patient, in the files of all sets, if "
+        "groups were dealt whole. [default: group, where a deal wrote it]",
         of=GIVEN,
     )
-    holdout_groups: str | None = dealt_groups("The same for each holdout record.", of=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -360,27 +362,3 @@ def effort_of_plan(reduced: str) -> Any:
 def bank_of_shadows(help: str) -> Any:
     """`--shadows`, as a field."""
     return bank_option(help, metavar="BANK", names="file")
-
-
-def check_group_options(data: Any) -> None:
-    """Refuses groups of some sets alone: groups were dealt whole, so each set that is given has its own."""
-    sets_by_flag = {"--groups": "query", "--holdout-groups": "holdout", "--members-groups": "members"}
-    pairs = {
-        flag: (f"--{role}", getattr(data, role, None), getattr(data, flag.removeprefix("--").replace("-", "_"), None))
-        for flag, role in sets_by_flag.items()
-    }
-    flags = [flag for flag, (*_, groups) in pairs.items() if groups is not None]
-    if not flags:
-        return
-    lacking = [
-        flag if groups is None else set_flag
-        for flag, (set_flag, examples, groups) in pairs.items()
-        if (examples is None) != (groups is None)
-    ]
-    if data.holdout is None and not getattr(data, "coins", False):
-        lacking = list(dict.fromkeys([*lacking, "--holdout"]))
-    if lacking:
-        raise InputError(
-            f"{', '.join(flags)}: groups are of all records that were dealt, and there is no "
-            f"{' and no '.join(lacking)}; give that, too, or no groups."
-        )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from jaxaudit.cli.dealt import named_sets
 from jaxaudit.cli.groups import Network, ShadowRecipe
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
@@ -22,7 +23,8 @@ DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGE_SIZE = "mlp", "256", 40, "8x8"
 
 def with_defaults(options: Options) -> Options:
     """The options of `ks` or `power` with defaults filled in for the sets, the network and its training."""
-    query, calibration = options.data.query, options.data.calibration
+    names = {str(role): name for role, name in named_sets(options.data).names.items()}
+    query, calibration = names.get("query"), names.get("calibration")
     options = with_usual(options, epochs=DEMO_EPOCHS if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
     options.recipe.check()

@@ -49,8 +49,8 @@ REFUSALS = {
     "so does --out of `jaxaudit ks`.",
     ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
     ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
-    ModelSource.ANSWERS: "no effect without --calibration, where --members or --before take the place of shadow "
-    "models; leave it out.",
+    ModelSource.ANSWERS: "no effect without --calibration, where the target's own outputs take the place of "
+    "shadow models; leave it out.",
     ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
     ModelSource.OUTPUTS: "no effect with --outputs, whose models are trained already; leave it out.",
 }

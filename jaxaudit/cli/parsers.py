@@ -222,8 +222,7 @@ def check_pair(query: str | None, calibration: str | None) -> None:
     if query is not None and calibration is None and other_split(query) is None:
         raise InputError(
             "--query needs --calibration: shadow models are trained on both sets. Give data of the same domain with no "
-            "record of the query set. `jaxaudit ks` needs none where it gets a holdout and known members (--holdout, "
-            "--members), or a holdout and outputs of the model before a deletion (--before, --holdout-before)."
+            "record of the query set. `jaxaudit ks` needs none where --deal has a holdout, and --target outputs on it."
         )
 
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Shaped
 
-from jaxaudit.cli.groups import Columns, Held, Images, SetsFlags, TextNetwork
+from jaxaudit.cli.dealt import NamedSets
+from jaxaudit.cli.groups import Columns, Dealt, Images, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.challenge import dealt_side
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import Groups, as_groups, groups_file, groups_in_file, load_groups
 from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
@@ -127,9 +129,11 @@ def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examp
     return partial(read_examples, data=data, groups=groups)
 
 
-def read_sets(data: SetsFlags, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
+def read_sets(
+    data: SetsFlags, names: Sets[str], read: Callable[[str], Examples]
+) -> tuple[Examples, Examples, Examples]:
     """The query set, the calibration set matched to it, and the calibration set as it was read."""
-    query, whole = read(data.query or ""), read(data.calibration or "")
+    query, whole = read(names[Role.QUERY]), read(names[Role.CALIBRATION])
     return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
 
 
@@ -282,42 +286,38 @@ def tell_of_chats(sets: Iterable[Texts], template: str | None, models: Iterable[
         say(f"{of}chats are read as the contents of their messages without roles, a line break behind each")
 
 
-def with_dealt_groups(options: Options, **files: str | None) -> Options:
-    """The options with the groups that the files of all sets have, where none were given; says so on stderr.
+def with_dealt_groups(options: Options, *files: str) -> Options:
+    """The options with the groups that the files of all sets have, where none were named; says so on stderr.
 
     Of one set alone only the random numbers of a deal are groups: nothing else tells them from another array of this
     name. Of several sets an array of an archive, and a key of texts, are groups if no value stands in two sets.
-
-    Args:
-        options: of any command.
-        files: the file of each set, by the option of its groups; None if there is no such set.
     """
-    values_of_options = {field.name: field.value for field in fields_of(options)}
-    sets = {option: file for option, file in files.items() if file is not None}
-    if any(values_of_options[option] is not None for option in files):
+    if next(field.value for field in fields_of(options) if field.name == "groups") is not None:
         return options
-    groups_by_option = {option: _written_groups(file) for option, file in sets.items()}
-    distinct = [np.unique(values) for values in groups_by_option.values() if values is not None]
-    if not distinct or (len(sets) == 1 and not are_dealt(distinct[0])):
+    groups_by_file = {file: _written_groups(file) for file in files}
+    distinct = [np.unique(values) for values in groups_by_file.values() if values is not None]
+    if not distinct or (len(files) == 1 and not are_dealt(distinct[0])):
         return options
-    if len(distinct) < len(sets):
-        without = next(sets[option] for option, values in groups_by_option.items() if values is None)
+    if len(distinct) < len(files):
+        without = next(file for file, values in groups_by_file.items() if values is None)
         say(f"groups: none. {without_folders(without)} has no {COLUMN!r}, as the file of another set has")
         return options
     if sum(map(len, distinct)) > len(np.unique(np.concatenate(distinct))):
         say(f"groups: none. Values of {COLUMN!r} of the files stand in several sets, as of no deal by groups")
         return options
     say(f"groups: those that the files have ({COLUMN}), so groups are taken whole; --groups names others")
-    return with_values(options, **dict.fromkeys(sets, COLUMN))
+    return with_values(options, groups=COLUMN)
 
 
-def with_groups_of_sets(options: Options) -> Options:
+def with_groups_of_sets(options: Options, sets: NamedSets) -> Options:
     """As `with_dealt_groups`, of query set, holdout and known members; without a holdout only coins deal groups."""
-    data, coins = options.data, getattr(options.data, "coins", False)
-    if getattr(data, "challenge", None) is not None or (data.holdout is None and not coins):
+    data = options.data
+    if sets.key is not None:
+        return with_values(options, groups=COLUMN) if sets.key.groups else options
+    if Role.HOLDOUT not in sets.names and not getattr(data, "coins", False):
+        refuse_options({"--groups": data.groups}, "is of all records that were dealt, and there is no holdout")
         return options
-    members = {"members_groups": data.members} if hasattr(data, "members") else {}
-    return with_dealt_groups(options, groups=data.query, holdout_groups=data.holdout, **members)
+    return with_dealt_groups(options, *sets.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS).values())
 
 
 def _written_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
@@ -328,10 +328,9 @@ def _written_groups(data: str) -> Shaped[np.ndarray, " records"] | None:
     return None if values is None else np.array(values)
 
 
-def group_columns(data: Held) -> tuple[str, ...]:
-    """Names of columns with groups, which are not inputs in any set."""
-    groups = (data.groups, data.holdout_groups, getattr(data, "members_groups", None))
-    return tuple(dict.fromkeys(group for group in groups if group is not None and groups_file(group) is None))
+def group_columns(groups: str | None) -> tuple[str, ...]:
+    """The name of the column with groups, which is no input in any set."""
+    return (groups,) if groups is not None and groups_file(groups) is None else ()
 
 
 def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " records"]:
@@ -344,29 +343,23 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
     return np.array(values)
 
 
-def read_dealt_groups(data: Any, query: int, holdout: int | None, members: int | None = None) -> Groups | None:
-    """The groups of the records of each set, if groups were dealt whole.
-
-    Args:
-        data: the options of the sets.
-        query, holdout, members: the number of records of each set; None if there is no such set.
-
-    Returns:
-        None if no groups are given.
-    """
+def groups_of_sets(data: Dealt, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
+    """The groups of the records of each set that was dealt, of so many records; None if no groups are named."""
     if data.groups is None:
         return None
-    groups = read_groups(data.groups, data.query or "", query, "query set", data.data_dir)
-    if holdout is None:
-        return as_groups(groups, groups[:0])
-    member_groups, of_members = None, getattr(data, "members_groups", None)
-    if of_members is not None and members is not None:
-        member_groups = read_groups(of_members, data.members or "", members, "members", data.data_dir)
-    return as_groups(
-        groups,
-        read_groups(data.holdout_groups, data.holdout or "", holdout, "holdout", data.data_dir),
-        member_groups,
-    )
+    if len(counts.only(Role.QUERY, Role.HOLDOUT)) > 1 and groups_file(data.groups) is not None:
+        raise InputError(
+            f"--groups {data.groups}: is a file, and there are several sets; name the column of their files."
+        )
+
+    def of(role: Role) -> Shaped[np.ndarray, " records"] | None:
+        return (
+            read_groups(data.groups or "", names[role], counts[role], role.words, data_dir) if role in counts else None
+        )
+
+    query, holdout = of(Role.QUERY), of(Role.HOLDOUT)
+    assert query is not None  # a query set is always there
+    return as_groups(query, query[:0] if holdout is None else holdout, None if holdout is None else of(Role.MEMBERS))
 
 
 SHOWN = 10

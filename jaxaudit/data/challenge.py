@@ -201,7 +201,16 @@ class _Side(msgspec.Struct):
     file: str = ""
 
 
+class _Columns(msgspec.Struct, frozen=True):
+    label: str | None = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    columns: _Columns | None = None
+
+
 class _Facts(msgspec.Struct):
+    source: _Source = _Source()
     by_groups: bool = False
     within_groups: bool = False
     query: _Side | None = None
@@ -223,20 +232,32 @@ def dealt_side(path: Path) -> DealtSide | None:
     """The side of a deal that a file is; None without a readable record beside it. A record that names the file with
     another hash is an InputError.
     """
-    record, changed = path.parent / DEAL_RECORD, False
-    # An `InputError`, msgspec's, and that of bytes that are no UTF-8 are all of this kind.
-    with suppress(ValueError, RecursionError):
-        if exists(record):
-            facts = msgspec.json.decode(read_small(record, LARGEST_RECORD), type=_Facts)
-            sides = {"query": facts.query, "members": facts.members, "holdout": facts.holdout}
-            sha256 = file_hash(path)
-            for name, side in sides.items():
-                if side is not None and side.sha256 == sha256:
-                    return DealtSide(name, file_hash(record), facts.by_groups or facts.within_groups)
-            changed = any(side is not None and side.file == path.name for side in sides.values())
-    if changed:
+    facts, record = _facts(path.parent), path.parent / DEAL_RECORD
+    sides = {} if facts is None else {"query": facts.query, "members": facts.members, "holdout": facts.holdout}
+    if facts is None or not path.is_file():
+        return None
+    sha256 = file_hash(path)
+    for name, side in sides.items():
+        if side is not None and side.sha256 == sha256:
+            return DealtSide(name, file_hash(record), facts.by_groups or facts.within_groups)
+    if any(side is not None and side.file == path.name for side in sides.values()):
         raise InputError(
             f"{path}: {DEAL_RECORD} beside it has another SHA-256: it was changed since the deal, or is of another. "
             "Give it as `jaxaudit deal` wrote it, or keep it in a folder of its own."
         )
+    return None
+
+
+def dealt_label(folder: Path) -> str | None:
+    """The column with the label of the tables that were dealt into this folder; None if its files need no word."""
+    facts = _facts(folder)
+    return None if facts is None or facts.source.columns is None else facts.source.columns.label
+
+
+def _facts(folder: Path) -> _Facts | None:
+    """What the record of a deal says; None without a readable one."""
+    # An `InputError`, msgspec's, and that of bytes that are no UTF-8 are all of this kind.
+    with suppress(ValueError, RecursionError):
+        if exists(folder / DEAL_RECORD):
+            return msgspec.json.decode(read_small(folder / DEAL_RECORD, LARGEST_RECORD), type=_Facts)
     return None

@@ -106,6 +106,11 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
     built_in = made_tests(shadows, (offered(test(), {"targets": len(targets)}) for test in TESTS))
+    if not len(shadows):
+        sets = Sets(
+            query=0, holdout=pool.holdout.stop - pool.holdout.start, members=pool.members.stop - pool.members.start
+        )
+        return default_tests(sets.map(lambda role, size: size or (role == Role.QUERY) or None), targets, trains=False)
     tests = {test.name: test for test in built_in}
     lacking = {
         answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=built_in)
@@ -268,20 +273,28 @@ def train_shadows(
     return train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
 
 
-def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trains: bool = True) -> tuple[KSTest, ...]:
+def default_tests(sets: Sets[Any], targets: Sequence[Target] = (), *, trains: bool = True) -> tuple[KSTest, ...]:
     """The default tests: by known members, by a holdout, and by shadow models.
 
     The shadow test is made with outputs on the calibration set, or if there are no other tests. rho comes last, but not
     of texts. If no model is trained, these are the members test and, of targets with outputs before a deletion, the
-    deletion test.
+    deletion test; with neither, the holdout test without models.
     """
     files = [target for target in targets if isinstance(target, FileTarget)]
-    names = usual_tests({*sets}, on_calibration=all_on_calibration(files))
+    names = usual_tests({*sets}, on_calibration=trains and all_on_calibration(files))
     if not trains and files and all(target.earlier for target in files):
         names = (*names, DeletionTest.name)
     alone = max(ShadowTest().never, least_models(len(targets)))
     of_shadows = {"never": alone, "targets": max(1, len(targets))}
-    tests = tuple(offered(test(), of_shadows) for test in TESTS if test.name in names and (trains or not test.trains))
+    if not trains:
+        names, of_shadows = (*(name for name in names if name != "holdout"),), {**of_shadows, "mixed": 0}
+        names = names if {"members", "deletion"} & {*names} else ("holdout",) if Role.HOLDOUT in sets else ()
+    made = [offered(test(), of_shadows) for test in TESTS if test.name in names]
+    tests = tuple(test for test in made if trains or not test.trains)
+    if not tests:
+        raise InputError(
+            "no test can be made without shadow models: it needs outputs on a holdout (`on_holdout`), at least."
+        )
     if not trains or (Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT])):
         return tests
     return (*tests, RhoTest())

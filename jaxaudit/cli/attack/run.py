@@ -156,7 +156,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
 
     The bank is in the folder of unfinished work, so that the same command goes on after a stop, or in a temporary one.
     """
-    options = with_dealt_groups(options, groups=options.data.data)
+    options = with_dealt_groups(options, options.data.data or "")
     attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
     assert isinstance(texts, Examples)
     network = BankNetwork(**vars(network_of_texts(options.model)))

@@ -161,7 +161,7 @@ DEAL = Command(
     "deal.run:deal_given",
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
-    The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
+    The holdout later makes an exact test of deletion possible: `jaxaudit ks --deal`. With `--members-share`, some
     shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
     are dealt together, and so are the records of a group; the array or column of `--groups` or `--by` is not written,
     nor any other that has its values or another name for each group, but random numbers in its place. Inputs are
@@ -176,7 +176,7 @@ DEAL = Command(
     query.npz and members.npz are what was shared for training. With `--blind`, challenge.npz is what is sent when the
     model's outputs are asked for: the inputs of all records, with random names and without labels, in an order that
     follows from a random salt in key.json, not from the seed. Whoever holds the model answers with one file of outputs
-    in that order, for `jaxaudit ks --challenge key.json`. Publish the printed commitment before the outputs arrive: it
+    in that order, for `jaxaudit ks --deal`. Publish the printed commitment before the outputs arrive: it
     fixes which record is of which set, and does not show it. Anybody who kept the shared records can still recognise
     them.
 

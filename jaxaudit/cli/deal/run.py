@@ -141,7 +141,7 @@ def deal_records(options: DealOptions) -> Summary:
     blind = BlindChallenge(challenge, read_key(out / KEY).committed) if how.blind else None
     report = DealReport(source.name, out, sides, units, further_arrays, left_out, groups is not None)
     power = () if units.written else before_sharing(data, sides, options.data.label, options.data.drop)
-    return summary(report, blind, label, power)
+    return summary(report, blind, power)
 
 
 def _further(arrays: Iterable[str]) -> list[str]:

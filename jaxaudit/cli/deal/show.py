@@ -80,16 +80,13 @@ class DealReport(NamedTuple):
 def summary(
     report: DealReport,
     challenge: BlindChallenge | None = None,
-    label: str | None = None,
     power: Sequence[str] = (),
 ) -> Summary:
     """What is printed of a deal of records with outputs.
 
-    `challenge` is that of a blind deal, `label` the column of the files with the label, if it had to be named, and
-    `power` are the lines of `before_sharing`.
+    `challenge` is that of a blind deal, and `power` are the lines of `before_sharing`.
     """
-    out, sides, units = report.out, report.sides, report.units
-    members = "members" in sides
+    sides, units = report.sides, report.units
     lines = [*_dealt(report, (KEY,) if challenge else ())]
     if challenge:
         lines += [
@@ -97,7 +94,7 @@ def summary(
             "or groups. Send it to whoever holds the model, and get one file of outputs in its order.",
             f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
             f"  {challenge.commitment}",
-            "Nobody can change afterwards which record is of which set: `jaxaudit ks --challenge` recomputes the",
+            "Nobody can change afterwards which record is of which set: `jaxaudit ks` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
     if units.whole:
@@ -107,11 +104,16 @@ def summary(
         ]
     lines += _of_groups(report)
     lines += _of_columns(report, "arrays")
-    where = f"records of {challenge.file}" if challenge else "records of each file"
-    request = f"the model's outputs on the {where}" + ("" if members else ", and give a calibration set")
-    words = _of_challenge(out, members) if challenge else _command(out, sides, label)
-    commands = [shlex.join(words)]
-    lines += ["", f"To test a model later, get {request}:", "", f"  {commands[0]}"]
+    commands = [shlex.join(_command(report, blind=challenge is not None))]
+    if challenge:
+        request = [f"To test a model later, get its outputs on the records of {challenge.file}:"]
+    else:
+        names = [name for name in LABELS if name in sides or name == "holdout"]
+        request = [
+            "To test a model later, get its outputs on the records of each file, as arrays",
+            f"{', '.join(names[:-1])} and {names[-1]} of one .npz or as files of these names in one folder:",
+        ]
+    lines += ["", *request, "", f"  {commands[0]}"]
     if units.within:
         commands.append("jaxaudit ks --scores scores.csv --by group")
         lines += [
@@ -174,8 +176,8 @@ def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
         lines.append(f"{kept}. Nobody may ever train on the holdout.")
     else:
         lines += [
-            f"{kept}, and the holdout: --holdout must be records of the same provider that were kept, as in",
-            f"holdout{end} of the earlier deal.",
+            f"{kept}, and the holdout: put the holdout{end} of the earlier deal beside query{end}, records of",
+            "the same provider that were kept.",
         ]
     return [
         *lines,
@@ -225,20 +227,8 @@ def before_sharing(data: str, sides: Mapping[str, DealSide], label: str | None, 
     )
 
 
-def _of_challenge(out: Path, members: bool) -> list[str]:
-    calibration = [] if members else ["--calibration", "CALIBRATION"]
-    return ["jaxaudit", "ks", "--challenge", str(out / KEY), *calibration, "--target", "OUTPUTS"]
-
-
-def _command(out: Path, sides: Mapping[str, DealSide], label: str | None) -> list[str]:
+def _command(report: DealReport, blind: bool) -> list[str]:
     """The test that this deal makes possible; words in capitals are the user's to fill in."""
-    paths, members = {name: str(out / side.file) for name, side in sides.items()}, "members" in sides
-    held = paths.get("holdout", "HOLDOUT")
-    words = ["jaxaudit", "ks", "--query", paths["query"]]
-    if members:
-        words += ["--holdout", held, "--members", paths["members"], "--target", "OUTPUTS"]
-        words += ["--holdout-target", "HOLDOUT_OUTPUTS", "--members-target", "MEMBERS_OUTPUTS"]
-    else:
-        words += ["--calibration", "CALIBRATION", "--target", "OUTPUTS"]
-        words += ["--holdout", held, "--holdout-target", "HOLDOUT_OUTPUTS"]
-    return words if label is None else [*words, "--label", label]
+    words = ["jaxaudit", "ks", "--deal", str(report.out), "--target", "OUTPUTS"]
+    # Without known members only the model before a deletion tells what a model remembers.
+    return words if "members" in report.sides or blind else [*words, "--before", "OUTPUTS_BEFORE"]

@@ -5,7 +5,6 @@ A set without a target is dealt here into query set, holdout and known members, 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import jax
@@ -17,14 +16,23 @@ from jaxaudit.audits.ks.models import LEAST, Part
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_target
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
 from jaxaudit.audits.ks.train import offered
-from jaxaudit.cli.ks.options import SHADOW_MODELS, KSFlags, KSOptions, Targets, parse_tests, tests_named
+from jaxaudit.cli.ks.options import (
+    SHADOW_MODELS,
+    KSFlags,
+    KSInputs,
+    KSOptions,
+    parse_tests,
+    tests_named,
+    used_inputs,
+)
+from jaxaudit.cli.options import ModelSource
 from jaxaudit.cli.own_code import load_named, with_fields
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     drop_from,
     group_columns,
-    read_dealt_groups,
+    groups_of_sets,
     read_sets,
     reader,
     tell_of_readings,
@@ -32,12 +40,13 @@ from jaxaudit.cli.read_sets import (
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
-from jaxaudit.data.challenge import answers_of, check_files, load_answers, read_key
+from jaxaudit.data.challenge import answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import Groups
-from jaxaudit.data.outputs.form import shared_record_names
+from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import HOLDOUT, MEMBERS, refuse_held, without_copies
+from jaxaudit.data.roles import ModelPlaces
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal, deal_members
 from jaxaudit.metrics.members import LEAST_MEMBERS
@@ -116,19 +125,18 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     is dealt here into query set, holdout and known members.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
-    key = None if data.challenge is None else read_key(data.challenge)
-    if key is not None and data.challenge is not None:
-        check_files(key, data.challenge.parent)
+    inputs = used_inputs(options)
+    key, names = inputs.sets.key, inputs.sets.names
+    data = replace(data, label=inputs.sets.label)
     simulated = [parse_target_data(text)[0] for text in target.target_data]
-    names = [data.query, data.calibration, data.holdout, data.members, *simulated]
-    texts = text_reader([name for name in names if name is not None], options.model, make_adapters(options.model))
-    read = texts or reader(data, group_columns(data))
+    texts = text_reader([*names.values(), *simulated], options.model, make_adapters(options.model))
+    read = texts or reader(data, group_columns(data.groups))
     query, calibration, whole = (
-        (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
+        read_sets(data, names, read) if Role.CALIBRATION in names else (read(names[Role.QUERY]), None, None)
     )
-    held = None if data.holdout is None else read(data.holdout)
+    held = read(names[Role.HOLDOUT]) if Role.HOLDOUT in names else None
     holdout = None if held is None else align_target_data(query, held)
-    members = None if data.members is None else align_target_data(query, read(data.members))
+    members = align_target_data(query, read(names[Role.MEMBERS])) if Role.MEMBERS in names else None
     if set_alone:
         needed = LEAST_MEMBERS * (4 if calibration is None else 3)
         if len(query) < needed:
@@ -151,22 +159,22 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
                     refuse_held(other, examples, role, of=of)
     sets = Sets(query=query, holdout=holdout, calibration=whole, members=members)
 
-    def one(path: Path, role: Role) -> Outputs:
-        examples = sets.get(role, query)
-        if key is not None and role != Role.CALIBRATION:
-            return answers_of(load_answers(path, key, query.class_names, kind), key, role)
+    def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
+        examples = sets[role]
+        if key is not None and is_challenge:
+            return answers_of(load_answers(place.path, key, query.class_names, kind), key, role)
         if texts is not None:
-            return load_log_likelihoods(path, len(examples), of=role.words)
-        records = shared_record_names(getattr(data, role.value) or "", path, query.class_names)
-        outputs = load_outputs(path, query.class_names, len(examples), kind, of=role.words, records=records)
+            return load_log_likelihoods(place, len(examples), of=role.words)
+        records = shared_record_names(names[role], place.path, query.class_names)
+        outputs = load_outputs(place, query.class_names, len(examples), kind, of=role.words, records=records)
         if role == Role.CALIBRATION and whole is not None:
             return outputs.take(positions(whole, calibration))
         return outputs
 
-    files = file_targets(target, one)
-    sizes = (None if examples is None else len(examples) for examples in (holdout, members))
-    groups = read_dealt_groups(data, len(query), *sizes)
-    inputs = AuditInputs(
+    files = file_targets(inputs, one, target.allow_unrelated_target)
+    sizes = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS).map(lambda _, examples: len(examples))
+    groups = groups_of_sets(data, names, sizes, data.data_dir)
+    audit_inputs = AuditInputs(
         query,
         calibration,
         holdout,
@@ -180,45 +188,42 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
         commitment=None if key is None else key.commitment,
     )
     if holdout is not None and data.drop_overlap:
-        inputs = _apart(inputs, holdout)
-    return inputs._replace(simulated=_simulated(options, inputs, read))
+        audit_inputs = _apart(audit_inputs, holdout)
+    return audit_inputs._replace(simulated=_simulated(options, names, audit_inputs, read))
 
 
-def file_targets(target: Targets, read: Callable[[Path, Role], Outputs]) -> tuple[FileTarget, ...]:
-    """The targets that are files of outputs: for each on the query set, those on other sets in the same order."""
-    paths = Sets(
-        query=target.target,
-        holdout=target.holdout_target,
-        members=target.members_target,
-        calibration=target.calibration_target,
-    )
-    paths_before = Sets(query=target.before, holdout=target.holdout_before)
-    for path in (*target.before, *target.holdout_before):
-        # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.scores.files import is_score_table
+def file_targets(
+    inputs: KSInputs, read: Callable[[OutputsPlace, Role, bool], Outputs], allow_unrelated: bool
+) -> tuple[FileTarget, ...]:
+    """The targets that are files of outputs; `read` is asked whether a file is of all records of a challenge, too."""
+    models, before = inputs.targets, inputs.before
 
-        if is_score_table(path):
-            raise InputError(
-                f"{path.name}: is a table of scores, and outputs before the deletion are files of one column for each "
-                "set (--before, --holdout-before)."
-            )
+    def outputs_of(model: ModelPlaces, *roles: Role) -> Sets[Outputs]:
+        is_challenge = inputs.sets.key is not None and not model.has_roles
+        places = model.places
+        if is_challenge:
+            places = inputs.sets.names.only(*roles).map(lambda _, __: model.places[Role.QUERY])
+        return places.only(*roles).map(lambda role, place: read(place, role, is_challenge))
 
-    def of_role(role: Role, paths: Sequence[Path]) -> list[Outputs]:
-        return name_apart([read(path, role) for path in paths], list(paths))
-
-    on, earlier = paths.map(of_role), paths_before.map(of_role)
-    tell_of_readings(file for outputs in (*on.values(), *earlier.values()) for file in outputs)
-
-    def one(outputs: Sets[list[Outputs]], index: int) -> Sets[Outputs]:
-        return outputs.map(lambda _, files: files[index] if files else None)
-
+    sets = [outputs_of(model, *Role) for model in models]
+    earlier = Sets[Outputs]() if before is None else outputs_of(before, Role.QUERY, Role.HOLDOUT)
+    tell_of_readings(outputs for of_model in (*sets, earlier) for outputs in of_model.values())
+    names = name_apart([model.name for model in models], [without_folders(str(path)) for path in inputs.paths])
     return tuple(
-        file_target(one(on, index), one(earlier, index), target.allow_unrelated_target)
-        for index in range(len(target.target))
+        file_target(
+            of_model.map(
+                lambda role, outputs, name=name: replace(outputs, name=name) if role == Role.QUERY else outputs
+            ),
+            earlier,
+            allow_unrelated,
+        )
+        for name, of_model in zip(names, sets, strict=True)
     )
 
 
-def _simulated(options: KSOptions, inputs: AuditInputs, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
+def _simulated(
+    options: KSOptions, names: Sets[str], inputs: AuditInputs, read: Callable[[str], Examples]
+) -> tuple[SimulatedTarget, ...]:
     """One target trained on the union of what `--target-data` names, or three of known truth without any target.
 
     These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
@@ -231,8 +236,7 @@ def _simulated(options: KSOptions, inputs: AuditInputs, read: Callable[[str], Ex
         rest += [] if members is None else [Part(members, 1.0)]
         used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
         return () if inputs.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
-    data = options.data
-    sets_by_source = {data.query: query, data.calibration: calibration, data.members: members}
+    sets_by_source = {names[role]: examples for role, examples in inputs.sets_by_role.items() if role in names}
     parts = [
         Part(sets_by_source[name] if name in sets_by_source else read(name), fraction)
         for name, fraction in requested_parts
@@ -242,8 +246,8 @@ def _simulated(options: KSOptions, inputs: AuditInputs, read: Callable[[str], Ex
         one = slice(1)
         concatenate([query.take(one), align_target_data(query, part.examples.take(one))], "pool")
     shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
-    names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
-    return (SimulatedTarget(" + ".join(names), tuple(parts)),)
+    part_names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
+    return (SimulatedTarget(" + ".join(part_names), tuple(parts)),)
 
 
 def _apart(inputs: AuditInputs, holdout: Examples) -> AuditInputs:
@@ -277,15 +281,15 @@ def _apart(inputs: AuditInputs, holdout: Examples) -> AuditInputs:
     )
 
 
-def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
-    """Names for files: paths if names are equal, with numbers if paths are equal, too."""
-    names = [file.name for file in outputs]
-    path_names = [without_folders(str(path)) for path in paths]
+def name_apart(names: Sequence[str], paths: Sequence[str]) -> list[str]:
+    """Names for models: paths if names are equal, with numbers if paths are equal, too.
+
+    >>> name_apart(["out.csv", "out.csv", "b.csv"], ["a/out.csv", "b/out.csv", "b.csv"])
+    ['a/out.csv', 'b/out.csv', 'b.csv']
+    """
     return [
-        replace(file, name=path if path_names.count(path) == 1 else f"{path} ({place})")
-        if names.count(file.name) > 1
-        else file
-        for place, (file, path) in enumerate(zip(outputs, path_names, strict=True), 1)
+        name if names.count(name) == 1 else path if paths.count(path) == 1 else f"{path} ({place})"
+        for place, (name, path) in enumerate(zip(names, paths, strict=True), 1)
     ]
 
 
@@ -375,6 +379,8 @@ def tests_of(
     audit, names = options.audit, tests_named(options)
     names = names if "rho" in names or not with_rho else (*names, "rho")
     tests_by_name, values = {**built_in_tests(), **own_tests}, fields_of_tests(audit, targets)
+    if options.source is ModelSource.ANSWERS:
+        values |= {"mixed": 0}
     tests = with_fields(
         "--test-option", audit.test_option, {name: offered(tests_by_name[name], values) for name in names}
     )

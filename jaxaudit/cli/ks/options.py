@@ -3,13 +3,14 @@
 Among them are the tests that they mean, named by `--tests` or not.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
+from jaxaudit.cli.dealt import NamedSets, named_sets
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -18,23 +19,25 @@ from jaxaudit.cli.groups import (
     MOST,
     OUTPUT,
     TRAINING,
+    Dealt,
     Effort,
-    Held,
     Level,
     Output,
     SetsFlags,
     ShadowNetwork,
     ShadowRecipe,
     bank_of_shadows,
-    dealt_groups,
     effort_of_plan,
     failing,
     shadow_count,
 )
-from jaxaudit.cli.options import ModelSource, bank_option, group, option, refuse_options, training_option
+from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
 from jaxaudit.cli.parsers import parse_target_data, share_check
 from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxaudit.data.roles import ModelPlaces
 
 ALL = "all"
 
@@ -62,18 +65,9 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def check_chosen(names: Sequence[str], flags_by_role: Mapping[str, str], used: Collection[str]) -> None:
-    """Refuses an input that no test of these names asks for, and a test before the one that decides.
-
-    Args:
-        names: the tests. What one of your own asks for is not known.
-        flags_by_role: the option that gives the input of a role; empty if none is given.
-        used: the roles that the tests ask for.
-    """
-    if not any(map(is_own, names)):
-        useless = {flag: role not in used for role, flag in flags_by_role.items() if flag}
-        refuse_options(useless, f"no test of --tests {','.join(names)} uses it; name its test, or --tests all, or")
-    first = next((name for name in ("members", "holdout") if name in names and flags_by_role.get(name)), names[0])
+def check_first(names: Sequence[str], sets: Collection[str]) -> None:
+    """Refuses (`InputError`) a test before the one that decides where these sets are there."""
+    first = next((name for name in ("members", "holdout") if name in names and name in sets), names[0])
     if names[0] != first:
         further_names = ",".join(name for name in names if name != first)
         raise InputError(
@@ -86,7 +80,7 @@ SHADOW_MODELS = 39
 
 
 @dataclass(frozen=True)
-class KSData(Held, SetsFlags):
+class KSData(Dealt, SetsFlags):
     """The data."""
 
     sample: int | None = training_option(
@@ -95,23 +89,8 @@ class KSData(Held, SetsFlags):
         minimum=20,
         maximum=MOST * 1000,
     )
-    members: str | None = option(
-        "Records that the target is known to have used, sampled like the query set, such as those that the provider "
-        "shared and does not withdraw. They show how much the target remembers, whatever its network: the way to "
-        "`forgotten`. Needs --holdout; without --calibration no shadow model is trained.",
-        names="data",
-    )
-    members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
-    challenge: Path | None = option(
-        "key.json of `jaxaudit deal --blind`, in the folder of its deal. In place of --query, --holdout, --members and "
-        "their groups: --target is then one file of outputs on challenge.npz, in its order. A column of text, or "
-        "an array `record`, that carries the names of its records back is checked, and orders the rows.",
-        metavar="KEY",
-        names="file",
-        of=GIVEN,
-    )
     commitment: str | None = option(
-        "The commitment of --challenge that was published before the outputs arrived: another key is refused.",
+        "The commitment of a blind deal that was published before the outputs arrived: another key is refused.",
         metavar="SHA256",
         of=GIVEN,
     )
@@ -122,37 +101,17 @@ class Targets:
     """The targets."""
 
     target: tuple[Path, ...] = option(
-        "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.",
+        "A model's outputs: a folder with query.*, holdout.* and so on; a .npz with arrays of these names; a .csv or "
+        ".parquet with a column `set`; or one file, on the query set alone or on the challenge of a blind deal. A row a "
+        "record, in the order of its set. Repeatable.",
         default=(),
+        metavar="MODEL",
         names="file",
     )
-    holdout_target: tuple[Path, ...] = option(
-        "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
-        default=(),
-        names="file",
-    )
-    members_target: tuple[Path, ...] = option(
-        "The same target's outputs on --members, in its order. Repeatable, as above.",
-        default=(),
-        names="file",
-    )
-    calibration_target: tuple[Path, ...] = option(
-        "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
-        "The shadow test is then far firmer.",
-        default=(),
-        names="file",
-        of=~ModelSource.ANSWERS,
-    )
-    before: tuple[Path, ...] = option(
-        "The same target's outputs on the query set before the deletion, in its order. Without --calibration and "
-        "--members: how much of that memory is left. With shadow models: how much less is used now. Repeatable: one "
-        "per --target, in the same order. Needs --holdout-before.",
-        default=(),
-        names="file",
-    )
-    holdout_before: tuple[Path, ...] = option(
-        "The same on the holdout. Repeatable: one per --before, in the same order.",
-        default=(),
+    before: Path | None = option(
+        "The outputs of the model before the deletion, in the same form, with those on the holdout: how much of that "
+        "memory is left or, beside shadow models, how much less is used now.",
+        metavar="MODEL",
         names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
@@ -231,7 +190,7 @@ class KSFlags(Level):
 
     shadows: Path | None = bank_of_shadows(
         "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
-        "--target, and --holdout-target or --calibration-target.",
+        "--target.",
     )
     leave_one_out: bool = bank_option(
         "With --shadows: also judge each shadow model by the others, as a target of known truth. Gives the error rates "
@@ -240,9 +199,9 @@ class KSFlags(Level):
     )
     tests: str | None = option(
         f"Tests: {', '.join(BUILT_IN)}, or all that the data allow; or your own, as "
-        "package.module:Test or file.py:Test. The first gives the verdict. [default: members with --members, holdout "
-        "with --holdout, and shadow with --calibration-target or with none of these. Without --calibration: members, "
-        "and deletion with --before]",
+        "package.module:Test or file.py:Test. The first gives the verdict. [default: the strongest that the data "
+        "allow: members, deletion with --before, or holdout; with shadow models members, holdout, and shadow with "
+        "outputs on the calibration set or with none of these]",
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
         names="codes",
@@ -265,14 +224,14 @@ class KSFlags(Level):
         "as many on all of it.",
     )
     question: Literal["used", "left"] | None = option(
-        "With --members or --before: how much of the query set was used, as the members were, or how much memory of it "
+        "With members or --before: how much of the query set was used, as the members were, or how much memory of it "
         "is left in a model that was trained on after the use to unlearn it. The numbers are the same. [default: left "
         "of what --before shows, else used]",
         choices=("used", "left"),
     )
     same_recipe: bool = option(
         "The shadow models have the target's own network and recipe. Without this word, "
-        "--model of your own code or --members, nobody knows how much a target remembers, and none is called "
+        "--model of your own code or known members, nobody knows how much a target remembers, and none is called "
         "`forgotten`. With --scores: the models unused. and used. have the target's recipe, where no data show it.",
         default=False,
         of=~ModelSource.ANSWERS,
@@ -313,37 +272,134 @@ class KSOptions:
             return ModelSource.SCORES
         if self.audit.shadows is not None:
             return ModelSource.BANK
-        data, asks_before = self.data, self.data.holdout is not None and bool(self.target.before)
-        answers = data.members is not None or data.challenge is not None or asks_before
-        return ModelSource.ANSWERS if answers and data.calibration is None else ModelSource.TRAINING
+        return ModelSource.TRAINING if trains(self) else ModelSource.ANSWERS
 
     @property
     def has_set_alone(self) -> bool:
         """Whether a query set is given at most, and no target, other set or test."""
         data, target = self.data, self.target
-        sets = data.calibration, data.holdout, data.members, data.groups, data.challenge
-        choices = (*sets, self.audit.tests, self.audit.shadows)
+        choices = data.calibration, data.deal, data.groups, self.audit.tests, self.audit.shadows
         return not (target.target or target.target_data) and all(choice is None for choice in choices)
 
 
+class KSInputs(NamedTuple):
+    """The sets, and the models' outputs on them.
+
+    Attributes:
+        sets: the sets that are used: of holdout and known members those that all targets have outputs on.
+        targets: the models to be judged.
+        before: the model before the deletion.
+        left_out: what is there and is not used, in words.
+        paths: of the targets.
+    """
+
+    sets: NamedSets
+    targets: "tuple[ModelPlaces, ...]"
+    before: "ModelPlaces | None" = None
+    left_out: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+
+
+def inputs_of(options: KSOptions) -> KSInputs:
+    """The sets and models that the options name, as far as they fit each other."""
+    return _inputs_of(options.data, options.target, options.audit.shadows is not None)
+
+
+@lru_cache(maxsize=8)
+def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.examples import Role
+    from jaxaudit.data.paths import exists
+    from jaxaudit.data.roles import ModelPlaces, model_places
+
+    sets, models = named_sets(data), [model_places(path) for path in target.target if exists(path)]
+    before = model_places(target.before) if target.before is not None and exists(target.before) else None
+
+    def roles(model: ModelPlaces) -> set[Role]:
+        return {*model.places} if model.has_roles or sets.key is None else {*sets.key.rows}
+
+    for model in () if banked else (*models, *([] if before is None else [before])):
+        for role in sorted(roles(model) - {*sets.names}):
+            raise InputError(f"{model.name}: has outputs on {role}, and {data.deal or 'the data'} has no {role}.*.")
+    if before is not None and not {Role.QUERY, Role.HOLDOUT} <= roles(before):
+        raise InputError(
+            f"--before {before.name}: has no outputs on a holdout, without which nobody can tell what the model "
+            "remembered; give a model's outputs on query set and holdout, as of --target."
+        )
+    if before is not None and not all(Role.HOLDOUT in roles(model) for model in models):
+        raise InputError(
+            "--before needs each --target's outputs on the holdout, too: both models are compared with it."
+        )
+    common = {*Role}.intersection(*map(roles, models))
+    anywhere = {role for model in models for role in roles(model)}
+    anywhere |= set() if banked or not models else {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)}
+    left_out = [
+        f"{model.name}: has no outputs on the {role.words}, and is judged without"
+        for model in models
+        for role in sorted(anywhere - roles(model))
+    ]
+    names = sets.names if not models or banked else sets.names.only(Role.QUERY, Role.CALIBRATION, *common)
+    return KSInputs(
+        sets._replace(names=names),
+        tuple(model._replace(places=model.places.only(*common)) for model in models),
+        before,
+        tuple(left_out),
+        target.target,
+    )
+
+
+def used_inputs(options: KSOptions) -> KSInputs:
+    """The same without the holdout, known members and outputs that no test of these options uses."""
+    from jaxaudit.data.examples import Role
+
+    inputs, names = inputs_of(options), tests_named(options)
+    if any(map(is_own, names)) or options.has_set_alone:
+        return inputs
+    used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
+    with_calibration = {*used, Role.CALIBRATION}
+    of_targets = with_calibration if "shadow" in names else used
+    return inputs._replace(
+        sets=inputs.sets._replace(names=inputs.sets.names.only(*with_calibration)),
+        targets=tuple(model._replace(places=model.places.only(*of_targets)) for model in inputs.targets),
+    )
+
+
+def trains(options: KSOptions) -> bool:
+    """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
+    from jaxaudit.data.examples import Role
+
+    data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
+    if data.deal is None or target.target_data or not target.target:
+        return True
+    sets = inputs_of(options).sets.names
+    asked_for = options.audit.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
+    return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
+
+
 OF_OUTPUTS = ("members", "deletion")
-"""Tests that need no models, but the target's own outputs alone."""
+"""Tests that need no models, but the target's own outputs alone; as the holdout test does where there are none."""
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
-    data = options.data
+    inputs = inputs_of(options)
+    sets = {*inputs.sets.names}
     has_set = {
-        "members": data.members is not None,
-        "holdout": data.holdout is not None,
+        "members": "members" in sets,
+        "holdout": "holdout" in sets,
         # A target that is simulated here has nothing from before.
-        "before": bool(options.target.before) and not options.target.target_data,
+        "before": inputs.before is not None and not options.target.target_data,
     }
-    by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
     if options.source is ModelSource.ANSWERS:
-        return with_all(parse_tests(options.audit.tests or ALL), by_outputs)
+        by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
+        return with_all(parse_tests(options.audit.tests or ALL), by_outputs or ["holdout"])
     if options.audit.tests is None:
         roles = [role for role, is_present in has_set.items() if is_present]
-        return usual_tests(roles, on_calibration=bool(options.target.calibration_target))
+        return usual_tests(roles, on_calibration=has_calibration_outputs(inputs))
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
     return with_all(parse_tests(options.audit.tests), possible)
+
+
+def has_calibration_outputs(inputs: KSInputs) -> bool:
+    """Whether there are targets, and all have outputs on the calibration set."""
+    return bool(inputs.targets) and all("calibration" in model.places for model in inputs.targets)

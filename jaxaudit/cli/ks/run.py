@@ -21,10 +21,9 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
-from jaxaudit.cli.ks import as_given, opened
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, load_own_tests, positions, read_given, tests_of, tests_of_dealt
-from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, tests_named
+from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, inputs_of, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged
@@ -59,13 +58,13 @@ FILES = {
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options; for a dry run, only the plan."""
-    options = with_groups_of_sets(opened(options))
+    options = _with_groups(options)
     set_alone = options.has_set_alone
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options, with_rho = _filled(options), not is_texts(options.data.query or "")
+    options, with_rho = _filled(options), not is_texts(inputs_of(options).sets.names.get(Role.QUERY, ""))
     whole = read_given(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
@@ -122,7 +121,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),
         # A plan is repeated as it was made: what it leaves out is said again.
-        repeats=as_given(given_options),
+        repeats=given_options,
         extra={
             **described_files(sets.files),
             "challenge": sets.commitment,
@@ -133,7 +132,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
-    options = with_groups_of_sets(opened(options))
+    options = _with_groups(options)
     options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(tests_named(options)))
     sets = read_given(options)
     tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL), with_rho=False)
@@ -172,6 +171,14 @@ def _judged(
     # Training has shown all of the progress, if there was any.
     progress = execution.progress if learner is None else None
     return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
+
+
+def _with_groups(options: KSOptions) -> KSOptions:
+    """The options with the groups of the sets' files; what is left out of the audit is said on stderr."""
+    inputs = inputs_of(options)
+    for line in inputs.left_out:
+        say(line)
+    return with_groups_of_sets(options, inputs.sets)
 
 
 def _filled(options: KSOptions) -> KSOptions:
@@ -215,7 +222,7 @@ def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
     data["target_data"] = [
         describe_examples(examples) for examples in target_parts.values() if examples not in (*sets_by_role.values(),)
     ]
-    options = as_given(options) if is_image(sets.query) else with_values(as_given(options), image_size=None)
+    options = options if is_image(sets.query) else with_values(options, image_size=None)
     return {"options": options, "data": data, "hashes": hashes}
 
 
@@ -234,7 +241,8 @@ def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, s
 
 def of_texts(options: KSOptions) -> KSOptions:
     """The options with what follows from sets of texts: tests of one number a record alone."""
-    if options.data.query is None or not is_texts(options.data.query):
+    query = inputs_of(options).sets.names.get(Role.QUERY)
+    if query is None or not is_texts(query):
         return options
     refuse_options({"--target-kind": options.target.target_kind != "auto"}, "texts have log-likelihoods")
     names, of_classes = tests_named(options), [test.name for test in TESTS if test.of_classes]
@@ -309,10 +317,10 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         gray=options.data.gray,
         seed=options.audit.seed,
         groups=sets.read_groups is not None,
-        group_columns=group_columns(options.data),
+        group_columns=group_columns(options.data.groups),
         own_kinds=own_kinds,
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
-        command=tuple(command_line("ks", as_given(options))),
+        command=tuple(command_line("ks", options)),
     )
     if dropped.any():
         arrays[DROPPED] = dropped

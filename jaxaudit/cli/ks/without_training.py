@@ -1,6 +1,5 @@
 """Runs `jaxaudit ks --shadows BANK` and `--scores TABLE`: from the options to the result, with no training."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.ks.inputs import as_outputs, built_in_tests, fields_of_tests, file_targets, load_own_tests
-from jaxaudit.cli.ks.options import ALL, KSOptions, check_chosen, parse_tests, renamed, with_all
+from jaxaudit.cli.ks.options import ALL, KSOptions, check_first, inputs_of, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, ks_outcome
 from jaxaudit.cli.options import refuse_options, with_values
 from jaxaudit.cli.own_code import with_fields
@@ -28,6 +27,7 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import SCORED, Sizes
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
+from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import align_target_data
 from jaxaudit.data.paths import exists
@@ -46,8 +46,11 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    if bank.groups is not None:
-        options = with_dealt_groups(options, members_groups=options.data.members)
+    inputs = inputs_of(options)
+    for line in inputs.left_out:
+        say(line)
+    if bank.groups is not None and Role.MEMBERS in inputs.sets.names:
+        options = with_dealt_groups(options, inputs.sets.names[Role.MEMBERS])
     sets, description = _read_sets(options, bank), bank.description
     member_examples, groups = _read_members(options, bank)
     targets = _read_targets(options, bank, member_examples)
@@ -57,7 +60,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, shadows, targets)
-    _check_chosen(options, tests)
+    check_first(list(tests), [] if targets[0].on_members is None else [*targets[0].on])
 
     def audit(execution: Execution) -> KSAudit:
         if options.audit.leave_one_out:
@@ -104,39 +107,26 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
     return with_fields("--test-option", audit.test_option, dict(zip(names, tests, strict=True)))
 
 
-def _check_chosen(options: KSOptions, tests: Mapping[str, KSTest]) -> None:
-    target = options.target
-    answers = {
-        "holdout": ("--holdout-target", target.holdout_target),
-        "before": ("--before", target.before),
-        "members": ("--members-target", target.members_target),
-        "calibration": ("--calibration-target", target.calibration_target),
-    }
-    used = {role for test in tests.values() for role in test.roles}
-    used |= {"before"} if any(test.compares_before for test in tests.values()) else set()
-    used |= {"calibration"} if any(test.compares_calibration for test in tests.values()) else set()
-    check_chosen(list(tests), {role: flag if files else "" for role, (flag, files) in answers.items()}, used)
-
-
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
-    description, data = bank.description, options.data
+    description, names = bank.description, inputs_of(options).sets.names
+    data = replace(options.data, label=inputs_of(options).sets.label)
     read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
     sets_by_role: dict[str, Examples] = {}
     for role in Sizes._fields:
-        name = getattr(data, role)
+        name = names.get(Role(role))
         if name is None:
             continue
         hash_of_bank = getattr(description.hashes, role)
         if hash_of_bank is None:
             raise InputError(
-                f"--{role} {name}: the bank has no hash of its {role} records, so nobody can tell whether these are "
-                f"they; leave out --{role}."
+                f"{name}: the bank has no hash of its {role} records, so nobody can tell whether these are they; leave "
+                "them out."
             )
         examples = read(name)
         if examples.content_hash != hash_of_bank:
             raise InputError(
-                f"--{role} {name} is not the set that the bank was planned with ({examples.content_hash} here, "
+                f"{name}: is not the {role} set that the bank was planned with ({examples.content_hash} here, "
                 f"{hash_of_bank} there): records, labels or their order differ."
             )
         sets_by_role[role] = examples
@@ -149,25 +139,24 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
     Of records without classes only their number is known.
     """
     data, description = options.data, bank.description
-    if data.members is None:
+    name = inputs_of(options).sets.names.get(Role.MEMBERS)
+    if name is None or not all(Role.MEMBERS in model.places for model in inputs_of(options).targets):
         return None, None
     if description.outputs in SCORED:
-        count = count_of("--members", data.members)
-        members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, data.members)
+        count = count_of("members", name)
+        members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
     else:
         read = reader(
             replace(data, image_size=description.image_size, gray=description.gray), description.group_columns
         )
-        members, names = read(data.members), description.class_names or tuple(map(str, range(description.classes)))
+        members, names = read(name), description.class_names or tuple(map(str, range(description.classes)))
         first = members.take(slice(1))
         members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
-    if (data.members_groups is None) != (bank.groups is None):
+    if (data.groups is None) != (bank.groups is None):
         raise InputError(
-            "--members-groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
+            "--groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
         )
-    groups = None
-    if data.members_groups is not None:
-        groups = read_groups(data.members_groups, data.members, len(members), "members", data.data_dir)
+    groups = None if data.groups is None else read_groups(data.groups, name, len(members), "members", data.data_dir)
     return members, groups
 
 
@@ -183,16 +172,17 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         )
     sets = Sets(query=bank.query, holdout=bank.holdout, calibration=bank.calibration)
 
-    def one(path: Path, role: Role) -> Outputs:
+    def one(place: OutputsPlace, role: Role, _: bool) -> Outputs:
+        path = place.path
         if role == Role.MEMBERS:
             if description.outputs in SCORED:
-                return score_outputs(path, description, len(members or ()), role.words)
+                return score_outputs(place, description, len(members or ()), role.words)
             names = members.class_names if members else classes
-            return load_outputs(path, names, len(members or ()), as_outputs(target.target_kind), of=role.words)
+            return load_outputs(place, names, len(members or ()), as_outputs(target.target_kind), of=role.words)
         columns, called = sets[role], role.words
         rows = columns.stop - columns.start
         if not rows:
-            raise InputError(f"{path.name}: the bank has no {called}, so outputs on it cannot be compared.")
+            raise InputError(f"{place.name}: the bank has no {called}, so outputs on it cannot be compared.")
         bank_shape = (rows, *description.shape[1:])
         # A file that could hold outputs of every class is not interpreted in another way.
         plain = {(rows, description.classes), *([(rows,), (rows, 1)] if description.classes == 2 else [])}
@@ -204,10 +194,10 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
             or target.target_kind == "log-odds"
             or (of_bank_kind and npy_shape(path) == bank_shape)
         ):
-            return target_outputs(path, bank, columns, called)
-        return load_outputs(path, classes, rows, as_outputs(target.target_kind), of=called)
+            return target_outputs(place, bank, columns, called)
+        return load_outputs(place, classes, rows, as_outputs(target.target_kind), of=called)
 
-    return file_targets(target, one)
+    return file_targets(inputs_of(options), one, target.allow_unrelated_target)
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:

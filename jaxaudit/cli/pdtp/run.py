@@ -117,7 +117,7 @@ def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
     data = options.data
     if options.audit.reduce:
         return options
-    return with_dealt_groups(options, groups=f"{data.csv}" if data.csv is not None else data.data)
+    return with_dealt_groups(options, str(data.csv or data.data))
 
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:

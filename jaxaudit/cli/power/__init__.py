@@ -46,7 +46,7 @@ class SizeFlags:
         maximum=MOST * 1000,
     )
     members_size: int | None = option(
-        "Number of known members: records that a target is known to have used, which `ks --members` takes; without "
+        "Number of known members: records that a target is known to have used, which `ks --deal` takes; without "
         "them no target is called `forgotten`. [default: as many as the query set has]",
         "--members-size",
         "--members",
@@ -143,12 +143,12 @@ POWER = Command(
         ModelSource.BANK: "power.run:measure_bank",
         ModelSource.SCORES: "power.run:measure_scores",
     },
-    """How small a used fraction of a data set could `jaxaudit ks --holdout` detect, and what could it conclude?
+    """How small a used fraction of a data set could `jaxaudit ks` detect, and what could it conclude?
 
     Trains shadow models, each on half of the query set and a share of the calibration set, and
     measures how far their outputs separate the halves, for a target with data of its own. Gives the probability of
     detecting use of 1% to 100% with the records given, with fewer and with more, and with larger holdouts; and that of
-    each verdict, `forgotten` included, with known members (`ks --members`) and without.
+    each verdict, `forgotten` included, with known members and without.
 
     Examples:
 

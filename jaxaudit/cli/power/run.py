@@ -17,6 +17,7 @@ from jaxaudit.audits.power.audit import (
     reduced,
 )
 from jaxaudit.audits.power.result import PowerAudit
+from jaxaudit.cli.dealt import named_sets
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import THIRD, AuditInputs, with_calibration_set
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
@@ -150,7 +151,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     options = with_usual(with_defaults(options), models=SHADOW_MODELS)
     data, model = options.data, options.model
     if data.calibration is not None:
-        options = with_dealt_groups(options, groups=data.query)
+        options = with_dealt_groups(options, data.query or "")
         data = options.data
     # A column with groups is not an input.
     by_column = data.groups is not None and groups_file(data.groups) is None
@@ -161,7 +162,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
         options = with_usual(options, query_size=max(2, len(whole) // 3))
         query, calibration = with_calibration_set(jax.random.key(options.audit.seed), whole, THIRD)
     else:
-        query, calibration, _ = read_sets(data, read)
+        query, calibration, _ = read_sets(data, named_sets(data).names, read)
         options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))

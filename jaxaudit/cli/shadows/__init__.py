@@ -10,12 +10,11 @@ from jaxaudit.cli.groups import (
     MODEL,
     MOST,
     TRAINING,
-    Held,
+    Dealt,
     Seeded,
     SetsFlags,
     ShadowNetwork,
     ShadowRecipe,
-    check_group_options,
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import parse_tests
@@ -31,7 +30,7 @@ OF_SCORES = ("score", "log-likelihood")
 
 
 @dataclass(frozen=True)
-class BankData(Held, SetsFlags):
+class BankData(Dealt, SetsFlags):
     """Options of the sets whose records shadow models are trained on."""
 
     query: str | None = option(
@@ -56,6 +55,17 @@ class BankData(Held, SetsFlags):
         "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
         "epsilon (attack --delta).",
         default=False,
+    )
+
+
+@dataclass(frozen=True)
+class PlanData(BankData):
+    """Options of the sets whose records your own script trains on."""
+
+    holdout: str | None = option(
+        "With --outputs score and log-likelihood: the number of records of the holdout, such as 400, or a .npy file of "
+        "as many rows. Other sets come with --deal.",
+        names="data",
     )
 
 
@@ -90,7 +100,7 @@ class PlannedModels(BankModels):
     outputs: Literal["logits", "probabilities", "score", "log-likelihood"] = option(
         "What your script saves: logits or probabilities of every class, or one number for each record, such as a "
         "language model's: a score of any unit, or the log-likelihood in nats (mean over tokens). --query, --holdout "
-        "and --calibration are then numbers of records, such as 400, or .npy files of as many rows.",
+        "and --calibration may then be numbers of records, such as 400, or .npy files of as many rows.",
         default="logits",
         choices=("logits", "probabilities", "score", "log-likelihood"),
     )
@@ -112,7 +122,7 @@ class PlannedModels(BankModels):
 class PlanOptions:
     """All options of `jaxaudit shadows plan`."""
 
-    data: BankData = group(DATA, BankData())
+    data: PlanData = group(DATA, PlanData())
     models: PlannedModels = group(BANK, PlannedModels())
     bank: Path | None = option(
         "Write the bank into this new directory, or add models to it.",
@@ -208,7 +218,8 @@ def check_recipe(text: str) -> None:
 
 def _check_sets(options: PlanOptions | TrainOptions) -> None:
     data = options.data
-    for flag, value in (("--query, the data in question", data.query), ("--out, the directory", options.bank)):
+    query = data.query if data.deal is None else str(data.deal)
+    for flag, value in (("--deal or --query, the data in question", query), ("--out, the directory", options.bank)):
         if value is None:
             raise InputError(f"{flag}, is missing.")
 
@@ -221,6 +232,8 @@ def _check_direction(options: PlanOptions) -> None:
             f"--direction goes with --outputs {' and '.join(OF_SCORES)}, and is needed there: whether a lower or a "
             "higher number means that a model was trained on the record."
         )
+    if not scored:
+        refuse_options({"--holdout": options.data.holdout}, "is a number of records; a set of records is one of --deal")
     if scored:
         refuse_options({"--views": models.views > 1}, f"--outputs {models.outputs} is one number for each record")
 
@@ -242,14 +255,14 @@ PLAN = Command(
 
     Examples:
 
-    `jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --models 40 --out bank`
+    `jaxaudit shadows plan --deal deal --calibration c.npz --models 40 --out bank`
 
     `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
 
     `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
     """,
-    (_check_sets, lambda options: check_group_options(options.data), _check_direction),
-    first=("query", "holdout", "bank"),
+    (_check_sets, _check_direction),
+    first=("deal", "query", "bank"),
     compiles=False,
 )
 TRAIN = Command(
@@ -266,18 +279,18 @@ TRAIN = Command(
 
     Examples:
 
-    `jaxaudit shadows train --query q.npz --holdout h.npz --calibration c.npz --model mlp --epochs 40 --out bank`
+    `jaxaudit shadows train --deal deal --calibration c.npz --model mlp --epochs 40 --out bank`
 
-    `jaxaudit shadows train --query q.npz --holdout h.npz --model net.py:Net --models 128 --dry-run --out bank`
+    `jaxaudit shadows train --deal deal --model net.py:Net --models 128 --dry-run --out bank`
 
-    `jaxaudit shadows train --query q.npz --holdout h.npz --patience 5 --out bank`
+    `jaxaudit shadows train --deal deal --patience 5 --out bank`
 
-    `jaxaudit shadows train --query q.npz --holdout h.npz --learner mine.py:learner --out bank`
+    `jaxaudit shadows train --deal deal --learner mine.py:learner --out bank`
 
-    `jaxaudit shadows train --query q.jsonl --holdout h.jsonl --model gpt-2-64 --tokens words --out bank`
+    `jaxaudit shadows train --deal texts --model gpt-2-64 --tokens words --out bank`
     """,
-    (_check_sets, lambda options: check_group_options(options.data)),
-    first=("query", "holdout", "bank"),
+    (_check_sets,),
+    first=("deal", "query", "bank"),
 )
 ADD = Command(
     "shadows add",

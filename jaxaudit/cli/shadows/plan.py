@@ -16,6 +16,7 @@ from msgspec import structs
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.cli.dealt import named_sets
 from jaxaudit.cli.ks.inputs import built_in_tests, load_own_tests
 from jaxaudit.cli.ks.options import parse_tests
 from jaxaudit.cli.options import command_line, with_values
@@ -41,7 +42,7 @@ ADVICE = "free space there and repeat the command."
 
 def write_planned_bank(options: PlanOptions) -> Summary:
     """Draws the training sets and writes the bank, or adds models to it."""
-    options, out = with_groups_of_sets(options), options.bank or Path()
+    options, out = with_groups_of_sets(options, named_sets(options.data)), options.bank or Path()
     earlier = bank_there(out)
     key = jax.random.key(options.models.seed)
     scored = options.models.outputs in OF_SCORES
@@ -154,7 +155,7 @@ def bank_description(
             seed=chosen.seed,
             recipe=chosen.recipe or "",
             groups=sets.groups is not None,
-            group_columns=group_columns(data),
+            group_columns=group_columns(data.groups),
             command=tuple(command),
             **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},
         )

@@ -7,15 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
+from jaxaudit.cli.dealt import named_sets
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, read_dealt_groups, reader, text_reader
+from jaxaudit.cli.read_sets import group_columns, groups_of_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import BankData, BankNetwork
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
-from jaxaudit.data.examples import Sets
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
@@ -54,20 +55,25 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
 
     `key` draws the test of exchangeability of query set and holdout, as in `ks`. `model` says how texts become tokens.
     """
-    names = [name for name in (data.query, data.holdout, data.calibration) if name is not None]
-    if model is None and is_texts(data.query or ""):
+    named = named_sets(data)
+    names = named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
+    if model is None and is_texts(names[Role.QUERY]):
         raise InputError(
             "texts have no classes, so models give each a number: --outputs log-likelihood --direction higher, or "
             "--outputs score; `shadows train` trains language models on them."
         )
     adapters = None if model is None else make_adapters(model)
-    read = text_reader(names, model or BankNetwork(), adapters) or reader(data, group_columns(data))
-    query = read(data.query or "")
-    held = None if data.holdout is None else read(data.holdout)
-    other = None if data.calibration is None else read(data.calibration)
+    columns = group_columns(data.groups)
+    read = text_reader([*names.values()], model or BankNetwork(), adapters) or reader(
+        replace(data, label=named.label), columns
+    )
+    examples_by_role = names.map(lambda _, name: read(name))
+    query, held = examples_by_role[Role.QUERY], examples_by_role.get(Role.HOLDOUT)
+    other = examples_by_role.get(Role.CALIBRATION)
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    groups = read_dealt_groups(data, len(query), None if held is None else len(held))
+    of_groups = examples_by_role.only(Role.QUERY, Role.HOLDOUT).map(lambda _, examples: len(examples))
+    groups = groups_of_sets(data, names, of_groups, data.data_dir)
     holdout = None if held is None else align_target_data(query, held)
     calibration, shared = _calibration(query, other, data.drop_unshared)
     if not data.drop_overlap:
@@ -78,8 +84,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
-            "the other: deal copies together, as `jaxaudit deal` does (its files have the groups; else give --groups"
-            f"{'' if data.holdout is None else ' and --holdout-groups'}), or leave them out (--drop-overlap)."
+            "the other: deal copies together, as `jaxaudit deal` does (its files have the groups; else give --groups), "
+            "or leave them out (--drop-overlap)."
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
@@ -110,11 +116,9 @@ def count_bank_sets(data: BankData) -> BankSets:
         "--color": not data.gray,
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
-    texts_by_flag = {flag: getattr(data, flag) for flag in Sizes._fields}
-    counts = {flag: count_of(f"--{flag}", text) for flag, text in texts_by_flag.items() if text is not None}
-    # Only texts have keys; numbers of records have none.
-    counted = {flag: None for flag in ("query", "holdout") if not is_texts(getattr(data, flag) or "")}
-    groups = read_dealt_groups(replace(data, **counted), counts["query"], counts.get("holdout"))
+    names = named_sets(data).names.only(*map(Role, Sizes._fields))
+    counts = names.map(lambda role, text: count_of(f"--{role}", text))
+    groups = groups_of_sets(data, names, counts.only(Role.QUERY, Role.HOLDOUT), data.data_dir)
     records = sum(counts.values())
     none = np.zeros(records, bool)
     return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
+from jaxaudit.cli.dealt import named_sets
 from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
@@ -59,7 +60,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     For a dry run without workers, returns an estimate of the work. Without a directory, the bank of the work is in the
     folder of unfinished work (`Execution.checkpoints`), whose owner removes it.
     """
-    options = with_groups_of_sets(options)
+    options = with_groups_of_sets(options, named_sets(options.data))
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
     of_query = np.asarray(sets.labels[: sets.counts.query])

@@ -11,7 +11,7 @@ from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.outputs.form import Expected, read_outputs
+from jaxaudit.data.outputs.form import Expected, OutputsPlace, as_place, read_outputs
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
@@ -47,10 +47,11 @@ def open_outputs(directory: Path, model: int, description: Description) -> Calla
     return read
 
 
-def load_into(path: Path, description: Description, of: str | None = None) -> np.ndarray:
+def load_into(path: Path | OutputsPlace, description: Description, of: str | None = None) -> np.ndarray:
     """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank. Only a .npy file has several
     views, or log-odds. Scores and log-likelihoods are one column, or the target's on the set `of` in a table of scores.
     """
+    place = as_place(path)
     if description.outputs in SCORED:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.scores.files import target_on
@@ -58,28 +59,32 @@ def load_into(path: Path, description: Description, of: str | None = None) -> np
         expected = Expected(description.records, 1, None, of or "bank")
         likely = description.outputs == "log_likelihood"
         direction = 1 if likely or description.direction == "higher" else -1
-        values = None if of is None else target_on(path, of.partition(" ")[0], likely, direction)
+        values = (
+            None
+            if of is None or place.path.suffix.lower() == ".npz"
+            else target_on(place.path, of.partition(" ")[0], likely, direction)
+        )
         if values is None:
-            values = read_outputs(path, expected).values
+            values = read_outputs(place, expected).values
             if values.shape[1:] != (1,):
-                raise InputError(f"{path.name}: has {values.shape[1]} columns; give one number for each record.")
+                raise InputError(f"{place.name}: has {values.shape[1]} columns; give one number for each record.")
             values = values[:, 0]
         else:
-            expected.check_rows(len(values), path.name)
+            expected.check_rows(len(values), place.name)
             values = -values if likely and description.direction == "lower" else values
     elif description.queries == 1 and description.outputs in BY_CLASS:
         names = description.class_names or description.classes
         # The kind of outputs is checked below, since no option can declare it here.
-        values = load_outputs(path, names, description.records, "logits", of="bank").values
-        values = values if values.shape[1] > 1 else _both_classes(values, description, path.name)
+        values = load_outputs(place, names, description.records, "logits", of="bank").values
+        values = values if values.shape[1] > 1 else _both_classes(values, description, place.name)
     else:
-        refuse_pickle(path)
-        if path.suffix.lower() != ".npy":
+        refuse_pickle(place.path)
+        if place.path.suffix.lower() != ".npy":
             layout = "log-odds" if description.outputs == "log_odds" else f"{description.queries} views of a record"
-            raise InputError(f"{path.name}: {layout} are read from a .npy file of shape {description.shape}.")
-        values = read_npy(path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
+            raise InputError(f"{place.name}: {layout} are read from a .npy file of shape {description.shape}.")
+        values = read_npy(place.path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
     with np.errstate(over="ignore"):
-        return checked(values.astype(np.float32), description, path.name)
+        return checked(values.astype(np.float32), description, place.name)
 
 
 def _both_classes(values: np.ndarray, description: Description, source: str) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxaudit.data.examples import Role
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import parsing, refuse_pickle
@@ -31,6 +32,36 @@ MOST_ARRAYS = 100
 """Arrays of a .npz that are looked at: outputs are one, beside labels and names of records."""
 SHOWN = 5
 """Classes, up to which all are shown."""
+
+
+SET = "set"
+"""The column that says which set the outputs in a row are on."""
+
+
+class OutputsPlace(NamedTuple):
+    """Where a model's outputs on one set are: in a file, or in a part of one.
+
+    Attributes:
+        part: of a `.npz` the name of the array, of a table the value in its column `set`; empty: the whole file.
+        rows: of such a table the number of all its rows.
+        model: the model's name, if that is not the name of the file.
+    """
+
+    path: Path
+    part: str = ""
+    rows: int = 0
+    model: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call it: a file of a model's folder with that folder, a part of a file with the file."""
+        folder = f"{self.path.parent.name}/" if self.model not in ("", self.path.name) else ""
+        return f"{folder}{self.path.name}{f'[{self.part}]' if self.part else ''}"
+
+
+def as_place(path: str | Path | OutputsPlace) -> OutputsPlace:
+    """The place of outputs that fill a file; a place as it is."""
+    return path if isinstance(path, OutputsPlace) else OutputsPlace(Path(path).expanduser())
 
 
 class Expected(NamedTuple):
@@ -102,22 +133,28 @@ class OutputColumns(NamedTuple):
     only: int | None = None
 
 
-def read_outputs(path: Path, expected: Expected) -> OutputColumns:
+def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
     """The numbers in a .npz, .npy, .csv or .parquet file. Tables must have the expected rows and columns."""
+    path, source = place.path, place.name
     if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such file; is the path right?")
-    suffix, source = path.suffix.lower(), path.name
+    suffix = path.suffix.lower()
     if suffix in TABLES:
-        return _of_table((_csv_columns if suffix == ".csv" else _parquet_columns)(path, expected), expected, source)
+        columns_of = _csv_columns if suffix == ".csv" else _parquet_columns
+        if not place.part:
+            return _of_table(columns_of(path, expected), expected, source)
+        table = _of_set(columns_of(path, expected._replace(rows=place.rows), further=2), place.part)
+        expected.check_rows(len(table.numbers(0)) if table.count else 0, source)
+        return _of_table(table, expected, source)
     most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
     names = None
     if suffix == ".npy":
         array = read_npy(path, min(MAX_BYTES, most))
     elif suffix == ".npz":
         archive = NpzArrays(path)
-        name = _outputs_in(archive)
-        refuse_larger(f"{source}[{name}]", archive.sizes[name], most)
-        array, names = archive.read(name), _names_in(archive, expected)
+        name = place.part or _outputs_in(archive)
+        refuse_larger(f"{path.name}[{name}]", archive.sizes[name], most)
+        array, names = archive.read(name), None if place.part else _names_in(archive, expected)
     else:
         refuse_pickle(path)
         kinds = ", ".join((".npz", ".npy", *TABLES))
@@ -233,6 +270,21 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
 
 
+def _of_set(table: TableColumns, role: str) -> TableColumns:
+    """The rows of a table whose column `set` has this value, without that column."""
+    place = [title.strip().lower() for title in table.titles].index(SET)
+    rows = np.flatnonzero(np.array([name.strip().lower() for name in table.names(place)]) == role)
+    kept = [column for column in range(table.count) if column != place]
+    return TableColumns(
+        len(kept),
+        [table.titles[column] for column in kept],
+        {number for number, column in enumerate(kept) if column in table.texts},
+        lambda column: table.numbers(kept[column])[rows],
+        lambda column: [table.names(kept[column])[row] for row in rows],
+        table.notes,
+    )
+
+
 def _titled(table: TableColumns, expected: Expected) -> tuple[list[int], int | None]:
     """The places of the columns that are named after the classes, in their order; and of one column alone its class."""
     place_of = {title: place for place, title in enumerate(table.titles)}
@@ -314,8 +366,10 @@ def _whole(numbers: np.ndarray) -> bool:
         return bool((numbers == np.rint(numbers)).all())
 
 
-def _csv_columns(path: Path, expected: Expected) -> TableColumns:
-    """The columns of a CSV file, whose size and first line are checked before it is parsed."""
+def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
+    """The columns of a CSV file, whose size and first line are checked before it is parsed: at most so many `further`
+    ones beside the classes.
+    """
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.text_table import read_csv, trimmed
 
@@ -324,7 +378,7 @@ def _csv_columns(path: Path, expected: Expected) -> TableColumns:
         raise InputError(f"{source}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
     line = _first_line(path)
     cells = 1 + max(map(line.count, ",;\t"))
-    if '"' not in line and cells > classes + 2:
+    if '"' not in line and cells > classes + 1 + further:
         raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
     table = read_csv(path, header=False)
 
@@ -363,7 +417,7 @@ def _first_line(path: Path) -> str:
     return line.decode("utf-8-sig", "replace")
 
 
-def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
+def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
     """The columns of a Parquet file, whose footer and types are checked before they are read.
 
     Only numbers are read, and texts if they are the names of records and these are known: a few bytes of another type
@@ -389,7 +443,7 @@ def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
             # A nested column has several parts, and Arrow reads "a.b" where "a" is asked for.
             starts = sorted(f"{title}." for title in titles)
             alike = any(second.startswith(first) for first, second in pairwise(starts))
-            if not 0 < len(titles) <= expected.classes + 1:
+            if not 0 < len(titles) <= expected.classes + further:
                 columns = f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
                 raise expected.unlike(source, columns)
             if alike or len(declared) != len(titles):
@@ -408,7 +462,7 @@ def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
         return (column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column).to_numpy()
 
     def names(place: int) -> list[str]:
-        longest = max(map(len, expected.records or [""]))
+        longest = max(map(len, [*(expected.records or ()), *Role]))
         cells, _ = read_parquet(path, drop=None, only=lambda title: title == titles[place])
         return [text if len(text) <= longest else "" for text in cells.columns[place].to_pylist()]
 
@@ -430,8 +484,8 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.tables.reading import read_text_table
 
-    titles = {title for title in _titles(path) if title and not re.fullmatch(r"p_\d+", title)} - {*classes}
-    for column in (title for title in _titles(source) if title in titles):
+    titles = {title for title in titles_of(path) if title and not re.fullmatch(r"p_\d+", title)} - {*classes, SET}
+    for column in (title for title in titles_of(source) if title in titles):
         table = read_text_table(source, drop=None, only=lambda name, column=column: name == column)[0]
         if table.header.count(column) != 1:
             continue
@@ -441,7 +495,7 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
     return None
 
 
-def _titles(path: Path) -> list[str]:
+def titles_of(path: Path) -> list[str]:
     """The cells of a table's first line, or the names of its columns, as far as they may be common to two tables."""
     if path.suffix.lower() == ".csv":
         line = _first_line(path).replace(";", ",").replace("\t", ",")

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.form import Expected, read_outputs
+from jaxaudit.data.outputs.form import Expected, OutputsPlace, as_place, read_outputs
 from jaxaudit.data.outputs.kinds import (
     HARD_LABELS,
     Kind,
@@ -104,7 +104,7 @@ class Outputs:
 
 
 def load_outputs(
-    path: str | Path,
+    path: str | Path | OutputsPlace,
     classes: int | Sequence[str],
     rows: int,
     kind: Kind = "auto",
@@ -133,6 +133,7 @@ def load_outputs(
     Nothing but 0 and 1 is taken for predicted labels, unless `kind` says that they are probabilities.
 
     Args:
+        path: the file, or the part of one that is of this set.
         classes: their number, or their names in label order.
         rows: the number of records of the set.
         kind: the content of the file; by default it is detected.
@@ -146,23 +147,24 @@ def load_outputs(
             probabilities after a second softmax or logarithms that are not natural; or they could be either, as one
             column of numbers of one sign.
     """
-    path = Path(path).expanduser()
+    place = as_place(path)
+    source = place.name
     class_names = None if isinstance(classes, int) else [str(name) for name in classes]
     count = classes if isinstance(classes, int) else len(classes)
     expected = Expected(rows, count, class_names, of, records)
-    read = read_outputs(path, expected)
+    read = read_outputs(place, expected)
     values = read.values
-    dtype = "text" if path.suffix.lower() == ".csv" else values.dtype.name
-    _check_shape(values, expected, path.name)
-    refuse_bits(values, path.name)
+    dtype = "text" if place.path.suffix.lower() == ".csv" else values.dtype.name
+    _check_shape(values, expected, source)
+    refuse_bits(values, source)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     values = values.astype(np.float32 if exact else np.float64, copy=False)
-    unlogged = None if kind == "probabilities" else of_infinite(values, path.name)
+    unlogged = None if kind == "probabilities" else of_infinite(values, source)
     if unlogged is not None:
         values, dtype = unlogged, "float64"
-    span = span_of(values, path.name)
+    span = span_of(values, source)
     if kind != "probabilities":
-        refuse_hard_labels(values, path.name, SURE if kind == "auto" else "")
+        refuse_hard_labels(values, source, SURE if kind == "auto" else "")
     dtype = precision.coarsest_dtype(values, dtype)
     decimals = precision.decimals_of(values, dtype, least=int(inside(span)))
     # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest
@@ -170,7 +172,7 @@ def load_outputs(
     most = precision.MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
     significant = precision.significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
-    kind_found = kind_of_outputs(values, "auto" if unlogged is not None else kind, span, tolerance, path.name)
+    kind_found = kind_of_outputs(values, "auto" if unlogged is not None else kind, span, tolerance, source)
     logged = unlogged is not None or (kind_found == "logits" and kind == "auto" and are_log_probabilities(values, span))
     if values.shape[1] == 1 and kind_found == "probabilities" and significant is not None:
         # The other class has as many decimals as numbers near 1 have digits.
@@ -183,7 +185,7 @@ def load_outputs(
         title = expected.title(1 if read.only is None else read.only)
         how = "as its header says" if read.only is not None else f"the second class, and not of {expected.title(0)}"
         reading = (f"{words}, in one column, of {title}, {how}",)
-    return Outputs(values, kind_found, decimals, dtype, path.name, significant, reading=(*reading, *read.notes))
+    return Outputs(values, kind_found, decimals, dtype, source, significant, reading=(*reading, *read.notes))
 
 
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:

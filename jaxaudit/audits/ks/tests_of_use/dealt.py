@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
+from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
@@ -16,13 +17,14 @@ from jaxaudit.metrics.checks import (
     TARGET_OUTPUTS,
     better_recipe,
 )
-from jaxaudit.metrics.difficulty import difficulty
+from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.effect import UNKNOWN
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike
-from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.holdout import holdout_test, swapped
+from jaxaudit.metrics.permutation import least_permutations, permutation_test
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shares import profile
-from jaxaudit.metrics.usage import Difficulty, Usage
+from jaxaudit.metrics.usage import Difficulty, Usage, conclude, without_fraction
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -56,6 +58,25 @@ def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, le
 
     # The target is stored with its numbers, so that its `id` cannot be reused by another object.
     return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]
+
+
+def measured_alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
+    """The numbers of the holdout test without a shadow model: the exact p-value, and no fraction.
+
+    The score is that of the members test: what the difficulty of records leaves of the target's own outputs.
+    """
+    queries, indices, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
+    scores = residual_scores(outputs.log_odds[indices], predictors_of(key, evidence, indices, groups))
+    test = permutation_test(
+        stream(key, "holdout test"),
+        scores[:queries],
+        scores[queries:],
+        groups=None if groups is None else np.unique(groups, return_inverse=True)[1],
+        permutations=least_permutations(evidence.targets),
+    )
+    usage = conclude("holdout", test.p_larger, None, UNKNOWN, swapped(test.p_smaller), stated=stated)
+    reason = f"no use was detected, and {NOT_KNOWN}"
+    return replace(without_fraction(usage, (reason,)), difficulty=difficulty_by(key, evidence))
 
 
 def predictors_of(

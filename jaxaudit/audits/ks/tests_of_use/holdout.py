@@ -10,8 +10,16 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P, exchangeable, measured, predictors_of, taught_by_records
-from jaxaudit.audits.ks.tests_of_use.memory import helped, limited, of_holdout
+from jaxaudit.audits.ks.tests_of_use.dealt import (
+    EXACT,
+    OF_P,
+    exchangeable,
+    measured,
+    measured_alone,
+    predictors_of,
+    taught_by_records,
+)
+from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, Lack, helped, limited, of_holdout
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
@@ -36,6 +44,12 @@ BY_GROUPS = (
     "groups, too; other tests do not."
 )
 
+ALONE = Lack(
+    "Give its outputs on records that it did use, or those of the model before a deletion; or train shadow models by "
+    "its own recipe"
+)
+"""What allows `forgotten` where the target's outputs on query set and holdout are all there is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HoldoutTest(KSTest):
@@ -44,7 +58,8 @@ class HoldoutTest(KSTest):
     Attributes:
         mixed: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
             records as the query set has, drawn from query set and holdout together, and on as large a share of known
-            members, if there are any.
+            members, if there are any. With 0 the target's own outputs decide alone: `not forgotten` or `inconclusive`,
+            since nothing then tells how much the target remembers of what it used.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
     """
 
@@ -70,11 +85,15 @@ class HoldoutTest(KSTest):
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "dealt"
 
     @property
+    def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.mixed > 0
+
+    @property
     def references(self) -> int:
         return self.mixed
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
-        return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),)
+        return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),) if self.mixed else ()
 
     def lighter(self) -> "KSTest":
         return replace(self, mixed=min(self.mixed, LEAST))
@@ -83,15 +102,17 @@ class HoldoutTest(KSTest):
         refuse_stated(self.stated)
         if Role.HOLDOUT not in sets:
             raise InputError("the holdout test needs a holdout: records of the query set's provider (`holdout`).")
-        if self.mixed < LEAST:
+        if self.mixed and self.mixed < LEAST:
             raise InputError(
                 f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got {self.mixed}."
             )
 
     def kinds(self) -> tuple[str, ...]:
-        return (Kind.MIXED,)
+        return (Kind.MIXED,) if self.mixed else ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+        if not self.mixed:
+            return {}
         pooled = np.r_[pool.query, pool.holdout]
         count = pool.query.stop - pool.query.start
         if pool.groups is not None:
@@ -102,12 +123,16 @@ class HoldoutTest(KSTest):
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        usage = measured(key, outputs, evidence, level, self.stated)
-        fit, advice = evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice
-        usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
-        alikeness = exchangeable(key, evidence)
-        checks = (holdout_like_query(alikeness), holdout_apart(alikeness), *(() if evidence.pool.classless else (fit,)))
-        recipe, groups, n = better_recipe(fit, advice.recipe), evidence.pool.groups, evidence.queries
+        alikeness, advice = exchangeable(key, evidence), evidence.advice
+        checks = (holdout_like_query(alikeness), holdout_apart(alikeness))
+        if self.mixed:
+            fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
+            usage = measured(key, outputs, evidence, level, self.stated)
+            usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
+            checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit, advice.recipe)
+        else:
+            usage, trust, lacks, recipe = measured_alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,), ""
+        groups, n = evidence.pool.groups, evidence.queries
         query, held = (
             (0, 0) if groups is None else (len(np.unique(groups_of_set)) for groups_of_set in (groups[:n], groups[n:]))
         )
@@ -117,7 +142,7 @@ class HoldoutTest(KSTest):
             self,
             usage,
             checks,
-            needs=NEEDS,
+            needs=NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS},
             of_p=OF_P,
             p_trust=EXACT,
             trust=trust,
@@ -127,7 +152,7 @@ class HoldoutTest(KSTest):
                 *(() if groups is None else (BY_GROUPS.format(query=query, holdout=held),)),
                 *taught_by_records(key, evidence).caveats,
             ),
-            change=_change(key, outputs, evidence, level),
+            change=_change(key, outputs, evidence, level) if self.mixed else None,
         )
 
 

@@ -22,7 +22,7 @@ from jaxaudit.cli.power import POWER
 from jaxaudit.cli.progress import INTERRUPTED, Interrupted, say
 from jaxaudit.cli.report import cite, report
 from jaxaudit.cli.scores import SCORES
-from jaxaudit.cli.shadows import SHADOWS
+from jaxaudit.cli.shadows import SHADOWS, TRAIN
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn import UNLEARN
 from jaxaudit.errors import InputError, InputErrors
@@ -162,6 +162,8 @@ OTHER_NAMES = {
 """Arguments by the option that has another name for them, where a command has none of the argument's own."""
 ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", "outputs")}
 """Arguments that are an option of another command than those that speak of it."""
+RECIPE_NAMES = [field.name for field in fields_of(TRAIN.options()) if field.declared.in_recipe]
+"""The settings of a recipe."""
 OF_DEAL = {role: f"{role}.* in --deal" for role in ("holdout", "members")}
 OF_DEAL |= {f"on_{role}": f"{role} in each --target" for role in ("holdout", "members", "calibration")}
 OF_DEAL |= {"before_on_holdout": "holdout in --before"}
@@ -187,4 +189,6 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     flags = {parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.opts[0] for parameter in options}
     flags |= {parameter.name: parameter.opts[0] for parameter in options}
     further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
+    if "--recipe" in flags.values():
+        further_flags |= {name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES}
     return {**ELSEWHERE, **(OF_DEAL if "deal" in flags else {}), **further_flags, **flags}

@@ -36,7 +36,7 @@ def _network(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") 
     remembered = jax.tree.leaves(jax.eval_shape(make_optimizer(recipe).init, params))
     held = sum(leaf.size * leaf.dtype.itemsize for leaf in (params, params, *remembered))
     demand_memory(
-        held * (recipe.models_per_batch or 1), f"a network of --hidden {options.hidden}", "give narrower layers"
+        held * (recipe.models_per_batch or 1), f"a network of --recipe hidden={options.hidden}", "give narrower layers"
     )
     factory = _of_tanh(hidden, recipe.dropout or 0.0)
     return examples, make_learner(factory, recipe, (inputs,), classes, len(examples))
@@ -91,7 +91,7 @@ class ClassifierOptions(TextNetwork):
 
     model: str = option(
         f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; for texts "
-        f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--lora).",
+        f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--recipe lora).",
         default="nn",
         check=lambda text: check_family(text),
     )
@@ -122,8 +122,8 @@ def check_texts(data: str | None, model: str, recipe: RecipeFlags) -> None:
         raise InputError(f"--model {model} is for texts; name a file of these ({', '.join(TEXTS)}) by --query.")
     if texts and recipe.optimizer == "sgd" and not recipe.momentum:
         raise InputError(
-            "--optimizer sgd is the default for classifiers and hardly trains a language model: state the recipe of "
-            "yours, such as --optimizer adamw --learning-rate 0.003 --epochs 15 --batch-size 16."
+            "--recipe optimizer=sgd is the default for classifiers and hardly trains a language model: state yours, "
+            "such as --recipe optimizer=adamw --recipe learning-rate=0.003 --epochs 15 --recipe batch-size=16."
         )
 
 

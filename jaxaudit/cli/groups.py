@@ -8,7 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from jaxaudit.cli.options import EVERY_SOURCE, ModelSource, bank_option, option, refuse_options, training_option
+from jaxaudit.cli.options import (
+    EVERY_SOURCE,
+    ModelSource,
+    bank_option,
+    option,
+    recipe_option,
+    refuse_options,
+    training_option,
+)
 from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, own_code, parse_judged, parse_model
 from jaxaudit.cli.parsers import (
     MOST,
@@ -84,27 +92,27 @@ class Network:
     """A network, built-in or your own."""
 
     model: str | None = training_option("The network.", check=parse_model, names="code")
-    hidden: str | None = training_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
+    hidden: str | None = recipe_option("Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
 @dataclass(frozen=True)
 class TextNetwork:
     """A network of texts."""
 
-    tokens: str | None = option(
+    tokens: str | None = recipe_option(
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes; the model's own with --lora]",
+        "[default: bytes; the model's own with --recipe lora]",
         check=parse_tokens,
         of=TRAINED,
     )
-    template: str | None = option(
+    template: str | None = recipe_option(
         "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
-        "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with --lora, or else the "
+        "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with lora, or else the "
         "contents of its messages, a line break behind each]",
         check=parse_template,
         of=TRAINED,
     )
-    lora: str | None = training_option(
+    lora: str | None = recipe_option(
         "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
         "this rank on its linear layers (LoRA), such as 8, 8:16 or 8:16:q_proj,v_proj. ALPHA is their scale, times the "
         "rank [default: twice the rank]; LAYERS are the layers that have adapters, by their names or the ends of these "
@@ -140,51 +148,51 @@ class RecipeFlags(Machines):
     """How a network is trained."""
 
     epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST)
-    batch_size: int = training_option("Batch size.", default=64, minimum=1, maximum=MOST)
-    learning_rate: float = training_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
-    optimizer: str = training_option(
+    batch_size: int = recipe_option("Batch size.", default=64, minimum=1, maximum=MOST)
+    learning_rate: float = recipe_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
+    optimizer: str = recipe_option(
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
         "transformation, as package.module:function or file.py:function.",
         default="adam",
-        check=partial(own_code, "--optimizer"),
+        check=partial(own_code, "--recipe optimizer"),
         names="code",
     )
-    momentum: float | None = training_option("sgd: momentum.", minimum=0, maximum=0.999999)
-    weight_decay: float | None = training_option(
+    momentum: float | None = recipe_option("sgd: momentum.", minimum=0, maximum=0.999999)
+    weight_decay: float | None = recipe_option(
         "Weight decay as in PyTorch: decoupled for adamw, an L2 penalty for adam and sgd. [default: 0; 0.01 for adamw]",
         minimum=0,
         maximum=1e3,
     )
-    clip_norm: float | None = training_option(
+    clip_norm: float | None = recipe_option(
         "Clip each step's gradient to this norm, before the optimizer.", minimum=1e-9, maximum=1e9
     )
-    schedule: str = training_option(
+    schedule: str = recipe_option(
         "Learning rate by epoch; step: a tenth after 1/2 and 3/4 of the epochs.",
         default="constant",
         choices=("constant", "cosine", "linear", "step"),
     )
-    warmup: int | None = training_option(
+    warmup: int | None = recipe_option(
         "Epochs in which the learning rate rises to its value. [default: 0]", minimum=0, maximum=MOST
     )
-    label_smoothing: float | None = training_option(
+    label_smoothing: float | None = recipe_option(
         "Label smoothing, as in PyTorch. [default: 0]", minimum=0, maximum=0.999999
     )
-    dropout: float | None = training_option(
+    dropout: float | None = recipe_option(
         "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
     )
-    augment: tuple[str, ...] = training_option(
+    augment: tuple[str, ...] = recipe_option(
         "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
         "package.module:function or file.py:function. Repeatable, applied in this order.",
         default=(),
         metavar="NAME",
-        check=partial(own_code, "--augment"),
+        check=partial(own_code, "--recipe augment"),
         names="code",
     )
-    precision: str | None = training_option(
+    precision: str | None = recipe_option(
         "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]",
         choices=("float32", "bfloat16"),
     )
-    models_per_batch: int | None = option(
+    models_per_batch: int | None = recipe_option(
         "Models per batch. [default: by shapes in ks, power and shadows; else measured once a machine]",
         minimum=1,
         maximum=MOST,
@@ -193,13 +201,13 @@ class RecipeFlags(Machines):
 
     def check(self) -> None:
         """Rejects options that contradict one another."""
-        is_own = own_code("--optimizer", self.optimizer) is not None
-        values = {"--momentum": self.momentum, "--weight-decay": self.weight_decay is not None and is_own}
+        is_own = own_code("--recipe optimizer", self.optimizer) is not None
+        values = {"--recipe momentum": self.momentum, "--recipe weight-decay": self.weight_decay is not None and is_own}
         if self.optimizer != "sgd":
-            refuse_options(values, f"--optimizer {self.optimizer} {'sets' if is_own else 'has'} its own")
+            refuse_options(values, f"--recipe optimizer={self.optimizer} {'sets' if is_own else 'has'} its own")
         if self.warmup and self.epochs is not None and self.warmup >= self.epochs:
             raise InputError(
-                f"--warmup {self.warmup} takes all of --epochs {self.epochs}; give fewer epochs of warm-up."
+                f"--recipe warmup={self.warmup} takes all of --epochs {self.epochs}; give fewer epochs of warm-up."
             )
 
 
@@ -318,7 +326,7 @@ class ShadowNetwork(TextNetwork, Network):
 
     model: str | None = training_option(
         f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
-        f"transformers (--lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        f"transformers (--recipe lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
         check=parse_judged,
         names="code",
     )
@@ -329,7 +337,7 @@ class ShadowRecipe(RecipeFlags):
     """How the shadow models are trained."""
 
     epochs: int | None = training_option("Training epochs. [default: 15]", minimum=1, maximum=MOST)
-    patience: str | None = training_option(
+    patience: str | None = recipe_option(
         "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
         "this many epochs without a better one. SHARE of its training records is held back [default: 0.1]; they count "
         "as used.",

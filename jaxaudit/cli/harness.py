@@ -29,7 +29,6 @@ from jaxaudit.cli.options import (
     PLACES,
     ModelSource,
     OptionField,
-    as_parameters,
     command_line,
     fields_of,
     identity_of,
@@ -38,6 +37,7 @@ from jaxaudit.cli.options import (
     refuse_without_effect,
     with_values,
 )
+from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.parsers import ACDC, parse_acdc
 from jaxaudit.cli.progress import say, told_what_stands
 from jaxaudit.cli.show import Audit, Job, Outcome, Summary

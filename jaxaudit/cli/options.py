@@ -5,18 +5,13 @@ Typer reads them from the command line as the parameters of a function.
 
 import dataclasses
 import enum
-import inspect
-import math
 import os
 import re
-import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from jaxaudit.errors import InputError, without_folders
 
@@ -80,6 +75,7 @@ class DeclaredOption:
         place: extracts the path from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
         of: the sources of models with which it has an effect, among those of its group.
+        in_recipe: whether it is a name of `--recipe NAME=VALUE`, and no flag of its own.
     """
 
     help: str
@@ -95,6 +91,7 @@ class DeclaredOption:
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: ModelSource = EVERY_SOURCE
+    in_recipe: bool = False
 
 
 class OptionField(typing.NamedTuple):
@@ -119,7 +116,14 @@ class OptionField(typing.NamedTuple):
     @property
     def flag(self) -> str:
         """Its first form, such as `--gray`; for a positional argument, its name in the help."""
+        if self.declared.in_recipe:
+            return f"--recipe {self.setting}"
         return self.flags[0].partition("/")[0] if self.flags else self.declared.metavar or self.name.upper()
+
+    @property
+    def setting(self) -> str:
+        """Its name in a recipe, such as `learning-rate`."""
+        return self.name.replace("_", "-")
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -134,6 +138,11 @@ def option(help: str, *flags: str, default: Any = None, **declared: Any) -> Any:
 def training_option(help: str, *flags: str, **declared: Any) -> Any:
     """An option for networks that the command trains."""
     return option(help, *flags, of=ModelSource.TRAINING, **declared)
+
+
+def recipe_option(help: str, **declared: Any) -> Any:
+    """A setting of the recipe of networks that the command trains."""
+    return option(help, **{"of": ModelSource.TRAINING, "in_recipe": True, **declared})
 
 
 def bank_option(help: str, *flags: str, **declared: Any) -> Any:
@@ -258,7 +267,10 @@ def command_line(command: str, options: Any) -> list[str]:
         if _key(field) not in values or (field.kind is bool and field.value == usual[field.name]):
             continue
         value, (on, _, off) = values[_key(field)], next(iter(field.flags), "").partition("/")
-        if field.kind is bool:
+        if field.declared.in_recipe:
+            text = ",".join(map(str, value)) if isinstance(value, list) else value
+            words += [] if text in (None, "") else ["--recipe", f"{field.setting}={text}"]
+        elif field.kind is bool:
             words += [on] if value else [off] if off else []
         elif isinstance(value, list):
             words += [word for single in value for word in (on, str(single))]
@@ -269,7 +281,7 @@ def command_line(command: str, options: Any) -> list[str]:
 
 def _key(field: OptionField) -> str:
     """Its name in JSON: the flag's name, because some field names differ from it (reserved words in Python)."""
-    return field.flag.removeprefix("--").replace("-", "_").lower()
+    return field.name if field.declared.in_recipe else field.flag.removeprefix("--").replace("-", "_").lower()
 
 
 def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
@@ -281,94 +293,3 @@ def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
 @cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(kind)
-
-
-METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-"""Placeholders for values in the help, by type."""
-
-
-def as_parameters(
-    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str]
-) -> Callable[..., None]:
-    """A function for Typer whose parameters are the options of `kind`."""
-    fields = list(fields_of(kind()))
-    needed = [next(field for field in fields if field.name == name) for name in first]
-    ordered_fields = [field._replace(panel="") for field in needed] + [
-        field for field in fields if field.name not in first
-    ]
-
-    def command(**arguments: Any) -> None:
-        values = {name: _converted(value) for name, value in arguments.items()}
-        # A repeatable option that was not given is empty, not None.
-        values |= {field.name: () for field in fields if field.value == () and values[field.name] is None}
-        run(with_values(kind(), **values))
-
-    parameters = [_parameter(field) for field in ordered_fields]
-    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.__doc__ = doc
-    return command
-
-
-def _converted(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_converted(single) for single in value)
-    if isinstance(value, enum.Enum):
-        return value.value
-    return at_home(value) if isinstance(value, Path) else value
-
-
-def at_home(path: Path) -> Path:
-    """The path with a leading `~` replaced, as by a shell."""
-    expanded = os.path.expanduser(path)
-    if path.parts[:1] == ("~",) and expanded == os.fspath(path):
-        raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
-    return Path(expanded)
-
-
-def _parameter(field: OptionField) -> inspect.Parameter:
-    declared, kind, default = field.declared, field.kind, field.value
-    several = typing.get_origin(kind) is tuple
-    if several:
-        kind = typing.get_args(kind)[0]
-        default = default if default is ... else list(default) or None
-    optional = isinstance(kind, types.UnionType)
-    base = (
-        next(part_kind for part_kind in typing.get_args(kind) if part_kind is not types.NoneType) if optional else kind
-    )
-    ranged = declared.minimum is not None or declared.maximum is not None
-    help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
-    if declared.choices:
-        choice: Any = enum.StrEnum(
-            field.name, {choice_text.replace("-", "_"): choice_text for choice_text in declared.choices}
-        )
-        default = choice(default) if isinstance(default, str) else default
-        kind = choice | None if optional else choice
-        help, metavar = f"{help} [{' | '.join(declared.choices)}]", "NAME"
-    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
-    # In the help a range would leave no room for the option's name.
-    settings["parser"] = _number_within(base, declared) if ranged else None
-    if declared.argument:
-        info = typer.Argument(**{**settings, "metavar": field.flag})
-    else:
-        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
-    annotation = Annotated[list[kind] | None if several else kind, info]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _number_within(kind: type[Any], declared: DeclaredOption) -> Callable[[Any], Any]:
-    """A function that converts a word to a number, and rejects numbers out of range."""
-    least, most = declared.minimum, declared.maximum
-    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
-    within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"
-
-    def parse(text: Any) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            raise typer.BadParameter(f"{text} is no{' whole' if kind is int else ''} number.") from None
-        if not low <= value <= high:
-            raise typer.BadParameter(f"{text} is out of range: give a number {within}.")
-        return value
-
-    return parse

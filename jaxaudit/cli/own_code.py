@@ -36,12 +36,12 @@ def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str,
     """The location of your own code that an option names; None for a built-in name.
 
     Args:
-        flag: the option, such as `--optimizer`.
+        flag: the option, such as `--recipe optimizer`.
         text: its value, a built-in name or `MODULE:NAME` or `FILE.py:NAME`.
         known_names: the built-in names.
         own_kind, noun: what the option takes, for messages, such as "your own optimizer" and "function".
 
-    >>> parse_own("--optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
+    >>> parse_own("--recipe optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
     OwnCode(file=None, module='optax', name='lion')
     """
     if text in known_names:
@@ -243,8 +243,8 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
 OF_YOUR_OWN = {
     "--model": (NAMES, "your own module", "factory"),
-    "--optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
-    "--augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
+    "--recipe optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
+    "--recipe augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
     "--learner": ((), "your own learner", "learner"),
 }
 """Options that may name code of your own: the built-in names, what else it is called, and what is named."""

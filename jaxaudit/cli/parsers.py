@@ -56,7 +56,7 @@ def parse_hidden(text: str) -> tuple[int, ...]:
         widths = (0,)
     if any(not 1 <= width <= WIDEST for width in widths):
         raise InputError(
-            f"--hidden {text} must be whole numbers from 1 to {WIDEST}, separated by commas, such as 512,256,128."
+            f"--recipe hidden={text} must be whole numbers from 1 to {WIDEST}, with commas, such as 512,256,128."
         )
     return widths
 
@@ -98,8 +98,8 @@ def parse_lora(text: str) -> LoRA:
         if 1 <= lora.rank <= HIGHEST_RANK and 1e-6 <= lora.alpha <= 1e6:
             return lora
     raise InputError(
-        f"--lora {text} must be RANK[:ALPHA[:LAYERS]], such as 8, 8:16 or 8:16:q_proj,v_proj; the rank is from 1 to "
-        f"{HIGHEST_RANK}, alpha from 1e-6 to 1e6."
+        f"--recipe lora={text} must be RANK[:ALPHA[:LAYERS]], such as 8, 8:16 or 8:16:q_proj,v_proj; the rank is from "
+        f"1 to {HIGHEST_RANK}, alpha from 1e-6 to 1e6."
     )
 
 
@@ -114,7 +114,9 @@ def parse_patience(text: str) -> tuple[int, float | None]:
         patience = int(epochs), float(share) if colon else None
         if 1 <= patience[0] <= MOST and (patience[1] is None or 0 < patience[1] < 1):
             return patience
-    raise InputError(f"--patience {text} must be EPOCHS[:SHARE], such as 5 or 5:0.2; the share is between 0 and 1.")
+    raise InputError(
+        f"--recipe patience={text} must be EPOCHS[:SHARE], such as 5 or 5:0.2; the share is between 0 and 1."
+    )
 
 
 def parse_target_data(text: str) -> tuple[str, float]:
@@ -180,12 +182,13 @@ def parse_acdc(name: str) -> tuple[str, float]:
 
 
 def share_check(name: str) -> Callable[[float], None]:
-    """A function that rejects an out-of-range share for the option of this name, one of `SHARES`."""
+    """A function that rejects an out-of-range share for the option or setting of this name, one of `SHARES`."""
     allowed, words = SHARES[name]
+    flag = f"--{'recipe ' if name == 'learning_rate' else ''}{name.replace('_', '-')}"
 
     def check(share: float) -> None:
         if not allowed(share):
-            raise InputError(f"--{name.replace('_', '-')} must be {words}, got {share:g}.")
+            raise InputError(f"{flag} must be {words}, got {share:g}.")
 
     return check
 
@@ -248,7 +251,7 @@ def parse_tokens(text: str) -> int | None:
     """
     match = re.fullmatch(r"bytes|words(?::([1-9]\d{0,5}))?", text)
     if match is None:
-        raise InputError(f"--tokens must be bytes, words, or words:NUMBER such as words:4096, got {text!r}.")
+        raise InputError(f"--recipe tokens must be bytes, words, or words:NUMBER such as words:4096, got {text!r}.")
     return None if text == "bytes" else int(match[1] or WORDS)
 
 
@@ -256,7 +259,7 @@ def parse_template(text: str) -> str:
     """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break."""
     if text.count("{}") != 1:
         raise InputError(
-            "--template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
+            "--recipe template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
         )
     return text.replace("\\n", "\n")
 

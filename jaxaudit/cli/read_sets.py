@@ -209,8 +209,9 @@ def text_reader(
     The word vocabulary and the length are of all sets; with adapters, the tokenizer is that of the base model.
     """
     if not any(map(is_texts, names)):
-        text_flags = {"--tokens": network.tokens, "--template": network.template, "--lora": adapters}
-        refuse_options(text_flags, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
+        settings = {"tokens": network.tokens, "template": network.template, "lora": adapters}
+        flags = {f"--recipe {name}": value for name, value in settings.items()}
+        refuse_options(flags, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
         return None
     other = next((name for name in names if not is_texts(name)), None)
     if other is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 ADAMW_DECAY = 0.01
-"""PyTorch's default, used without --weight-decay."""
+"""PyTorch's default, used without --recipe weight-decay."""
 NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 
@@ -23,7 +23,7 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
     """The model factory that `--model` names, built-in or your own; see `parse_model`."""
     if parse_model(name) is not None:
         why = f"is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and"
-        refuse_options({"--dropout": dropout}, why)
+        refuse_options({"--recipe dropout": dropout}, why)
         return load_own("--model", name)
     return _built_in(name, hidden, dropout)
 
@@ -36,19 +36,21 @@ def refuse_other_network(name: str, of_texts: bool, texts: bool) -> None:
 
 
 def make_adapters(model: Network, dropout: float | None = None) -> Any:
-    """The factory of adapters that the options describe (`--model FOLDER --lora`); None for any other network."""
+    """The factory of adapters that the options describe (`--recipe lora`); None for any other network."""
     options = model if isinstance(model, TextNetwork) else TextNetwork()
     folder = pretrained_config(model.model)
     if options.lora is None:
         if folder is not None:
             raise InputError(
                 f"--model {model.model}: is a folder; of a causal model of transformers, adapters are trained: give "
-                "their rank, such as --lora 8."
+                "their rank, such as --recipe lora=8."
             )
         return None
     if folder is None:
-        raise InputError("--lora needs --model FOLDER: a causal model of transformers, as save_pretrained wrote it.")
-    refuse_options({"--tokens": options.tokens}, "is not for adapters, whose base model has a tokenizer of its own")
+        raise InputError(
+            "--recipe lora needs --model FOLDER: a causal model of transformers, as save_pretrained wrote it."
+        )
+    refuse_options({"--recipe tokens": options.tokens}, "is not for adapters, whose base model has its own tokenizer")
     from jaxaudit.models.causal import Adapters
 
     lora = parse_lora(options.lora)
@@ -81,7 +83,8 @@ def make_learner(
     from jaxaudit.cli.programs import in_known_form
 
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
-    has_own = own_code("--optimizer", recipe.optimizer) or any(own_code("--augment", name) for name in recipe.augment)
+    own_augmentations = [own_code("--recipe augment", name) for name in recipe.augment]
+    has_own = own_code("--recipe optimizer", recipe.optimizer) or any(own_augmentations)
     make = _learner if ours and not has_own else _learner.__wrapped__
     return in_known_form(make(factory, recipe, input_shape, classes, most, of_tokens))
 
@@ -102,11 +105,11 @@ def _learner(
         "precision": recipe.precision or "float32",
     }
     if of_tokens:
-        values = {"--label-smoothing": recipe.label_smoothing, "--augment": recipe.augment}
+        values = {"--recipe label-smoothing": recipe.label_smoothing, "--recipe augment": recipe.augment}
         refuse_options(values, "is of classifiers, not of texts")
         learner = language_model(factory, input_shape[0], classes, **training)
     else:
-        own_augmentations = {name: load_own("--augment", name) for name in recipe.augment}
+        own_augmentations = {name: load_own("--recipe augment", name) for name in recipe.augment}
         augment = [AUGMENTATIONS[name] if one is None else one for name, one in own_augmentations.items()]
         smoothing = recipe.label_smoothing or 0.0
         learner = network(factory, input_shape, classes, **training, label_smoothing=smoothing, augment=augment)
@@ -138,7 +141,7 @@ def _rule(recipe: RecipeFlags) -> Callable[[Any], Any]:
     """The optimizer as a function of its learning rate; Adam has the paper's b1 = 0.5, b2 = 0.999."""
     import optax
 
-    own_rule, decay = load_own("--optimizer", recipe.optimizer), recipe.weight_decay
+    own_rule, decay = load_own("--recipe optimizer", recipe.optimizer), recipe.weight_decay
     if own_rule is not None:
         return partial(_made_by, recipe.optimizer, own_rule)
     if recipe.optimizer == "adamw":
@@ -156,7 +159,7 @@ def _made_by(name: str, function: Any, rate: Any) -> Any:
     transformation = function(rate)
     if not isinstance(transformation, optax.GradientTransformation):
         raise InputError(
-            f"--optimizer {name} returned a {type(transformation).__name__}, not an Optax transformation; it is "
+            f"--recipe optimizer={name} returned a {type(transformation).__name__}, not an Optax transformation; it is "
             "called with the learning rate alone."
         )
     return transformation

@@ -229,8 +229,8 @@ ATTACK = Command(
 
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
 
-    `jaxaudit attack --query texts.jsonl --groups author --tokens words --optimizer adamw --learning-rate 0.003 --epochs
-    15` (a language model, author by author; `shadows train --coins` keeps the models)
+    `jaxaudit attack --query texts.jsonl --groups author --recipe tokens=words --recipe optimizer=adamw --recipe
+    learning-rate=0.003 --epochs 15` (a language model, author by author; `shadows train --coins` keeps the models)
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
 

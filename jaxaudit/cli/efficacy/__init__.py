@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import group, option, refuse_options
+from jaxaudit.cli.options import group, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.errors import InputError
@@ -29,7 +29,7 @@ class EfficacyData(Images):
         minimum=1,
         maximum=MOST,
     )
-    template: str | None = option(
+    template: str | None = recipe_option(
         "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it "
         "is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
@@ -46,7 +46,7 @@ class WeightsFlags(Network):
         check=parse_judged,
         names="code",
     )
-    hidden: str | None = option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
+    hidden: str | None = recipe_option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
     params: Path | None = option(
         "The weights: .safetensors, a folder of save_pretrained, Flax .msgpack, or an Orbax directory. "
         "[default: those in the folder that --model names]",
@@ -123,7 +123,7 @@ def _check_together(options: EfficacyOptions) -> None:
             "example."
         )
     if not is_texts(options.data.data or ""):
-        refuse_options({"--template": options.data.template}, "is of texts (--data .jsonl)")
+        refuse_options({"--recipe template": options.data.template}, "is of texts (--data .jsonl)")
 
 
 EFFICACY = Command(

@@ -102,8 +102,8 @@ class Targets:
 
     target: tuple[Path, ...] = option(
         "A model's outputs: a folder with query.*, holdout.* and so on; a .npz with arrays of these names; a .csv or "
-        ".parquet with a column `set`; or one file, on the query set alone or on the challenge of a blind deal. A row a "
-        "record, in the order of its set. Repeatable.",
+        ".parquet with a column `set`; or one file, on the query set alone or on the challenge of a blind deal. A row "
+        "a record, in the order of its set. Repeatable.",
         default=(),
         metavar="MODEL",
         names="file",

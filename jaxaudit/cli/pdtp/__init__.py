@@ -110,8 +110,8 @@ PDTP = Command(
 
     `jaxaudit pdtp --data acs --model nb --reduce 10`
 
-    `jaxaudit pdtp --query texts.jsonl --groups author --model gpt-2-64 --tokens words --optimizer adamw
-    --learning-rate 0.003 --epochs 15` (a language model, without each author in turn)
+    `jaxaudit pdtp --query texts.jsonl --groups author --model gpt-2-64 --recipe tokens=words --recipe optimizer=adamw
+    --recipe learning-rate=0.003 --epochs 15` (a language model, without each author in turn)
     """,
     checks=(_check,),
     first=("csv", "label", "model"),

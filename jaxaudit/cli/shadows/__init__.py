@@ -114,6 +114,7 @@ class PlannedModels(BankModels):
     )
     recipe: str | None = option(
         "How the models are trained, in your words.",
+        "--how-trained",
         check=lambda text: check_recipe(text),
     )
 
@@ -206,6 +207,7 @@ class ImportOptions:
     )
     recipe: str | None = option(
         "How the models were trained. [default: as their files say]",
+        "--how-trained",
         check=lambda text: check_recipe(text),
     )
 
@@ -213,7 +215,7 @@ class ImportOptions:
 def check_recipe(text: str) -> None:
     """Rejects a description that is too long."""
     if len(text) > LONGEST_RECIPE:
-        raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")
+        raise InputError(f"--how-trained has {len(text)} characters; give at most {LONGEST_RECIPE}.")
 
 
 def _check_sets(options: PlanOptions | TrainOptions) -> None:
@@ -257,7 +259,7 @@ PLAN = Command(
 
     `jaxaudit shadows plan --deal deal --calibration c.npz --models 40 --out bank`
 
-    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
+    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --how-trained ResNet-18 --out bank`
 
     `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
     """,
@@ -274,6 +276,10 @@ TRAIN = Command(
     Models are trained many at once. Each one's outputs are written when its batch is done, so a stopped command
     continues where it was, and with more --models it keeps those that are there.
 
+    The recipe of the models is --model, --epochs and the settings of --recipe:
+
+    {recipe}
+
     Of texts, JSON Lines with prompt and answer, question and answer, or text, small language models are trained from
     nothing; a model's number of a record is the mean log-likelihood of its answer's tokens.
 
@@ -283,11 +289,11 @@ TRAIN = Command(
 
     `jaxaudit shadows train --deal deal --model net.py:Net --models 128 --dry-run --out bank`
 
-    `jaxaudit shadows train --deal deal --patience 5 --out bank`
+    `jaxaudit shadows train --deal deal --recipe patience=5 --out bank`
 
     `jaxaudit shadows train --deal deal --learner mine.py:learner --out bank`
 
-    `jaxaudit shadows train --deal texts --model gpt-2-64 --tokens words --out bank`
+    `jaxaudit shadows train --deal texts --model gpt-2-64 --recipe tokens=words --out bank`
     """,
     (_check_sets,),
     first=("deal", "query", "bank"),

@@ -170,8 +170,8 @@ def _models_per_batch(requested: int | None, earlier: Description | None, done: 
         return requested or earlier_number
     if requested not in (None, earlier_number):
         raise InputError(
-            f"--models-per-batch {requested}: models of this bank were trained {earlier_number} at a time, and in "
-            "batches of another size they would differ by rounding; leave it out."
+            f"--recipe models-per-batch={requested}: models of this bank were trained {earlier_number} at a time, and "
+            "in batches of another size they would differ by rounding; leave it out."
         )
     return earlier_number
 

@@ -20,7 +20,7 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, outputs_option, training_option
+from jaxaudit.cli.options import ModelSource, group, option, outputs_option, recipe_option, training_option
 from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_field, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs, parse_tokens, share_check
 from jaxaudit.errors import InputError
@@ -77,12 +77,12 @@ class UnlearnNetwork(Network):
         check=parse_model,
         names="code",
     )
-    tokens: str | None = option(
+    tokens: str | None = recipe_option(
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         "[default: bytes]",
         check=parse_tokens,
     )
-    hidden: str | None = option(
+    hidden: str | None = recipe_option(
         "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]", check=parse_hidden
     )
 
@@ -229,8 +229,9 @@ UNLEARN = Command(
 
     `jaxaudit unlearn --methods fine-tuning,gradient-ascent,negative-gradient,scrub,ssd --seeds 20`
 
-    `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --tokens words --optimizer adamw
-    --learning-rate 0.003 --epochs 8 --methods gradient-difference,npo,simnpo,rmu --seeds 16` (texts)
+    `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --recipe tokens=words
+    --recipe optimizer=adamw --recipe learning-rate=0.003 --epochs 8 --methods
+    gradient-difference,npo,simnpo,rmu --seeds 16` (texts)
     """,
     checks=(_check_given,),
     first=("data", "methods", "outputs"),

@@ -217,7 +217,7 @@ def check_kind(options: UnlearnOptions) -> None:
     """Rejects options of texts where records have classes, and the other way round."""
     data, usual = options.data, UnlearnData()
     if not is_texts(data.data or ""):
-        values = {"--forget": data.forget, "--tokens": options.model.tokens}
+        values = {"--forget": data.forget, "--recipe tokens": options.model.tokens}
         return refuse_options(values, f"for texts, and --data {data.data} is none ({', '.join(TEXTS)})")
     of_classes: dict[str, bool] = {}
     for field in fields_of(options):
@@ -230,8 +230,8 @@ def check_kind(options: UnlearnOptions) -> None:
             raise InputError(f"{flag} is missing: texts need it.")
     if options.recipe.optimizer == "sgd":
         raise InputError(
-            "--optimizer sgd hardly trains a language model; give --optimizer adamw --learning-rate 0.001, and a "
-            f"number of --epochs, such as 10, for a small one such as {OF_TEXTS}."
+            "--recipe optimizer=sgd hardly trains a language model; give --recipe optimizer=adamw "
+            f"--recipe learning-rate=0.001, and a number of --epochs, such as 10, for a small one such as {OF_TEXTS}."
         )
 
 

@@ -1,0 +1,202 @@
+"""From declared options to the parameters of Typer, and from the words of a command line to their values.
+
+The settings of a recipe are one parameter, `--recipe NAME=VALUE`, or a file of such lines.
+"""
+
+import difflib
+import enum
+import inspect
+import math
+import os
+import types
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from jaxaudit.cli.options import OptionField, Options, fields_of, with_values
+from jaxaudit.errors import InputError
+
+METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+"""Placeholders for values in the help, by type."""
+
+
+def as_parameters(
+    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str]
+) -> Callable[..., None]:
+    """A function for Typer whose parameters are the options of `kind`."""
+    fields = [field for field in fields_of(kind()) if not field.declared.in_recipe]
+    settings = [field for field in fields_of(kind()) if field.declared.in_recipe]
+    needed = [next(field for field in fields if field.name == name) for name in first]
+    ordered_fields = [field._replace(panel="") for field in needed] + [
+        field for field in fields if field.name not in first
+    ]
+
+    def command(**arguments: Any) -> None:
+        recipe = recipe_values(arguments.pop(RECIPE, None) or (), settings) if settings else {}
+        values = {**recipe, **{name: _converted(value) for name, value in arguments.items()}}
+        # A repeatable option that was not given is empty, not None.
+        values |= {field.name: () for field in fields if field.value == () and values[field.name] is None}
+        run(with_values(kind(), **values))
+
+    parameters = [_parameter(field) for field in ordered_fields]
+    parameters += [_recipe_parameter(settings)] if settings else []
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = doc.replace("{recipe}", _recipe_table(settings))
+    return command
+
+
+RECIPE = "recipe"
+LARGEST_RECIPE = 1 << 16
+"""Bytes of a file of settings."""
+
+
+def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict[str, Any]:
+    """The values of these settings, by the names of their fields, from `NAME=VALUE` and files of such lines in TOML.
+
+    Raises:
+        InputError: a text is neither; a setting is unknown, given twice, or of another kind; or a file cannot be read.
+    """
+    fields_by_setting = {field.setting: field for field in settings}
+    of_files: dict[str, Any] = {}
+    of_words: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals and text.lower().endswith(".toml"):
+            of_files |= _read_recipe(Path(os.path.expanduser(text)))
+        elif not equals:
+            raise InputError(f"--recipe {text}: write NAME=VALUE, such as learning-rate=0.1, or name a .toml file.")
+        elif name in of_words:
+            raise InputError(f"--recipe {name}: is given twice; give each setting once.")
+        else:
+            of_words[name] = value
+    values: dict[str, Any] = {}
+    for name, value in {**of_files, **of_words}.items():
+        if name not in fields_by_setting:
+            near = difflib.get_close_matches(name, fields_by_setting, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
+            raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice}")
+        values[fields_by_setting[name].name] = _setting_value(fields_by_setting[name], value)
+    return values
+
+
+def _read_recipe(path: Path) -> dict[str, Any]:
+    # Imported here because most commands read none.
+    import tomllib
+
+    from jaxaudit.data.formats.parsing import parsing
+    from jaxaudit.data.paths import read_small
+
+    with parsing(f"{path}: is no file of settings in TOML", "write a line NAME = VALUE for each."):
+        return tomllib.loads(read_small(path, LARGEST_RECIPE).decode())
+
+
+def _setting_value(field: OptionField, value: Any) -> Any:
+    """The value of a setting, of the kind that its field has."""
+    declared, name = field.declared, f"--recipe {field.setting}={value}"
+    if typing.get_origin(field.kind) is tuple:
+        parts = value if isinstance(value, list) else str(value).split(",")
+        return tuple(str(part).strip() for part in parts)
+    kinds = typing.get_args(field.kind) if isinstance(field.kind, types.UnionType) else (field.kind,)
+    base = next(kind for kind in kinds if kind is not types.NoneType)
+    if isinstance(value, dict | list | bool):
+        raise InputError(f"--recipe {field.setting}: is one {'number' if base in (int, float) else 'text'}.")
+    if declared.choices and value not in declared.choices:
+        raise InputError(f"{name}: choose from {', '.join(declared.choices)}.")
+    if base not in (int, float):
+        return str(value)
+    try:
+        return _number_within(base, declared)(value)
+    except typer.BadParameter as error:
+        raise InputError(f"--recipe {field.setting}: {error.message}") from None
+
+
+def _recipe_parameter(settings: Sequence[OptionField]) -> inspect.Parameter:
+    names = ", ".join(
+        f"{field.setting}{'' if field.value in (None, ()) else f' ({field.value})'}" for field in settings
+    )
+    help = (
+        f"How models are made: NAME=VALUE, or a .toml file of such lines. Repeatable. NAME is one of {names}; "
+        "`jaxaudit shadows train --help` explains each."
+    )
+    info = typer.Option("--recipe", rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")
+    return inspect.Parameter(
+        RECIPE, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, info]
+    )
+
+
+def _recipe_table(settings: Sequence[OptionField]) -> str:
+    """What each setting of a recipe means, a paragraph each."""
+    lines = []
+    for field in sorted(settings, key=lambda field: field.panel == "Model"):
+        choices = f" [{' | '.join(field.declared.choices)}]" if field.declared.choices else ""
+        default = "" if field.value in (None, ()) else f" [default: {field.value}]"
+        lines.append(f"`{field.setting}`: {field.declared.help}{choices}{default}")
+    return "\n\n    ".join(lines)
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_converted(single) for single in value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    return at_home(value) if isinstance(value, Path) else value
+
+
+def at_home(path: Path) -> Path:
+    """The path with a leading `~` replaced, as by a shell."""
+    expanded = os.path.expanduser(path)
+    if path.parts[:1] == ("~",) and expanded == os.fspath(path):
+        raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
+    return Path(expanded)
+
+
+def _parameter(field: OptionField) -> inspect.Parameter:
+    declared, kind, default = field.declared, field.kind, field.value
+    several = typing.get_origin(kind) is tuple
+    if several:
+        kind = typing.get_args(kind)[0]
+        default = default if default is ... else list(default) or None
+    optional = isinstance(kind, types.UnionType)
+    base = (
+        next(part_kind for part_kind in typing.get_args(kind) if part_kind is not types.NoneType) if optional else kind
+    )
+    ranged = declared.minimum is not None or declared.maximum is not None
+    help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
+    if declared.choices:
+        choice: Any = enum.StrEnum(
+            field.name, {choice_text.replace("-", "_"): choice_text for choice_text in declared.choices}
+        )
+        default = choice(default) if isinstance(default, str) else default
+        kind = choice | None if optional else choice
+        help, metavar = f"{help} [{' | '.join(declared.choices)}]", "NAME"
+    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
+    # In the help a range would leave no room for the option's name.
+    settings["parser"] = _number_within(base, declared) if ranged else None
+    if declared.argument:
+        info = typer.Argument(**{**settings, "metavar": field.flag})
+    else:
+        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
+    annotation = Annotated[list[kind] | None if several else kind, info]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _number_within(kind: type[Any], declared: DeclaredOption) -> Callable[[Any], Any]:
+    """A function that converts a word to a number, and rejects numbers out of range."""
+    least, most = declared.minimum, declared.maximum
+    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
+    within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"
+
+    def parse(text: Any) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text} is no{' whole' if kind is int else ''} number.") from None
+        if not low <= value <= high:
+            raise typer.BadParameter(f"{text} is out of range: give a number {within}.")
+        return value
+
+    return parse

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jaxaudit.cli.options import OptionField, Options, fields_of, with_values
+from jaxaudit.cli.options import DeclaredOption, OptionField, Options, fields_of, with_values
 from jaxaudit.errors import InputError
 
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jaxaudit.cli.options import at_home
+from jaxaudit.cli.parameters import at_home
 from jaxaudit.cli.progress import say, told_what_stands
 from jaxaudit.errors import InputError
 

@@ -12,7 +12,7 @@ import pytest
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit, process
 
-from jaxaudit.cli.options import at_home
+from jaxaudit.cli.parameters import at_home
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.directory import write
 

@@ -37,7 +37,7 @@ from support.other_tools import write_lira  # noqa: E402
 LEFT_OUT = {"started", "seconds", "versions", "command", "options", "machine", "device", "jaxaudit"}
 """Of a result's provenance."""
 SHOWN = 8
-SMALL = "--hidden 8 --epochs 2 --batch-size 50 --models-per-batch 20"
+SMALL = "--recipe hidden=8 --epochs 2 --recipe batch-size=50 --recipe models-per-batch=20"
 ENOUGH = "--test-option rho.replicates=3 --shadow-models 20 --effort full"
 HELD = f"{ENOUGH} --test-option holdout.mixed=20"
 SETS = "--deal two --calibration leakfile_other.npz"
@@ -47,8 +47,8 @@ MEMBERS = "--deal deal --target of-three"
 TARGET = "--target of-two"
 TWO_SETS = "--target with-calibration"
 PEOPLE = "--csv leakfile_people.csv --label diagnosis --drop town"
-NETWORK = "--hidden 8 --epochs 3 --models-per-batch 20"
-FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 --hidden 8 --epochs 2"
+NETWORK = "--recipe hidden=8 --epochs 3 --recipe models-per-batch=20"
+FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 --recipe hidden=8 --epochs 2"
 RUNS = {
     "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --tests all --out RUN",
     "ks by groups": f"ks {SETS} {GROUPS} {TARGET} {SMALL} {HELD} --out RUN",
@@ -65,7 +65,7 @@ RUNS = {
     "attack by a bank": "attack --shadows ks --target query.csv --out RUN",
     "shadows train": f"shadows train {SETS} {GROUPS} {SMALL} --models 4 --out RUN",
     "shadows train, more": f"shadows train {SETS} {GROUPS} {SMALL} --models 6 --out RUN:shadows-train",
-    "shadows train, killed": f"shadows train {SETS} --hidden 8 --epochs 400 --models-per-batch 1 --models 6 --out RUN",
+    "shadows train, killed": f"shadows train {SETS} --recipe hidden=8 --epochs 400 --recipe models-per-batch=1 --models 6 --out RUN",
     "shadows plan": f"shadows plan {SETS} --models 4 --views 1 --out RUN",
     "shadows add": "shadows add shadows-plan one.npy",
     "shadows import": "shadows import experiments --out RUN",
@@ -75,13 +75,13 @@ RUNS = {
     "pdtp lr": f"pdtp {PEOPLE} --model lr --sample 100 --measured-records 20 --out RUN",
     "pdtp trees": f"pdtp {PEOPLE} --model trees --sample 100 --measured-records 10 --out RUN",
     "pdtp nn": f"pdtp {PEOPLE} --model nn {NETWORK} --sample 100 --measured-records 20 --out RUN",
-    "pdtp, killed": f"pdtp {PEOPLE} --model nn --epochs 400 --models-per-batch 1 --sample 100 --measured-records 6 "
+    "pdtp, killed": f"pdtp {PEOPLE} --model nn --epochs 400 --recipe models-per-batch=1 --sample 100 --measured-records 6 "
     "--out RUN",
     "attack": f"attack {PEOPLE} --model nb --targets 8 --iterations 4 --out RUN",
     "attack nn": f"attack {PEOPLE} --model nn {NETWORK} --targets 8 --iterations 3 --out RUN",
     "unlearn": f"unlearn {FORGET} --methods retraining,amnesiac,fisher,fine-tuning,gradient-ascent,negative-gradient,"
-    "scrub,ssd --seeds 16 --attack-epochs 2 --unlearn-epochs 1 --models-per-batch 8 --out RUN",
-    "efficacy": "efficacy --model mlp --hidden 8 --params unlearn/original-00.safetensors --data leakfile.npz "
+    "scrub,ssd --seeds 16 --attack-epochs 2 --unlearn-epochs 1 --recipe models-per-batch=8 --out RUN",
+    "efficacy": "efficacy --model mlp --recipe hidden=8 --params unlearn/original-00.safetensors --data leakfile.npz "
     "--reference untrained --true-fisher --out RUN",
 }
 """By name; RUN is a directory of the name, and what comes later reads those of before."""

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from support.cli_runs import content, write_sets
 
-SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--batch-size", "50")
-IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--batch-size", "20")
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--recipe", "batch-size=50")
+IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--recipe", "batch-size=20")
 COMMANDS = {
     "ks mlp": (
         "ks",
@@ -50,18 +50,18 @@ COMMANDS = {
         "rho",
     ),
     "power": (
-        *("power", *SETS, "--hidden", "64", "--effort", "full", "--epochs", "2000", "--models", "19"),
-        *("--models-per-batch", "5"),
+        *("power", *SETS, "--recipe", "hidden=64", "--effort", "full", "--epochs", "2000", "--models", "19"),
+        *("--recipe", "models-per-batch=5"),
     ),
-    "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", "--models-per-batch", "6"),
+    "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", "--recipe", "models-per-batch=6"),
     "attack nn": (
         *("attack", "--data", "breast-cancer", "--sample", "300", "--iterations", "2", "--targets", "6"),
         *("--shadow-pairs", "2", "--measured-iterations", "1", "--epochs", "1000", "--attacks", "distance,frequency"),
-        *("--models-per-batch", "4"),
+        *("--recipe", "models-per-batch=4"),
     ),
     "unlearn": (
-        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--models-per-batch", "2"),
-        *("--hidden", "64", "--attack-epochs", "100"),
+        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--recipe", "models-per-batch=2"),
+        *("--recipe", "hidden=64", "--attack-epochs", "100"),
     ),
 }
 """Chunks that take several seconds each."""

@@ -200,7 +200,7 @@ def test_every_example_is_run_by_a_test():
 def test_your_own_learner_trains_a_bank(digits: Path):
     sets = ("--query", FILES[0], "--holdout", FILES[1], "--calibration", FILES[2])
     done = jaxaudit(
-        *("shadows", "train", *sets, "--models", "2", "--models-per-batch", "2", "--out", "bank"),
+        *("shadows", "train", *sets, "--models", "2", "--recipe", "models-per-batch=2", "--out", "bank"),
         *("--learner", f"{EXAMPLES / 'own_learner.py'}:learner"),
     )
     assert done.code == 0, done.err

@@ -74,7 +74,7 @@ def test_an_audit_is_made_saved_and_shown(tmp_path: Path):
 
 
 def test_networks_are_trained(tmp_path: Path):
-    few = ("--epochs", "1", "--hidden", "8", "--models-per-batch", "4")
+    few = ("--epochs", "1", "--recipe", "hidden=8", "--recipe", "models-per-batch=4")
     printed = python(RUN, "pdtp", "--data", "wine", "--sample", "20", *few, "--out", "run", cwd=tmp_path)
     assert "Which records does this kind of classifier expose?" in printed
     assert (tmp_path / "run" / "result.json").exists()

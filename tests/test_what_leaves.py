@@ -31,7 +31,7 @@ MAY_BE = {
     "you": NAMES | {"category"},
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""
-SMALL = ("--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20")
+SMALL = ("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
 ENOUGH = (
     "--test-option",
     "rho.replicates=3",

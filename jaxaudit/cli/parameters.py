@@ -57,8 +57,10 @@ LARGEST_RECIPE = 1 << 16
 def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict[str, Any]:
     """The values of these settings, by the names of their fields, from `NAME=VALUE` and files of such lines in TOML.
 
+    Of a setting that is given twice the later value counts, and a word more than a file.
+
     Raises:
-        InputError: a text is neither; a setting is unknown, given twice, or of another kind; or a file cannot be read.
+        InputError: a text is neither; a setting is unknown or of another kind; or a file cannot be read.
     """
     fields_by_setting = {field.setting: field for field in settings}
     of_files: dict[str, Any] = {}
@@ -69,8 +71,6 @@ def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict
             of_files |= _read_recipe(Path(os.path.expanduser(text)))
         elif not equals:
             raise InputError(f"--recipe {text}: write NAME=VALUE, such as learning-rate=0.1, or name a .toml file.")
-        elif name in of_words:
-            raise InputError(f"--recipe {name}: is given twice; give each setting once.")
         else:
             of_words[name] = value
     values: dict[str, Any] = {}

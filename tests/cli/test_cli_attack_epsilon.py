@@ -93,7 +93,7 @@ def test_the_first_attack_that_is_named_gives_the_bound(folder: Path):
 @pytest.mark.outer
 def test_models_are_trained_by_coins(folder: Path):
     """Sizes of their training sets vary, whatever tests of ks would take; a plan is the same deal."""
-    recipe = ("--model", "mlp", "--hidden", "4", "--epochs", "1", "--models-per-batch", "4")
+    recipe = ("--model", "mlp", "--recipe", "hidden=4", "--epochs", "1", "--recipe", "models-per-batch=4")
     query = ("--query", "q.npz", "--coins", "--models", "8")
     done = jaxaudit("shadows", "train", *query, *recipe, "--out", "trained")
     assert done.code == 0, done.err

@@ -20,8 +20,19 @@ from jaxaudit.report.kinds import schema_of
 
 COUNT, WORDS = 40, ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 MODELS = (
-    *("--query", "t.jsonl", "--model", "gpt-1-8", "--tokens", "words", "--epochs", "10", "--optimizer", "adamw"),
-    *("--learning-rate", "0.03", "--batch-size", "10", "--models-per-batch", "4"),
+    *(
+        "--query",
+        "t.jsonl",
+        "--model",
+        "gpt-1-8",
+        "--recipe",
+        "tokens=words",
+        "--epochs",
+        "10",
+        "--recipe",
+        "optimizer=adamw",
+    ),
+    *("--recipe", "learning-rate=0.03", "--recipe", "batch-size=10", "--recipe", "models-per-batch=4"),
 )
 ATTACKS = ("--attacks", "lira,rmia,attack-p")
 
@@ -108,7 +119,7 @@ def test_groups_are_dealt_and_attacked_whole():
             ("--data", "breast-cancer", "--groups", "author"),
             ("--groups: is for texts", "shadows plan --coins --groups"),
         ),
-        ((*MODELS[:2], "--epochs", "3"), ("--optimizer sgd", "adamw")),
+        ((*MODELS[:2], "--epochs", "3"), ("--recipe optimizer=sgd", "adamw")),
         ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),
     ],
 )

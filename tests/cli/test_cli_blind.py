@@ -248,7 +248,7 @@ def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
         np.save(f"two_{role}/two.npy", model.predict_proba(arrays(f"two/{role}.npz")["x"]))
     words = ("ks", "--challenge", "two/key.json", "--target", "two.npy")
     refused(words, ("has no members", "--calibration"))
-    few = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1")
+    few = ("--calibration", "calibration.npz", "--model", "mlp", "--recipe", "hidden=8", "--epochs", "1")
     few += (
         "--test-option",
         "holdout.mixed=19",

@@ -250,8 +250,19 @@ DEAL = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3"
 DEALT = ("--query", "deal/query.jsonl", "--holdout", "deal/holdout.jsonl")
 WHOLE = ("--groups", "group", "--holdout-groups", "group")
 TRAINED = (
-    *("--model", "gpt-1-8", "--tokens", "words", "--epochs", "2", "--optimizer", "adamw", "--learning-rate", "0.01"),
-    *("--batch-size", "8", "--models-per-batch", "4"),
+    *(
+        "--model",
+        "gpt-1-8",
+        "--recipe",
+        "tokens=words",
+        "--epochs",
+        "2",
+        "--recipe",
+        "optimizer=adamw",
+        "--recipe",
+        "learning-rate=0.01",
+    ),
+    *("--recipe", "batch-size=8", "--recipe", "models-per-batch=4"),
 )
 
 

@@ -352,14 +352,36 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
 
 
 def test_an_attack_on_texts_takes_the_groups_of_the_deal(of_deals: Path):
-    words = ("attack", "--query", "texts/query.jsonl", "--model", "gpt-1-8", "--tokens", "words", "--epochs", "1")
-    done = jaxaudit(*words, "--optimizer", "adamw", "--pooled-shadow-models", "4", "--dry-run")
+    words = (
+        "attack",
+        "--query",
+        "texts/query.jsonl",
+        "--model",
+        "gpt-1-8",
+        "--recipe",
+        "tokens=words",
+        "--epochs",
+        "1",
+    )
+    done = jaxaudit(*words, "--recipe", "optimizer=adamw", "--pooled-shadow-models", "4", "--dry-run")
     assert done.code == 0, done.err
     assert SAID in done.err
 
 
 def test_a_dry_run_of_training_reads_the_same_groups(of_deals: Path):
-    words = ("shadows", "train", "--model", "mlp", "--hidden", "4", "--epochs", "1", "--models", "20", "--dry-run")
+    words = (
+        "shadows",
+        "train",
+        "--model",
+        "mlp",
+        "--recipe",
+        "hidden=4",
+        "--epochs",
+        "1",
+        "--models",
+        "20",
+        "--dry-run",
+    )
     words += ("--out", "bank")
     assert SAID in jaxaudit(*words, *sets("csv")).err
 
@@ -389,7 +411,7 @@ def test_power_is_that_of_whole_groups(of_deals: Path):
         dealt = dict(arrays)
     half = {"x": dealt["x"][:, :2].astype(np.float32), "y": np.arange(len(dealt["y"])) % 2, "group": dealt["group"]}
     np.savez("q.npz", **half)
-    words = ("--query", "q.npz", "--calibration", "c.npz", "--hidden", "4", "--epochs", "1", "--dry-run")
+    words = ("--query", "q.npz", "--calibration", "c.npz", "--recipe", "hidden=4", "--epochs", "1", "--dry-run")
     assert SAID in jaxaudit("power", *words).err
     # Another array of this name is none of a deal.
     np.savez("q.npz", **{**half, "group": np.arange(len(dealt["y"])) % 2})
@@ -397,7 +419,7 @@ def test_power_is_that_of_whole_groups(of_deals: Path):
 
 
 def measured(*words: str) -> Any:
-    done = jaxaudit("pdtp", *words, "--epochs", "2", "--batch-size", "16", "--hidden", "4", "--json")
+    done = jaxaudit("pdtp", *words, "--epochs", "2", "--recipe", "batch-size=16", "--recipe", "hidden=4", "--json")
     assert done.code == 0, done.err
     return done
 

@@ -33,7 +33,7 @@ class Net(nnx.Module):
     def __call__(self, inputs):
         return self.second(self.drop(self.norm(nnx.tanh(self.first(inputs)))))
 """
-OURS = ("--model", "mlp", "--hidden", "6")
+OURS = ("--model", "mlp", "--recipe", "hidden=6")
 USUAL = (*OURS, "--params", "a.safetensors", "--data", "forget.npz")
 RECORDS, CLASSES = 12, 4
 

@@ -147,8 +147,11 @@ REFUSED = {
         "--reference other: its config.json or its tokenizer is not",
     ),
     "another network": (("--reference", "other=heads"), "--reference other: its config.json or its tokenizer is not"),
-    "a template of texts": (("--data", "texts.jsonl", "--template", "{}"), "--template is for prompts and questions"),
-    "a template of numbers": (("--data", "digits", "--template", "{}"), "--template: is of texts"),
+    "a template of texts": (
+        ("--data", "texts.jsonl", "--recipe", "template={}"),
+        "--recipe template=is for prompts and questions",
+    ),
+    "a template of numbers": (("--data", "digits", "--recipe", "template={}"), "--template: is of texts"),
 }
 
 

@@ -103,7 +103,7 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
 def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """And the recorded command repeats the plan: numbers, verdicts, and what the plan leaves out."""
     monkeypatch.setitem(EFFORTS, "quick", 1e9)
-    words = ("ks", *SETS, "--hidden", "16", "--batch-size", "50", "--tests", "shadow", "--json")
+    words = ("ks", *SETS, "--recipe", "hidden=16", "--recipe", "batch-size=50", "--tests", "shadow", "--json")
     results = []
     for slower in (1, 50):
         clock = time.perf_counter
@@ -130,7 +130,18 @@ def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, mon
 def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Records are drawn, models per batch are chosen, and options that are falsy are options all the same."""
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
-    words = ["ks", *SETS, "--hidden", "32", "--epochs", "2", "--batch-size", "50", "--test-option", "rho.replicates=2"]
+    words = [
+        "ks",
+        *SETS,
+        "--recipe",
+        "hidden=32",
+        "--epochs",
+        "2",
+        "--recipe",
+        "batch-size=50",
+        "--test-option",
+        "rho.replicates=2",
+    ]
     words += ["--tests", "rho", "--sample", "120", "--test-option", "rho.controls=0", "--color", "--json"]
     done = jaxaudit(*words, "--seed", "0")
     result, provenance = done.result, done.result["provenance"]
@@ -172,10 +183,10 @@ def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
 def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     seen = intercept(monkeypatch, AUDIT)
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
-    words = ["--level", "0.8", "--models-per-batch", "6"]
+    words = ["--level", "0.8", "--recipe", "models-per-batch=6"]
     for field in ("replicates=4", "controls=2", "subsample=0.5"):
         words += ["--test-option", f"rho.{field}"]
-    recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13", "--effort", "full")
+    recipe = ("--recipe", "hidden=7,5", "--epochs", "11", "--recipe", "batch-size=13", "--effort", "full")
     target = ("--target", "t.npy", "--target-data", "far.npz", "--allow-unrelated-target")
     command = ("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
     assert jaxaudit(*command).err.endswith("Error: enough\n")
@@ -222,12 +233,23 @@ def test_a_minibatch_is_no_larger_than_all_records(
     monkeypatch.syspath_prepend(str(sets))
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     Path("norm.py").write_text("from support.tiny_learners import Normed\n")
-    known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000", "--effort", "full")
+    known = ("--model", model, "--target-data", "far.npz", "--recipe", "batch-size=100000", "--effort", "full")
     assert jaxaudit("ks", *SETS, *known).err.endswith("Error: enough\n")
     assert seen["learner"].batch_size == batch_size
 
 
-TINY = ("--hidden", "8", "--epochs", "1", "--sample", "90", "--effort", "full", "--test-option", "holdout.mixed=19")
+TINY = (
+    "--recipe",
+    "hidden=8",
+    "--epochs",
+    "1",
+    "--sample",
+    "90",
+    "--effort",
+    "full",
+    "--test-option",
+    "holdout.mixed=19",
+)
 
 
 def numbers(count: int) -> Examples:
@@ -309,7 +331,9 @@ def test_a_file_alone_is_dealt_in_fourths(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     digits = load("digits")
     np.savez("own.npz", x=digits.inputs[:400], y=digits.labels[:400])
-    done = jaxaudit("ks", "--query", "own.npz", "--hidden", "8", "--model", "mlp", *TINY[2:4], *TINY[6:], "--json")
+    done = jaxaudit(
+        "ks", "--query", "own.npz", "--recipe", "hidden=8", "--model", "mlp", *TINY[2:4], *TINY[6:], "--json"
+    )
     assert done.code == 0, done.err
     data = done.result["provenance"]["data"]
     assert [data[name]["records"] for name in ("query", "holdout", "members", "calibration")] == [100] * 4

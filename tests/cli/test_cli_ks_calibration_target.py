@@ -10,9 +10,9 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.details import details_of
 
-FEW = ("--hidden", "16", "--epochs", "4", "--learning-rate", "0.02", "--shadow-models", "19")
+FEW = ("--recipe", "hidden=16", "--epochs", "4", "--recipe", "learning-rate=0.02", "--shadow-models", "19")
 FEW += ("--test-option", "rho.replicates=2")
-PLAIN = ("--effort", "full", "--models-per-batch", "16")
+PLAIN = ("--effort", "full", "--recipe", "models-per-batch=16")
 GIVEN = ("--target", "out.npy", "--calibration-target", "out_c.npy", *PLAIN)
 
 

@@ -21,7 +21,18 @@ COUNT, SIZE = 1000, 5
 ROLES = ("query", "holdout", "members")
 SETS = ("--query", "deal/query.npz", "--holdout", "deal/holdout.npz", "--members", "deal/members.npz")
 GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
-FEW = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--batch-size", "100")
+FEW = (
+    "--calibration",
+    "calibration.npz",
+    "--model",
+    "mlp",
+    "--recipe",
+    "hidden=8",
+    "--epochs",
+    "1",
+    "--recipe",
+    "batch-size=100",
+)
 FEW += (
     "--test-option",
     "holdout.mixed=19",

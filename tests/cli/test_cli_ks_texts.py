@@ -23,8 +23,8 @@ COUNT = 50
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lee")
 SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
 MODELS = (
-    *("--model", "gpt-1-16", "--tokens", "words", "--epochs", "12"),
-    *("--learning-rate", "0.03", "--batch-size", "25", "--models-per-batch", "10"),
+    *("--model", "gpt-1-16", "--recipe", "tokens=words", "--epochs", "12"),
+    *("--recipe", "learning-rate=0.03", "--recipe", "batch-size=25", "--recipe", "models-per-batch=10"),
 )
 GROUPS = ("--groups", "author", "--holdout-groups", "author")
 TARGET = ("--target", "used_q.csv", "--holdout-target", "used_h.csv")

@@ -15,11 +15,20 @@ from support.details import details_of
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.report.kinds import schema_of
 
-RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--test-option", "rho.replicates=2")
-RECIPE += ("--models-per-batch", "16")
+RECIPE = (
+    "--recipe",
+    "hidden=32",
+    "--recipe",
+    "learning-rate=0.02",
+    "--recipe",
+    "batch-size=50",
+    "--test-option",
+    "rho.replicates=2",
+)
+RECIPE += ("--recipe", "models-per-batch=16")
 HELD_TARGET = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
 PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
-FEW = (*SETS, "--hidden", "32", "--batch-size", "50", "--epochs", "4", "--shadow-models", "19")
+FEW = (*SETS, "--recipe", "hidden=32", "--recipe", "batch-size=50", "--epochs", "4", "--shadow-models", "19")
 FEW += ("--test-option", "holdout.mixed=19", *HELD_TARGET, *PAIR, "--target-data", "query.npz", "--out", "run")
 
 
@@ -180,7 +189,7 @@ def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, as
 
 # Groups reach the test with their records, and nothing else.
 
-HELD = (*SETS, *RECIPE, "--hidden", "16", "--epochs", "2", "--effort", "full")
+HELD = (*SETS, *RECIPE, "--recipe", "hidden=16", "--epochs", "2", "--effort", "full")
 HELD += ("--holdout", "holdout.npz")
 GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
 MANY = 60

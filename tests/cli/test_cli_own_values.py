@@ -212,7 +212,18 @@ def test_by_a_bank(banked: Path):
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,rho"), ("rho", "members, holdout, deletion, shadow."))
 
 
-MODELS = ("--model", "mlp", "--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20")
+MODELS = (
+    "--model",
+    "mlp",
+    "--recipe",
+    "hidden=8",
+    "--epochs",
+    "2",
+    "--recipe",
+    "batch-size=50",
+    "--recipe",
+    "models-per-batch=20",
+)
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--seed", "5", *MODELS)
 
 

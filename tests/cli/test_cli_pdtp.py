@@ -16,7 +16,7 @@ from support.people import PEOPLE, people_rows, write_people, write_rows
 
 from jaxaudit.report.kinds import schema_of
 
-NETWORK = (*PEOPLE, "--epochs", "5", "--batch-size", "10", "--models-per-batch", "8")
+NETWORK = (*PEOPLE, "--epochs", "5", "--recipe", "batch-size=10", "--recipe", "models-per-batch=8")
 WRITTEN = ["records.csv", "records.parquet", "result.json", "table.txt"]
 
 
@@ -174,7 +174,7 @@ def test_an_identifier_is_pointed_at():
     [
         (("--label", "income"), ("--label", "--csv", "--data")),
         (("--data", "people.csv", "--label", "income"), ("--data people.csv", "--csv people.csv")),
-        ((*PEOPLE, "--hidden", "65536,65536,65536,65536"), ("--hidden", "GiB")),
+        ((*PEOPLE, "--recipe", "hidden=65536,65536,65536,65536"), ("--recipe", "hidden=GiB")),
         ((*PEOPLE, "--trees", "1000000", "--depth", "20", "--model", "trees"), ("GiB", "--trees", "--depth")),
         (
             ("--data", "digits", "--drop", "x"),

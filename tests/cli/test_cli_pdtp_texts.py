@@ -12,8 +12,8 @@ from support.people import PEOPLE, people_rows, write_people, write_rows
 from jaxaudit.report.kinds import schema_of
 
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
-TRAIN = ("--epochs", "8", "--optimizer", "adamw", "--learning-rate", "0.02", "--batch-size", "8")
-LEFT_OUT = ("pdtp", "--query", "t.jsonl", "--groups", "author", "--floor-seeds", "2", "--models-per-batch", "3")
+TRAIN = ("--epochs", "8", "--recipe", "optimizer=adamw", "--recipe", "learning-rate=0.02", "--recipe", "batch-size=8")
+LEFT_OUT = ("pdtp", "--query", "t.jsonl", "--groups", "author", "--floor-seeds", "2", "--recipe", "models-per-batch=3")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_risk_of_each_author_of_texts():
-    done = jaxaudit(*LEFT_OUT, "--model", "gpt-1-8", "--tokens", "words", *TRAIN, "--json", "--out", "run")
+    done = jaxaudit(*LEFT_OUT, "--model", "gpt-1-8", "--recipe", "tokens=words", *TRAIN, "--json", "--out", "run")
     assert done.code == 0, done.err
     result = done.result
     jsonschema.validate(result, schema_of("pdtp"))
@@ -64,7 +64,7 @@ def test_the_groups_of_a_table_are_a_column_that_is_no_input():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--query", "t.jsonl"), ("--optimizer sgd", "adamw")),
+        (("--query", "t.jsonl"), ("--recipe optimizer=sgd", "adamw")),
         (("--query", "t.jsonl", "--model", "nb", *TRAIN), ("--model nb is a classifier", "gpt-2-64")),
         (("--query", "t.jsonl", "--label", "x", *TRAIN), ("--label is for tables",)),
         (("--query", "t.jsonl", "--show-values", *TRAIN), ("--show-values",)),
@@ -72,7 +72,7 @@ def test_the_groups_of_a_table_are_a_column_that_is_no_input():
         (("--query", "t.jsonl", "--groups", "editor", *TRAIN), ("groups 'editor'",)),
         (("--model", "gpt-2-64", *TRAIN), ("--model gpt-2-64 is for texts",)),
         (("--model", "forest"), ("--model", "forest")),
-        (("--tokens", "words"), ("--tokens: is for texts",)),
+        (("--recipe", "tokens=words"), ("--tokens: is for texts",)),
         (("--query", "t.jsonl", "--reduce", "2", *TRAIN), ("--reduce: is for records of a table",)),
         ((*PEOPLE, "--reduce", "2", "--groups", "sex"), ("--reduce", "--groups")),
     ],

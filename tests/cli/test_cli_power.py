@@ -17,8 +17,8 @@ from jaxaudit.audits.power.audit import measure_power
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
-RECIPE = ("--hidden", "32", "--learning-rate", "0.01", "--batch-size", "50", "--epochs", "40")
-WORDS = (*SETS, *RECIPE, "--models-per-batch", "19", "--effort", "full", "--models", "19")
+RECIPE = ("--recipe", "hidden=32", "--recipe", "learning-rate=0.01", "--recipe", "batch-size=50", "--epochs", "40")
+WORDS = (*SETS, *RECIPE, "--recipe", "models-per-batch=19", "--effort", "full", "--models", "19")
 FEW = ("power", *WORDS, "--epochs", "2")
 
 
@@ -86,7 +86,7 @@ def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
 @pytest.mark.outer
 def test_a_repeated_plan_says_again_what_it_leaves_out(sets: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(EFFORTS, "quick", 1.0)
-    done = jaxaudit("power", *SETS, "--hidden", "8", "--batch-size", "50", "--json").result
+    done = jaxaudit("power", *SETS, "--recipe", "hidden=8", "--recipe", "batch-size=50", "--json").result
     assert "epochs 15 to 5" in done["finding"]["caveats"][0]
     again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
     assert (again["finding"], again["sizes"]) == (done["finding"], done["sizes"])
@@ -94,7 +94,7 @@ def test_a_repeated_plan_says_again_what_it_leaves_out(sets: Path, monkeypatch: 
 
 @pytest.mark.outer
 def test_every_effort_is_planned_and_nothing_is_refused(sets: Path):
-    network = ("--hidden", "512,512", "--epochs", "8000")
+    network = ("--recipe", "hidden=512,512", "--epochs", "8000")
     words = ("power", *SETS, *network, "--dry-run", "--json")
     quick, full = (json.loads(jaxaudit(*words, "--effort", effort).out) for effort in ("quick", "full"))
     assert (full["models"], full["reduced"], full["seconds_in_full"]) == (40, [], full["seconds"])

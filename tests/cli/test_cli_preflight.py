@@ -77,7 +77,7 @@ def test_all_problems_at_once(sets: Path):
             "--test-option",
             "rho=0",
         ),
-        *("--image-size", "9", "--learning-rate", "-1", "--field-strength", "f.csv", "--data-dir", "far.npz"),
+        *("--image-size", "9", "--recipe", "learning-rate=-1", "--field-strength", "f.csv", "--data-dir", "far.npz"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
     )
     assert (done.code, done.out) == (2, "")
@@ -86,7 +86,7 @@ def test_all_problems_at_once(sets: Path):
     for said in (
         *("--query quer.npz", "--calibration gone/c.npy", "--holdout ~/h.npz", "--target t.csv", "--target u.csv"),
         *("--holdout-target th.csv", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
-        *("--hidden many", "--level ", "--test-option rho=0", "--image-size 9", "--learning-rate "),
+        *("--recipe hidden=many", "--level ", "--test-option rho=0", "--image-size 9", "--learning-rate "),
         *("--field-strength f.csv", "--data-dir far.npz", "--out query.npz", "nowhere/r.html"),
         *("--holdout-target 1", "--tests"),
     ):
@@ -150,7 +150,7 @@ def refused(words: tuple[str, ...], *said: str) -> None:
     [
         (("--query", "query.npz", "--tests", "shadow"), ("--query", "--calibration")),
         ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "medical-cnn", "resnet-8-16")),
-        ((*QUICK, "--optimizer", "lion"), ("--optimizer lion", "adam", "sgd", "package.module:function")),
+        ((*QUICK, "--recipe", "optimizer=lion"), ("--recipe optimizer=lion", "adam", "sgd", "package.module:function")),
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
         ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "rho", "all")),
         ((*QUICK, "--out", "."), ("--out .",)),
@@ -344,7 +344,7 @@ def test_image_sizes_and_hidden_layers():
             parse_image_size(text)
     assert (parse_hidden("512,256,128"), parse_hidden(" 16 , "), parse_hidden("")) == ((512, 256, 128), (16,), ())
     for text in ("12,0", "12,many", "-1", "65537", "1e3"):
-        with pytest.raises(InputError, match=rf"^--hidden {text}"):
+        with pytest.raises(InputError, match=rf"^--recipe hidden={text}"):
             parse_hidden(text)
 
 

@@ -309,15 +309,18 @@ def test_every_built_in_name_makes_a_network():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--optimizer", "adam", "--momentum", "0.9"), ("--momentum", "adam")),
-        (("--optimizer", "mine.py:lion", "--weight-decay", "0.1"), ("--weight-decay", "mine.py:lion")),
-        (("--warmup", "2"), ("--warmup 2", "--epochs 2")),
-        (("--optimizer", "adagrad"), ("--optimizer adagrad", "adam, adamw, sgd")),
-        (("--optimizer", "mine.py:three"), ("mine.py:three", "int")),
-        (("--augment", "mirror"), ("--augment mirror", "flip, crop, cutout, noise")),
-        (("--augment", "flip"), ("flip", "(12,)")),
-        (("--augment", "mine.py:shorter"), ("shorter", "(2, 11)")),
-        (("--model", "mine.py:net", "--dropout", "0.1"), ("--dropout", "mine.py:net")),
+        (("--recipe", "optimizer=adam", "--recipe", "momentum=0.9"), ("--recipe", "momentum=adam")),
+        (
+            ("--recipe", "optimizer=mine.py:lion", "--recipe", "weight-decay=0.1"),
+            ("--recipe", "weight-decay=mine.py:lion"),
+        ),
+        (("--recipe", "warmup=2"), ("--recipe warmup=2", "--epochs 2")),
+        (("--recipe", "optimizer=adagrad"), ("--recipe optimizer=adagrad", "adam, adamw, sgd")),
+        (("--recipe", "optimizer=mine.py:three"), ("mine.py:three", "int")),
+        (("--recipe", "augment=mirror"), ("--recipe augment=mirror", "flip, crop, cutout, noise")),
+        (("--recipe", "augment=flip"), ("flip", "(12,)")),
+        (("--recipe", "augment=mine.py:shorter"), ("shorter", "(2, 11)")),
+        (("--model", "mine.py:net", "--recipe", "dropout=0.1"), ("--recipe", "dropout=mine.py:net")),
     ],
 )
 def test_recipes_that_are_refused(own_file: Path, words: tuple[str, ...], said: tuple[str, ...]):
@@ -327,8 +330,26 @@ def test_recipes_that_are_refused(own_file: Path, words: tuple[str, ...], said: 
 @pytest.mark.outer
 def test_a_whole_recipe_in_a_run(own_file: Path):
     words = (
-        *("--optimizer", "mine.py:lion", "--clip-norm", "1", "--schedule", "cosine", "--warmup", "1"),
-        *("--label-smoothing", "0.1", "--dropout", "0.2", "--augment", "mine.py:jitter", "--precision", "bfloat16"),
+        *(
+            "--recipe",
+            "optimizer=mine.py:lion",
+            "--recipe",
+            "clip-norm=1",
+            "--recipe",
+            "schedule=cosine",
+            "--recipe",
+            "warmup=1",
+        ),
+        *(
+            "--recipe",
+            "label-smoothing=0.1",
+            "--recipe",
+            "dropout=0.2",
+            "--recipe",
+            "augment=mine.py:jitter",
+            "--recipe",
+            "precision=bfloat16",
+        ),
     )
     done = jaxaudit("ks", *QUICK, *words, "--json")
     options = done.result["provenance"]["options"]
@@ -357,10 +378,23 @@ def test_ones_own_code_is_part_of_a_runs_identity(own_file: Path):
     [("pdtp", "measure_pdtp"), ("attack", "train_splits"), ("unlearn", "compare_unlearning")],
 )
 def test_other_commands_have_the_same_recipe(command: str, function: str, monkeypatch: pytest.MonkeyPatch):
-    data = ("--per-class", "10", "--hidden", "8") if command == "unlearn" else ("--data", "wine", "--sample", "60")
-    recipe = ("--optimizer", "sgd", "--learning-rate", "0.1", "--momentum", "0.9", "--schedule", "step")
+    data = (
+        ("--per-class", "10", "--recipe", "hidden=8") if command == "unlearn" else ("--data", "wine", "--sample", "60")
+    )
+    recipe = (
+        "--recipe",
+        "optimizer=sgd",
+        "--recipe",
+        "learning-rate=0.1",
+        "--recipe",
+        "momentum=0.9",
+        "--recipe",
+        "schedule=step",
+    )
     asked = intercept(monkeypatch, f"jaxaudit.cli.{command}.run.{function}")
-    done = jaxaudit(command, *data, *recipe, "--label-smoothing", "0.1", "--epochs", "2", "--models-per-batch", "2")
+    done = jaxaudit(
+        command, *data, *recipe, "--recipe", "label-smoothing=0.1", "--epochs", "2", "--recipe", "models-per-batch=2"
+    )
     assert done.err.endswith("Error: enough\n")
     learner = asked["learner"]
     wanted = make_optimizer(RecipeFlags(optimizer="sgd", learning_rate=0.1, momentum=0.9, schedule="step", epochs=2))

@@ -109,10 +109,19 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
 
 
 TABLES = {
-    "pdtp": ("--epochs", "5", "--batch-size", "10", "--models-per-batch", "8"),
+    "pdtp": ("--epochs", "5", "--recipe", "batch-size=10", "--recipe", "models-per-batch=8"),
     "attack": (
         *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2", "--epochs", "5"),
-        *("--measured-iterations", "1", "--batch-size", "10", "--models-per-batch", "4", "--attacks", "distance"),
+        *(
+            "--measured-iterations",
+            "1",
+            "--recipe",
+            "batch-size=10",
+            "--recipe",
+            "models-per-batch=4",
+            "--attacks",
+            "distance",
+        ),
     ),
 }
 """Commands on a table, with networks; what `unlearn` does is tested beside it."""
@@ -145,7 +154,7 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     cache = sets / "cache"
     monkeypatch.setenv("JAXAUDIT_CACHE", str(cache))
-    words = [word for word in QUICK if word not in ("--models-per-batch", "9")]
+    words = [word for word in QUICK if word not in ("--recipe", "models-per-batch=9")]
     whole = jaxaudit("ks", *words, "--seed", "2", "--json").result
     assert list(cache.glob("unfinished/*")) == []
     with monkeypatch.context() as patch:

@@ -22,10 +22,10 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 COUNT = 60
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
-ADAPTERS = ("--model", "base", "--lora", "2::c_attn,c_proj")
+ADAPTERS = ("--model", "base", "--recipe", "lora=2::c_attn,c_proj")
 TRAIN = (
-    *("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--epochs", "2", "--learning-rate", "0.02"),
-    *("--batch-size", "20", "--models-per-batch", "2", "--out", "bank"),
+    *("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--epochs", "2", "--recipe", "learning-rate=0.02"),
+    *("--recipe", "batch-size=20", "--recipe", "models-per-batch=2", "--out", "bank"),
 )
 
 
@@ -85,20 +85,20 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     words = ("--target", "s.csv", "--holdout-target", "s.csv", "--before", "s.csv", "--holdout-before", "s.csv")
     refused(("ks", "--shadows", "bank", *words), ("s.csv: is a table of scores, and outputs before the deletion",))
     # Another base model, or another template, is another bank.
-    refused((*TRAIN, "--drop-overlap", "--template", "Q: {} A: "), ("bank",))
+    refused((*TRAIN, "--drop-overlap", "--recipe", "template=Q: {} A: "), ("bank",))
     save_model(here / "other", seed=1)
     refused((*TRAIN, "--drop-overlap", "--model", "other"), ("bank",))
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no rank": (("--model", "base"), "give their rank, such as --lora 8"),
-    "no folder": (("--model", "gpt-2-64", "--lora", "2"), "--lora needs --model FOLDER"),
-    "rank": (("--model", "base", "--lora", "0"), "--lora 0 must be RANK[:ALPHA[:LAYERS]]"),
-    "alpha": (("--model", "base", "--lora", "2:nan"), "--lora 2:nan must be RANK[:ALPHA[:LAYERS]]"),
-    "words": (("--model", "base", "--lora", "c_attn"), "--lora c_attn must be RANK[:ALPHA[:LAYERS]]"),
-    "tokens": ((*ADAPTERS, "--tokens", "words"), "--tokens: is not for adapters"),
-    "layers": (("--model", "base", "--lora", "2::attention"), "there is no such linear layer in base"),
-    "missing": (("--model", "other/", "--lora", "2"), "there is no such folder"),
+    "no rank": (("--model", "base"), "give their rank, such as --recipe lora=8"),
+    "no folder": (("--model", "gpt-2-64", "--recipe", "lora=2"), "--recipe lora=needs --model FOLDER"),
+    "rank": (("--model", "base", "--recipe", "lora=0"), "--recipe lora=0 must be RANK[:ALPHA[:LAYERS]]"),
+    "alpha": (("--model", "base", "--recipe", "lora=2:nan"), "--recipe lora=2:nan must be RANK[:ALPHA[:LAYERS]]"),
+    "words": (("--model", "base", "--recipe", "lora=c_attn"), "--recipe lora=c_attn must be RANK[:ALPHA[:LAYERS]]"),
+    "tokens": ((*ADAPTERS, "--recipe", "tokens=words"), "--tokens: is not for adapters"),
+    "layers": (("--model", "base", "--recipe", "lora=2::attention"), "there is no such linear layer in base"),
+    "missing": (("--model", "other/", "--recipe", "lora=2"), "there is no such folder"),
 }
 
 
@@ -147,7 +147,7 @@ def test_records_of_classes_take_no_adapters(here: Path):
 def test_a_folder_with_an_adapter_of_its_own_or_no_tokenizer_is_refused(here: Path):
     save_model(here / "own")
     (here / "own/adapter_config.json").write_text(json.dumps({}))
-    train = ("shadows", "train", *SETS, "--drop-overlap", "--lora", "2", "--out", "bank")
+    train = ("shadows", "train", *SETS, "--drop-overlap", "--recipe", "lora=2", "--out", "bank")
     refused((*train, "--model", "own"), ("is an adapter of another model",))
     (here / "own/adapter_config.json").unlink()
     (here / "own/tokenizer.json").unlink()

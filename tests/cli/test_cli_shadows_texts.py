@@ -20,8 +20,17 @@ WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim",
 SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
 TRAIN = (
     *("shadows", "train", *SETS, "--groups", "author", "--holdout-groups", "author", "--out", "bank"),
-    *("--model", "gpt-1-32", "--tokens", "words", "--models", "20"),
-    *("--epochs", "20", "--learning-rate", "0.01", "--batch-size", "30", "--models-per-batch", "10"),
+    *("--model", "gpt-1-32", "--recipe", "tokens=words", "--models", "20"),
+    *(
+        "--epochs",
+        "20",
+        "--recipe",
+        "learning-rate=0.01",
+        "--recipe",
+        "batch-size=30",
+        "--recipe",
+        "models-per-batch=10",
+    ),
 )
 
 
@@ -58,7 +67,7 @@ learner = ja.language_model(GPT, 32, 14, optimizer=optax.adam(1e-3), epochs=1, b
 @pytest.mark.outer
 def test_a_learner_of_your_own_trains_on_texts(folder: Path):
     Path("own.py").write_text(OWN)
-    words = ("--models", "2", "--models-per-batch", "1", "--tokens", "words", "--out", "bank")
+    words = ("--models", "2", "--recipe", "models-per-batch=1", "--recipe", "tokens=words", "--out", "bank")
     done = jaxaudit("shadows", "train", *SETS, "--learner", "own.py:learner", *words)
     assert done.code == 0, done.err
     assert load_bank("bank").description.outputs == "log_likelihood"
@@ -85,8 +94,8 @@ def test_what_a_record_is_made_of(folder: Path):
 REFUSED = {
     "no texts": (("--holdout", "digits"), "digits: is no file of texts"),
     "classes": (("--model", "mlp"), "--model mlp is for records of classes, and texts have none; use gpt-2-64"),
-    "smoothing": (("--label-smoothing", "0.1"), "--label-smoothing: is of classifiers, not of texts"),
-    "tokens": (("--tokens", "words:0"), "--tokens must be bytes, words, or words:NUMBER"),
+    "smoothing": (("--recipe", "label-smoothing=0.1"), "--label-smoothing: is of classifiers, not of texts"),
+    "tokens": (("--recipe", "tokens=words:0"), "--recipe tokens=must be bytes, words, or words:NUMBER"),
     "groups": (("--groups", "editor"), "groups 'editor': is neither a file nor a key of the texts of the query set"),
 }
 
@@ -110,6 +119,6 @@ def test_what_goes_with_texts_alone_is_refused(folder: Path):
         "--out",
         "b",
     )
-    refused((*sets, "--tokens", "words"), ("--tokens: is for texts",))
+    refused((*sets, "--recipe", "tokens=words"), ("--tokens: is for texts",))
     refused(("ks", "--query", "q.jsonl", "--calibration", "c.jsonl"), ("shadow", "texts have none"))
     refused((*sets, "--model", "gpt-2-64"), ("--model gpt-2-64 is for texts, and the records are not; use mlp",))

@@ -26,8 +26,19 @@ from jaxaudit.runs.unfinished import hold, sign, working_in
 N = 50
 HELD = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
 PAIR = ("--query", "q.npz", "--calibration", "c.npz")
-RECIPE = ("--model", "mlp", "--hidden", "16", "--epochs", "6", "--learning-rate", "0.02", "--batch-size", "20")
-TRAINED = (*RECIPE, "--models-per-batch", "10", "--seed", "5")
+RECIPE = (
+    "--model",
+    "mlp",
+    "--recipe",
+    "hidden=16",
+    "--epochs",
+    "6",
+    "--recipe",
+    "learning-rate=0.02",
+    "--recipe",
+    "batch-size=20",
+)
+TRAINED = (*RECIPE, "--recipe", "models-per-batch=10", "--seed", "5")
 TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
 TWO_SETS = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
 AS_SAID = ("--same-recipe", "--json")
@@ -121,7 +132,7 @@ def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
 
 
 SIX, TWELVE = 6, 12
-KILLED = (*HELD, *TRAINED, "--epochs", "100", "--models-per-batch", "2", "--out", "bank")
+KILLED = (*HELD, *TRAINED, "--epochs", "100", "--recipe", "models-per-batch=2", "--out", "bank")
 """Two models at a time: when the first files are there, others are not trained yet."""
 
 
@@ -242,12 +253,12 @@ def test_a_lack_of_room_is_said_with_what_is_missing_and_the_command_goes_on(fol
 def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.7))
-        done = train(*HELD, "--models-per-batch", "4")
+        done = train(*HELD, "--recipe", "models-per-batch=4")
     kept = len(load_bank("bank").finished())
     assert (done.code, done.out, kept < 20) == (130, "", True)
     said = f"Interrupted: {kept} of 20 models are trained; the same command continues from there."
     assert done.err.splitlines()[-1] == said
-    assert train(*HELD, "--models-per-batch", "4").code == 0
+    assert train(*HELD, "--recipe", "models-per-batch=4").code == 0
     assert not Path("bank/unfinished").exists()
 
 
@@ -299,18 +310,18 @@ def said(bank: str) -> dict[str, Any]:
 
 def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):
     for words, said in (
-        (("--patience", "0"), "--patience 0 must be EPOCHS[:SHARE]"),
-        (("--patience", "2:1"), "--patience 2:1 must be EPOCHS[:SHARE]"),
-        (("--patience", "2:"), "--patience 2: must be EPOCHS[:SHARE]"),
+        (("--recipe", "patience=0"), "--recipe patience=0 must be EPOCHS[:SHARE]"),
+        (("--recipe", "patience=2:1"), "--recipe patience=2:1 must be EPOCHS[:SHARE]"),
+        (("--recipe", "patience=2:"), "--recipe patience=2: must be EPOCHS[:SHARE]"),
     ):
         refused(("shadows", "train", *TRAINED, *HELD, *words, "--models", "20", "--out", "bank"), (said,))
     for command in ("pdtp", "attack", "unlearn"):
-        assert jaxaudit(command, "--patience", "2").code == 2
+        assert jaxaudit(command, "--recipe", "patience=2").code == 2
 
 
 @pytest.mark.outer
 def test_a_bank_of_models_that_stop_early_gives_the_numbers_of_ks(folder: Path):
-    stopping = ("--epochs", "40", "--patience", "3:0.25")
+    stopping = ("--epochs", "40", "--recipe", "patience=3:0.25")
     assert train(*HELD, *stopping).code == 0
     assert "patience 3" in said("bank")["recipe"]
     assert train(*HELD, "--epochs", "40", out="to the end").code == 0

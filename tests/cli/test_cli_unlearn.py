@@ -17,7 +17,19 @@ from jaxaudit.report.kinds import schema_of
 from jaxaudit.unlearning import becker_code, paper
 
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
-SMALL = (*DATA, "--hidden", "8", "--epochs", "4", "--batch-size", "10", "--seeds", "3", "--models-per-batch", "3")
+SMALL = (
+    *DATA,
+    "--recipe",
+    "hidden=8",
+    "--epochs",
+    "4",
+    "--recipe",
+    "batch-size=10",
+    "--seeds",
+    "3",
+    "--recipe",
+    "models-per-batch=3",
+)
 QUICK = (*SMALL, "--nonmembers", "0")
 """Without membership attacks."""
 FILES = [f"{method}-0{seed}.safetensors" for method in ("amnesiac", "fisher") for seed in range(3)]
@@ -123,7 +135,16 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them():
     result = json.loads(Path("printed.json").read_text())
     files = [f"{name}-0{seed}" for name in ("original", "retraining", "amnesiac", "fisher") for seed in (0, 2)]
     references = [word for file in files[1:] for word in ("--reference", f"{file}=run/{file}.safetensors")]
-    words = ("--model", "mlp", "--hidden", "8", "--params", f"run/{files[0]}.safetensors", "--data", "run/forget.npz")
+    words = (
+        "--model",
+        "mlp",
+        "--recipe",
+        "hidden=8",
+        "--params",
+        f"run/{files[0]}.safetensors",
+        "--data",
+        "run/forget.npz",
+    )
     found = jaxaudit("efficacy", *words, *references, "--json").result["models"]
     assert [each["name"] for each in found[1:]] == files[1:]
     for each, file in zip(found, files, strict=True):
@@ -144,7 +165,7 @@ EVERY = ("fisher", *TRAINED_ON, "ssd")
 
 @pytest.mark.outer
 def test_every_method_by_its_name():
-    quick = ("--seeds", "2", "--models-per-batch", "2", "--unlearn-rate", "0.2", "--unlearn-epochs", "2")
+    quick = ("--seeds", "2", "--recipe", "models-per-batch=2", "--unlearn-rate", "0.2", "--unlearn-epochs", "2")
     result = jaxaudit("unlearn", *QUICK, *quick, "--methods", ",".join(EVERY), "--json").result
     assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", *EVERY]
     # 10 of 60 records are forgotten: no Fisher information of theirs is 10 times that of all.
@@ -190,7 +211,19 @@ def test_an_option_of_a_method_reaches_that_method_and_no_other(
 @pytest.mark.outer
 def test_the_recorded_command_repeats_the_run():
     """The number of models per batch, too, which was measured."""
-    words = [*DATA, "--hidden", "8", "--epochs", "2", "--batch-size", "10", "--seeds", "2", "--methods", "fisher"]
+    words = [
+        *DATA,
+        "--recipe",
+        "hidden=8",
+        "--epochs",
+        "2",
+        "--recipe",
+        "batch-size=10",
+        "--seeds",
+        "2",
+        "--methods",
+        "fisher",
+    ]
     words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
     first = jaxaudit("unlearn", *words, "--json").result
     command = first["provenance"]["command"]
@@ -204,7 +237,7 @@ def test_the_recorded_command_repeats_the_run():
 
 @pytest.mark.outer
 def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(monkeypatch: pytest.MonkeyPatch):
-    words = (*QUICK, "--models-per-batch", "1", "--methods", "retraining", "--json")
+    words = (*QUICK, "--recipe", "models-per-batch=1", "--methods", "retraining", "--json")
     whole = jaxaudit("unlearn", *words).result
     with monkeypatch.context() as patch:
         patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.7))
@@ -254,7 +287,18 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 
 @pytest.mark.outer
 def test_without_data_it_takes_the_digits_that_come_with_the_package():
-    words = ("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--methods", "retraining", "--models-per-batch", "2")
+    words = (
+        "--epochs",
+        "1",
+        "--seeds",
+        "2",
+        "--nonmembers",
+        "0",
+        "--methods",
+        "retraining",
+        "--recipe",
+        "models-per-batch=2",
+    )
     result = jaxaudit("unlearn", *words, "--json").result
     assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining"]
     assert result["forgotten"] == "50 of the 100 records of class 3"
@@ -268,8 +312,21 @@ def test_without_data_it_takes_the_digits_that_come_with_the_package():
     reason="needs the original MNIST files in $JAXAUDIT_DATA/mnist",
 )
 def test_mnist_as_in_the_paper():
-    words = ("--data", "mnist", "--class", "3", "--fraction", "0.25", "--hidden", "8", "--epochs", "1", "--seeds", "2")
-    quick = ("--nonmembers", "0", "--methods", "retraining", "--models-per-batch", "2")
+    words = (
+        "--data",
+        "mnist",
+        "--class",
+        "3",
+        "--fraction",
+        "0.25",
+        "--recipe",
+        "hidden=8",
+        "--epochs",
+        "1",
+        "--seeds",
+        "2",
+    )
+    quick = ("--nonmembers", "0", "--methods", "retraining", "--recipe", "models-per-batch=2")
     result = jaxaudit("unlearn", *words, *quick, "--json").result
     assert result["forgotten"] == "25 of the 100 records of class 3"
     assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 10_000)
@@ -283,7 +340,17 @@ def test_records_that_were_trained_on_are_no_test_records():
     inputs, labels = records(2, 0.0)
     chosen = np.flatnonzero(labels != 2)
     np.savez("half.npz", x=inputs[chosen], y=labels[chosen])
-    words = (*QUICK, "--models-per-batch", "2", "--seeds", "2", "--methods", "retraining", "--test-data", "half.npz")
+    words = (
+        *QUICK,
+        "--recipe",
+        "models-per-batch=2",
+        "--seeds",
+        "2",
+        "--methods",
+        "retraining",
+        "--test-data",
+        "half.npz",
+    )
     done = jaxaudit("unlearn", *words, "--json")
     assert done.result["protocol"]["test_records"] == 160
     assert any(said.startswith("40 of the 200 records of half.npz ") for said in done.result["finding"]["caveats"])
@@ -293,7 +360,18 @@ def test_records_that_were_trained_on_are_no_test_records():
 def test_a_network_of_ones_own_with_dropout_and_batch_normalisation():
     """Its random keys and running statistics are trained, kept and saved; amnesiac unlearning is refused at once."""
     Path("ours.py").write_text(OURS)
-    words = ("unlearn", *QUICK, "--seeds", "2", "--models-per-batch", "2", "--epochs", "1", "--model", "ours:Net")
+    words = (
+        "unlearn",
+        *QUICK,
+        "--seeds",
+        "2",
+        "--recipe",
+        "models-per-batch=2",
+        "--epochs",
+        "1",
+        "--model",
+        "ours:Net",
+    )
     refused(words, ("amnesiac unlearning undoes", "batch normalisation", "another method"))
     done = jaxaudit(*words, "--methods", "retraining", "--out", "ours", "--json")
     assert any("evaluation mode" in said for said in done.result["finding"]["caveats"])

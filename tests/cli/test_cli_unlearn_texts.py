@@ -29,7 +29,17 @@ TRAINED = (
     "--batch-size",
     "4",
 )
-QUICK = (*TRAINED, "--tokens", "words", "--seeds", "2", "--models-per-batch", "2", "--unlearn-epochs", "2")
+QUICK = (
+    *TRAINED,
+    "--recipe",
+    "tokens=words",
+    "--seeds",
+    "2",
+    "--recipe",
+    "models-per-batch=2",
+    "--unlearn-epochs",
+    "2",
+)
 SETS = ("--data", "retained.jsonl", "--forget", "forgotten.jsonl", "--test-data", "test.jsonl")
 METHODS = ("amnesiac", "fine-tuning", "gradient-ascent", "gradient-difference", "npo", "simnpo", "rmu", "ssd")
 
@@ -148,7 +158,7 @@ def test_the_layer_of_rmu(asked: Any):
         ((*SETS, *QUICK, "--per-class", "5", "--fraction", "1"), ("--per-class", "--fraction")),
         ((*SETS, *QUICK, "--nonmembers", "2"), ("--nonmembers",)),
         ((*SETS, *QUICK, "--model", "mlp"), ("--model mlp", "gpt-2-64")),
-        ((*SETS, *QUICK, "--optimizer", "sgd"), ("--optimizer sgd", "adamw")),
+        ((*SETS, *QUICK, "--recipe", "optimizer=sgd"), ("--recipe optimizer=sgd", "adamw")),
         ((*SETS, *QUICK, "--method-option", "rmu.layer=block 9", "--methods", "rmu"), ("block 9", "block 1, block 2")),
         ((*SETS, *QUICK, "--methods", "scrub"), ("SCRUB",)),
         ((*SETS, *QUICK, "--methods", "fisher"), ("Fisher",)),

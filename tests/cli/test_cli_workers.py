@@ -35,7 +35,7 @@ def numbers(done: Done) -> str:
 
 @pytest.mark.outer
 def test_pdtp_by_two_workers():
-    words = (*PDTP, "--epochs", "3", "--models-per-batch", "2")
+    words = (*PDTP, "--epochs", "3", "--recipe", "models-per-batch=2")
     alone, by_two = jaxaudit(*words), jaxaudit(*words, "--workers", "2")
     assert numbers(alone) == numbers(by_two)
     # Nor is it a part of the run: the command that repeats it is the same.
@@ -45,7 +45,7 @@ def test_pdtp_by_two_workers():
 @pytest.mark.outer
 def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
     """Killed, then interrupted; the third ends as if it had been the first."""
-    words = [*PDTP, "--epochs", "150", "--models-per-batch", "1"]
+    words = [*PDTP, "--epochs", "150", "--recipe", "models-per-batch=1"]
     environment = {**os.environ, "JAXAUDIT_CACHE": str(tmp_path)}
     command = [sys.executable, "-m", "jaxaudit", *words, "--workers", "2"]
     for number in (signal.SIGKILL, signal.SIGINT):
@@ -93,7 +93,19 @@ def test_a_network_from_a_file_goes_to_workers(sets: Path):
 @pytest.mark.outer
 def test_a_bank_trained_by_workers(sets: Path):
     words = ("shadows", "train", "--query", "query.npz", "--holdout", "far.npz", "--calibration", "calibration.npz")
-    words = (*words, "--models", "3", "--epochs", "2", "--hidden", "8", "--models-per-batch", "2", "--model", "mlp")
+    words = (
+        *words,
+        "--models",
+        "3",
+        "--epochs",
+        "2",
+        "--recipe",
+        "hidden=8",
+        "--recipe",
+        "models-per-batch=2",
+        "--model",
+        "mlp",
+    )
     outputs = []
     for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
         done = jaxaudit(*words, *more, "--out", name)
@@ -184,7 +196,7 @@ def test_a_cluster_without_ray_names_the_extra():
 @pytest.mark.outer
 def test_by_ray():
     pytest.importorskip("ray")
-    words = (*PDTP, "--epochs", "2", "--models-per-batch", "2")
+    words = (*PDTP, "--epochs", "2", "--recipe", "models-per-batch=2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "ray"))
@@ -202,7 +214,7 @@ def test_a_dry_run_trains_for_a_while_and_keeps_nothing(
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(pace, "SECONDS", 0.2)
     more = ("--workers", str(workers)) if workers else ()
-    done = jaxaudit(*PDTP, "--models-per-batch", "2", *more, "--epochs", epochs, "--out", "run", "--dry-run")
+    done = jaxaudit(*PDTP, "--recipe", "models-per-batch=2", *more, "--epochs", epochs, "--out", "run", "--dry-run")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert (found["workers"], found["models_per_batch"]) == (workers, 2)

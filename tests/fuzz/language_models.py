@@ -30,8 +30,8 @@ OPTIONS: tuple[tuple[str, ...], ...] = (
     (),
     (),
     ("--answer-start", "prompt-tokens"),
-    ("--template", "Q {} A "),
-    ("--precision", "bfloat16"),
+    ("--recipe", "template=Q {} A "),
+    ("--recipe", "precision=bfloat16"),
     ("--no-words",),
 )
 

@@ -42,14 +42,14 @@ NO_NUMBER = {"", "nan", "x", "9" * 5000, "18446744073709551616"}
 """What no option of whole numbers with a least value can mean."""
 NO_SHARE = {"", "nan", "inf", "-inf", "x", "-1", "1e400"}
 """What none of these can mean:"""
-SHARES = {"--level", "--learning-rate", "--penalty", "--fraction", "--min-accuracy", "--smoothing"}
+SHARES = {"--level", "--recipe", "learning-rate=--penalty", "--fraction", "--min-accuracy", "--smoothing"}
 SHARES |= {"--holdout-share"}
 TRAPS: Tree = {each: Special(each) for each in ("folder", "pipe")}
 TRAPS |= {"dangling": Link("nothing"), "circular": Link("itself"), "outside": Link("{outside}/kept")}
 LOG = "TOFU_EVAL.json"
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
-SETS += ("--hidden", "4", "--epochs", "2", "--models-per-batch", "3")
-PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--models-per-batch", "3")
+SETS += ("--recipe", "hidden=4", "--epochs", "2", "--recipe", "models-per-batch=3")
+PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--recipe", "models-per-batch=3")
 USUAL = {
     "ks": (*SETS, "--test-option", "rho.replicates=1", "--tests", "rho", "--effort", "full"),
     "power": (*SETS, "--effort", "full", "--models", "19"),

@@ -421,7 +421,9 @@ def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
         "--test-option",
         "rho.replicates=2",
     )
-    first, again = (jaxaudit(*words, "--effort", "full", "--models-per-batch", "4", "--json").result for _ in range(2))
+    first, again = (
+        jaxaudit(*words, "--effort", "full", "--recipe", "models-per-batch=4", "--json").result for _ in range(2)
+    )
     assert first["targets"] == again["targets"]
     assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
 

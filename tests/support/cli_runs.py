@@ -25,8 +25,8 @@ RECORDS, FEATURES, CLASSES = 300, 12, 3
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 LEARNS = (
     *SETS,
-    *("--hidden", "32", "--epochs", "60", "--learning-rate", "0.01", "--batch-size", "50"),
-    *("--test-option", "rho.replicates=3", "--models-per-batch", "9", "--tests", "rho", "--effort", "full"),
+    *("--recipe", "hidden=32", "--epochs", "60", "--recipe", "learning-rate=0.01", "--recipe", "batch-size=50"),
+    *("--test-option", "rho.replicates=3", "--recipe", "models-per-batch=9", "--tests", "rho", "--effort", "full"),
 )
 """Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")

@@ -214,7 +214,7 @@ def train_shadows(
     >>> import jaxaudit as ja
     >>> digits = ja.load("digits")
     >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
-    >>> held = ja.deal(jax.random.key(2), 200)
+    >>> held = np.random.default_rng(2).random(200) < 0.5
     >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
     >>> shadows = train_shadows(
     ...     jax.random.key(1), query, flat.take(np.arange(200, 500)), ja.nearest_neighbours(10, neighbours=1),

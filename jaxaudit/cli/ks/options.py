@@ -244,10 +244,25 @@ class KSFlags(Level):
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
 
+def check_name(text: str) -> None:
+    """Refuses a name of nothing that can be named."""
+    # Imported here because most commands name nothing.
+    from jaxaudit.report.words import parse_name
+
+    parse_name(text)
+
+
 @dataclass(frozen=True)
 class KSOutput(Output):
     """Options of what is printed and written."""
 
+    name: tuple[str, ...] = option(
+        "Your own words for query, holdout, members, calibration or target in texts of terminal and page, such as "
+        "query='our 1,200 customers'. Repeatable.",
+        default=(),
+        metavar="ROLE=WORDS",
+        check=check_name,
+    )
     fail_on: tuple[str, ...] = failing(
         "forgotten", "not forgotten", "inconclusive", "group remembered", "group suspected"
     )

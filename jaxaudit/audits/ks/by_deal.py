@@ -48,14 +48,19 @@ class Deal:
         return self.sets[Role.QUERY]
 
     @property
-    def holdout(self) -> Examples | None:
+    def holdout(self) -> Examples:
         """Records of the same provider that nobody may train on."""
-        return self.sets.get(Role.HOLDOUT)
+        return self._part(Role.HOLDOUT)
 
     @property
-    def members(self) -> Examples | None:
+    def members(self) -> Examples:
         """Records that stay in training."""
-        return self.sets.get(Role.MEMBERS)
+        return self._part(Role.MEMBERS)
+
+    def _part(self, role: Role) -> Examples:
+        if role not in self.sets:
+            raise InputError(f"this deal has no {role}: deal again with a share of them (`{role}`).")
+        return self.sets[role]
 
     def items(self) -> ItemsView[Role, Examples]:
         """The name of each set (`query`, ...) and its records."""
@@ -201,15 +206,9 @@ def ks(
         if Role.HOLDOUT not in used:
             raise InputError("give `outputs` on the holdout, too, or `shadows`: shadow models to compare with.")
         members = used.get(Role.MEMBERS)
-        shadows = train_shadows(
-            key,
-            deal.query,
-            targets=targets,
-            tests=tests,
-            holdout=deal.holdout,
-            members=members,
-            groups=None if deal.groups is None else deal.groups[: 2 if members is None else 3],
-        )
+        groups = None if deal.groups is None else deal.groups[: 2 if members is None else 3]
+        sets = {"holdout": deal.holdout, "members": members, "groups": groups}
+        shadows = train_shadows(key, deal.query, targets=targets, tests=tests, **sets)
     return judge(key, shadows, targets, tests=tests)
 
 

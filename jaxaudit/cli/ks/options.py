@@ -346,12 +346,17 @@ def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
             "--before needs each --target's outputs on the holdout, too: both models are compared with it."
         )
     common = {*Role}.intersection(*map(roles, models))
+    unknown = {Role.MEMBERS} & common if banked and Role.MEMBERS not in sets.names else set[Role]()
+    common -= unknown
     anywhere = {role for model in models for role in roles(model)}
     anywhere |= set() if banked or not models else {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)}
     left_out = [
         f"{model.name}: has no outputs on the {role.words}, and is judged without"
         for model in models
         for role in sorted(anywhere - roles(model))
+    ]
+    left_out += [
+        f"outputs on the {role.words} are not used: a bank has none, and no --deal names them" for role in unknown
     ]
     names = sets.names if not models or banked else sets.names.only(Role.QUERY, Role.CALIBRATION, *common)
     return KSInputs(

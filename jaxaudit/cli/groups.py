@@ -303,7 +303,7 @@ class SetsFlags(Images):
 
 
 @dataclass(frozen=True)
-class Dealt:
+class DealtFlags:
     """The sets of a deal, and the groups that were dealt whole."""
 
     deal: Path | None = option(

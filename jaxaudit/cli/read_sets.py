@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from jaxaudit.cli.dealt import NamedSets
-from jaxaudit.cli.groups import Columns, Dealt, Images, SetsFlags, TextNetwork
+from jaxaudit.cli.groups import Columns, DealtFlags, Images, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
@@ -344,7 +344,7 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
     return np.array(values)
 
 
-def groups_of_sets(data: Dealt, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
+def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
     """The groups of the records of each set that was dealt, of so many records; None if no groups are named."""
     if data.groups is None:
         return None

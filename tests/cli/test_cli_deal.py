@@ -16,7 +16,7 @@ from support.cli_runs import arrays, content, jaxaudit, records, refused
 
 from jaxaudit.data import load
 from jaxaudit.data.groups import load_groups
-from jaxaudit.metrics.deal import deal
+from jaxaudit.metrics.deal import deal_holdout
 from jaxaudit.randomness import stream
 
 COUNT, SIZE = 600, 5
@@ -123,7 +123,7 @@ def test_every_bit_of_a_seed_counts(provider: Path) -> None:
     """`jax.random.key` drops all but 32; below that, deals are those of this key."""
     queries = [dealt("--seed", str(1 + (1 << bit)), out=f"of {bit}")[1]["place"] for bit in (1, 32, 33, 62)]
     assert len({tuple(each) for each in queries}) == 4
-    held = deal(stream(jax.random.key(3), "deal"), COUNT)
+    held = deal_holdout(stream(jax.random.key(3), "deal"), COUNT)
     np.testing.assert_array_equal(queries[0], np.flatnonzero(~held))
 
 

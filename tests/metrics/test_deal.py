@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal as holdout_of
-from jaxaudit.metrics.deal import deal_members, deal_within, merge_groups
+from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.exchangeability import PENALTY, blind_baseline
 from jaxaudit.metrics.exchangeability import _blind_p_value as p_value  # pyright: ignore[reportPrivateUsage]
 from jaxaudit.metrics.group_tests import within_group
@@ -29,7 +28,7 @@ def test_groups_stay_whole_and_numbers_are_exact(values: list[int], share: float
     groups, rows = np.array(values), None
     count = len(np.unique(groups))
     try:
-        rows = holdout_of(jax.random.key(seed), len(groups), share, groups)
+        rows = deal_holdout(jax.random.key(seed), len(groups), share, groups)
     except InputError:
         assert count < 20
         return
@@ -41,7 +40,7 @@ def test_groups_stay_whole_and_numbers_are_exact(values: list[int], share: float
 
 def test_all_deals_are_equally_likely() -> None:
     trials = 1000
-    found = [tuple(np.flatnonzero(holdout_of(jax.random.key(seed), 6)).tolist()) for seed in range(trials)]
+    found = [tuple(np.flatnonzero(deal_holdout(jax.random.key(seed), 6)).tolist()) for seed in range(trials)]
     counts = [found.count(each) for each in combinations(range(6), 3)]
     assert sum(counts) == trials
     assert stats.chisquare(counts).pvalue > SURE
@@ -52,7 +51,7 @@ def test_all_deals_with_members_are_equally_likely() -> None:
     trials, counts = 600, Counter[tuple[bool, tuple[int, ...]]]()
     for seed in range(trials):
         key = jax.random.key(seed)
-        held = deal(key, 9, 1 / 3)
+        held = deal_holdout(key, 9, 1 / 3)
         members = deal_members(key, held, 1 / 3)
         assert not (held & members).any()
         counts[bool(held[0]), tuple(np.flatnonzero(members[~held]).tolist())] += 1
@@ -76,7 +75,7 @@ def test_members_are_whole_groups_that_are_not_held_out(
     groups, key = np.array(values), jax.random.key(seed)
     count = len(np.unique(groups))
     try:
-        held = deal(key, len(groups), share, groups)
+        held = deal_holdout(key, len(groups), share, groups)
         members = deal_members(key, held, of_members, groups)
     except InputError:
         assert count < 30 or share + of_members > 0.8 or min(share, of_members) < 0.1
@@ -93,7 +92,7 @@ def test_members_are_whole_groups_that_are_not_held_out(
 )
 def test_what_cannot_be_dealt_is_refused(records: int, share: float, groups: np.ndarray | None) -> None:
     with pytest.raises(InputError):
-        holdout_of(jax.random.key(1), records, share, groups)
+        deal_holdout(jax.random.key(1), records, share, groups)
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 12)), min_size=1, max_size=30))

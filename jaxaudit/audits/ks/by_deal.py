@@ -21,8 +21,7 @@ from jaxaudit.data.outputs.outputs import Outputs, outputs_of
 from jaxaudit.data.paths import whole_file
 from jaxaudit.data.roles import open_folder
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal as deal_holdout
-from jaxaudit.metrics.deal import deal_members, merge_groups
+from jaxaudit.metrics.deal import deal_holdout, deal_members, merge_groups
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import ShadowModels
 
@@ -142,10 +141,10 @@ def open_deal(folder: Path | str) -> Deal:
     sets = opened.files.map(lambda _, path: load(str(path), label=opened.label))
     query = sets[Role.QUERY]
     sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_target_data(query, examples))
-    dealt = opened.files.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    values = [groups_in_file(str(path)) for path in dealt.values()]
+    files = opened.files.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    values = [groups_in_file(str(path)) for path in files.values()]
     whole = [of_set for of_set in values if of_set is not None]
-    return Deal(sets, as_groups(*whole) if len(dealt) > 1 and len(whole) == len(dealt) else None)
+    return Deal(sets, as_groups(*whole) if len(files) > 1 and len(whole) == len(files) else None)
 
 
 def ks(
@@ -214,9 +213,9 @@ def ks(
 
 def _outputs(deal: Deal, name: str, of_model: Mapping[str, Any]) -> Sets[Outputs]:
     """The outputs of one model, by the role of the set that they are on."""
-    others = [str(role) for role in of_model if role not in [*deal.sets]]
-    if others or Role.QUERY not in of_model:
-        trouble = f"has outputs on {others[0]!r}" if others else "has no outputs on the query set"
+    further = [str(role) for role in of_model if role not in [*deal.sets]]
+    if further or Role.QUERY not in of_model:
+        trouble = f"has outputs on {further[0]!r}" if further else "has no outputs on the query set"
         raise InputError(f"`outputs` of {name}: {trouble}; the sets of this deal are {', '.join(deal.sets)}.")
     return deal.sets.only(*map(Role, of_model)).map(
         lambda role, examples: outputs_of(

@@ -51,7 +51,7 @@ class DealData(Columns):
 
 
 @dataclass(frozen=True)
-class Deal:
+class DealFlags:
     """How records are dealt."""
 
     holdout_share: float | None = option(
@@ -112,7 +112,7 @@ class DealOptions:
     """All options of the command."""
 
     data: DealData = group(DATA, DealData())
-    deal: Deal = group("Deal", Deal())
+    deal: DealFlags = group("Deal", DealFlags())
     out: Path = option(
         "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
         "deal.json, groups.csv (if there are groups), and what --blind adds, into this new directory.",

@@ -19,7 +19,7 @@ from jaxaudit.cli.groups import (
     MOST,
     OUTPUT,
     TRAINING,
-    Dealt,
+    DealtFlags,
     Effort,
     Level,
     Output,
@@ -80,7 +80,7 @@ SHADOW_MODELS = 39
 
 
 @dataclass(frozen=True)
-class KSData(Dealt, SetsFlags):
+class KSData(DealtFlags, SetsFlags):
     """The data."""
 
     sample: int | None = training_option(
@@ -244,7 +244,7 @@ class KSFlags(Level):
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
 
-def check_name(text: str) -> None:
+def check_words(text: str) -> None:
     """Refuses a name of nothing that can be named."""
     # Imported here because most commands name nothing.
     from jaxaudit.report.words import parse_name
@@ -261,7 +261,7 @@ class KSOutput(Output):
         "query='our 1,200 customers'. Repeatable.",
         default=(),
         metavar="ROLE=WORDS",
-        check=check_name,
+        check=check_words,
     )
     fail_on: tuple[str, ...] = failing(
         "forgotten", "not forgotten", "inconclusive", "group remembered", "group suspected"
@@ -315,13 +315,13 @@ class KSInputs(NamedTuple):
     paths: tuple[Path, ...] = ()
 
 
-def inputs_of(options: KSOptions) -> KSInputs:
+def ks_inputs(options: KSOptions) -> KSInputs:
     """The sets and models that the options name, as far as they fit each other."""
-    return _inputs_of(options.data, options.target, options.audit.shadows is not None)
+    return _inputs(options.data, options.target, options.audit.shadows is not None)
 
 
 @lru_cache(maxsize=8)
-def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
+def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
     from jaxaudit.data.paths import exists
@@ -372,7 +372,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
     """The same without the holdout, known members and outputs that no test of these options uses."""
     from jaxaudit.data.examples import Role
 
-    inputs, names = inputs_of(options), tests_named(options)
+    inputs, names = ks_inputs(options), tests_named(options)
     if any(map(is_own, names)) or options.has_set_alone:
         return inputs
     used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
@@ -391,7 +391,7 @@ def trains(options: KSOptions) -> bool:
     data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
     if data.deal is None or target.target_data or not target.target:
         return True
-    sets = inputs_of(options).sets.names
+    sets = ks_inputs(options).sets.names
     asked_for = options.audit.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
     return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
@@ -402,7 +402,7 @@ OF_OUTPUTS = ("members", "deletion")
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
-    inputs = inputs_of(options)
+    inputs = ks_inputs(options)
     sets = {*inputs.sets.names}
     has_set = {
         "members": "members" in sets,

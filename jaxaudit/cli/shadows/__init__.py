@@ -10,7 +10,7 @@ from jaxaudit.cli.groups import (
     MODEL,
     MOST,
     TRAINING,
-    Dealt,
+    DealtFlags,
     Seeded,
     SetsFlags,
     ShadowNetwork,
@@ -30,7 +30,7 @@ OF_SCORES = ("score", "log-likelihood")
 
 
 @dataclass(frozen=True)
-class BankData(Dealt, SetsFlags):
+class BankData(DealtFlags, SetsFlags):
     """Options of the sets whose records shadow models are trained on."""
 
     query: str | None = option(

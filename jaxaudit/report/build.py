@@ -56,9 +56,12 @@ def part_of(run: Run[Any], top: int = 10) -> RunContent:
     part = kind.view(run, top)._replace(name=visible(run.name), kind=run.kind, repeat=repeat(run.provenance))
     names = run.provenance.options.get("name")
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    part = in_words(part, names)
+    alone = part.answers[0].about if len(part.answers) == 1 else ""
+    part = in_words(part, names, alone)
     # What draws charts is imported only where they are drawn.
-    return part._replace(pictures=lambda: in_words(charts(run.kind).pictures(run), names)) if kind.charted else part
+    return (
+        part._replace(pictures=lambda: in_words(charts(run.kind).pictures(run), names, alone)) if kind.charted else part
+    )
 
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:

@@ -37,8 +37,10 @@ def parse_name(text: str) -> tuple[str, str]:
     return thing, name
 
 
-def in_words(content: Any, names: Sequence[str]) -> Any:
+def in_words(content: Any, names: Sequence[str], alone: str = "") -> Any:
     """The same content with these names (`parse_name`) in all of its texts, however deep.
+
+    The only target, which has the name of its file, is `alone`: a text that is no more than that is renamed, too.
 
     >>> in_words(("The query set was used.", 3), ["query=our customers"])
     ('Our customers was used.', 3)
@@ -46,7 +48,8 @@ def in_words(content: Any, names: Sequence[str]) -> Any:
     if not names:
         return content
     name_of = {phrase: visible(name) for thing, name in map(parse_name, names) for phrase in PHRASES[thing]}
-    return _changed(content, lambda text: _renamed(text, name_of))
+    target = name_of.get("target", alone)
+    return _changed(content, lambda text: target if alone and text == alone else _renamed(text, name_of))
 
 
 def _renamed(text: str, name_of: Mapping[str, str]) -> str:

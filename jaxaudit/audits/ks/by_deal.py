@@ -186,10 +186,9 @@ def ks(
     'not forgotten'
     """
     models = outputs if isinstance(next(iter(outputs.values()), None), Mapping) else {TARGET: outputs}
-    if not models:
-        raise InputError("there are no `outputs`: give those of a model on the sets of the deal, by their names.")
-    common = {*Role}.intersection(*map(set, models.values()))
-    read = [_outputs(deal, name, of_model).only(*common) for name, of_model in models.items()]
+    every = [_outputs(deal, name, of_model) for name, of_model in models.items()]
+    common = {*Role}.intersection(*every)
+    read = [of_model.only(*common) for of_model in every]
     earlier = Sets[Outputs]() if before is None else _outputs(deal, "before", before).only(Role.QUERY, Role.HOLDOUT)
     targets: list[FileTarget] = [
         file_target(

@@ -81,9 +81,6 @@ def scrambled(words: Any) -> Any:
     return words ^ (words >> 16)
 
 
-# What is found.
-
-
 def test_a_learner_that_memorises_is_found_out():
     """The nearest neighbour of random labels: right of a member, and of others with one label in 20."""
     random = np.random.default_rng(8)
@@ -114,9 +111,6 @@ def test_noise_is_attacked_at_chance():
         assert abs(each.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(600)
         assert 0.05 < (found.scores[each.name] > 0).mean() < 0.95
     assert list(found.scores) == ["distance", "frequency"]
-
-
-# Draws, and what is kept of them.
 
 
 def test_every_target_is_attacked_in_and_out_in_every_iteration(audit: AttackAudit):
@@ -182,9 +176,6 @@ def test_the_measured_model_is_the_attacked_one():
     np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
 
 
-# Shadow models.
-
-
 def test_shadows_are_asked_for_their_own_target():
     """Against models that were trained on the records of each set themselves, one by one."""
     targets = np.array([3, 4, 17, 40, 58])
@@ -226,9 +217,6 @@ def test_fresh_shadows_are_drawn_in_every_iteration():
     assert set(seen) == {WHOLE}
 
 
-# Stopping.
-
-
 def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
@@ -246,9 +234,6 @@ def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
         np.testing.assert_array_equal(scores, again.scores[name])
     assert str(audit.result) == str(again.result)
     np.testing.assert_array_equal(audit.measurements, again.measurements)
-
-
-# What is refused.
 
 
 @pytest.mark.parametrize(

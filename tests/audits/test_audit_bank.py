@@ -56,9 +56,6 @@ def most(trials: int, rate: float = ALPHA) -> int:
     return int(stats.binom.ppf(1 - SURE, trials, rate))
 
 
-# What the models say
-
-
 def slow_evidence(bank: Bank) -> dict[str, list[dict[str, Any]]]:
     """Model by model and record by record, from the files themselves."""
     n = bank.description.sizes.query
@@ -102,9 +99,6 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
             np.testing.assert_allclose(trained.confidences[place, bank.query], probability, rtol=1e-5)
             assert trained.own_accuracy[place] == pytest.approx(model["own"])
             assert trained.query_accuracy[place] == pytest.approx(model["query"])
-
-
-# Error rates
 
 
 def targets_of(bank: Bank, used: np.ndarray, count: int) -> list[FileTarget]:
@@ -201,9 +195,6 @@ def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: 
     few = evidence_of(without_holdout, range(77))
     with pytest.raises(InputError, match=r"with all of the query.*there are 19"):
         leave_one_out(KEY, few, (ShadowTest(never=39, half=19, fully=19),))
-
-
-# Power
 
 
 def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):

@@ -54,13 +54,9 @@ QUERIES = np.arange(len(QUERY))
 ALONE: dict[str, Any] = {"holdout": HOLDOUT, "members": MEMBERS}
 
 
-# Members alone.
-
-
 def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]:
-    audit = audit_ks(KEY, QUERY, None, None, targets, **{**ALONE, **options})
+    audit: Any = audit_ks(KEY, QUERY, None, None, targets, **{**ALONE, **options})
     assert audit.models_per_batch is None
-    assert audit.shadows is not None
     assert len(audit.shadows) == 0
     return audit.targets
 
@@ -144,9 +140,6 @@ def test_what_members_alone_cannot_judge_is_refused(given: Any, options: dict[st
         audit_ks(KEY, QUERY, None, None, [given], **{**ALONE, **options})
 
 
-# Beside the holdout test.
-
-
 def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers() -> None:
     """Trained here: with the members test and without, on the same members; and a target of known truth."""
     known = SimulatedTarget("known", (Part(CALIBRATION, 0.67), Part(MEMBERS, 1.0)))
@@ -190,8 +183,7 @@ def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
     for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
         evidence = replace(bank(), own_recipe=own_recipe)
         found = [judge_outputs(KEY, evidence, [outputs_of(each)], [MembersTest(), HELD]).targets[0] for each in several]
-        change = found[0].change
-        assert change is not None
+        change: Any = found[0].change
         assert change.p_value <= 0.05
         assert (change.low > 0.5) == (change.fraction is not None) == own_recipe
         assert (found[0].method, found[0].verdict) == ("members", "forgotten")

@@ -10,18 +10,16 @@ import pytest
 from flax import nnx
 from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
 
-from jaxaudit.attacks.learned import EPOCHS, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn.against_retrained import protocol_of
+from jaxaudit.attacks.learned import fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.evaluate import costs, traced, unlearned, unlearning
+from jaxaudit.audits.unlearn.evaluate import traced, unlearned
 from jaxaudit.audits.unlearn.result import COMPARED, ScoreSpread, UnlearnAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
-from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.stepped import init_key
-from jaxaudit.metrics import Answers, challenge_score, place, u_lira
+from jaxaudit.metrics import Answers, challenge_score, u_lira
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(21)
@@ -153,15 +151,6 @@ def test_a_method_is_placed_among_the_retrained(audit):
         assert result.protocol.p_value_threshold == pytest.approx(0.05 / 12)
 
 
-def test_verdicts():
-    protocol, ones = protocol_of(3, 1, 40, 20, 20, 12, 0.95), np.ones(12)
-    assert protocol.enough_seeds
-    assert [place(ones + shift, ones, protocol.p_value_threshold).verdict for shift in (1, -1)] == ["above", "below"]
-    assert (
-        place(ones + 0.1 * (-1.0) ** np.arange(12), ones, protocol.p_value_threshold).verdict == "not distinguishable"
-    )
-
-
 @pytest.mark.parametrize("each", [False, True])
 def test_whom_the_attack_learned_from(audit, each):
     """The originals; or, as in the paper, every model anew, whose members are then the remaining records."""
@@ -229,15 +218,6 @@ def test_models_are_told_from_retrained_ones_of_other_seeds(many):
     assert set(many.result["original"].places) == set(COMPARED) - {"attack"}
 
 
-def test_a_method_that_does_nothing_is_told_as_well_as_the_original(many):
-    for result in many.results:
-        original, untouched = result["original"].challenge, result["untouched"].challenge
-        assert original.epsilon == untouched.epsilon
-        assert original.score.value == untouched.score.value
-        # Another method has another key for its interval.
-        assert original.score.high != untouched.score.high
-
-
 def test_a_method_more_changes_no_number_of_another(many):
     less = compare_unlearning(*SETS, methods={"zeroed": zeroed}, **MANY)
     for mine, theirs in zip(many.results, less.results, strict=True):
@@ -260,17 +240,6 @@ def test_a_stopped_audit_goes_on(audit, tmp_path):
         np.testing.assert_array_equal(flat(mine.params), flat(theirs.params))
     assert seen == sorted(seen)
     assert seen[-1] == 1
-
-
-def test_progress_is_told_of_each_model_that_forgets():
-    """A method counts as much as the usual passes over all records, a model its share of that."""
-    seen: list[int] = []
-    execution = Execution(2, lambda done, total: seen.append(done))
-    compare_unlearning(*SETS, methods={"zeroed": zeroed}, **{**FEW, "execution": execution})
-    parts = costs(NETWORK, len(TRAIN), 0, EPOCHS, False, 2, 2, ["retraining", "zeroed"], ["zeroed"])
-    step = parts[unlearning("zeroed", 1)] / 2 / sum(parts.values()) * seen[-1]
-    assert sum(abs(rise - step) <= 1 for rise in np.diff(seen)) == 4
-    assert seen[-1] == WHOLE
 
 
 class DroppedCoarse(Dropped):

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,11 +196,9 @@ def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, h
 
     save(folder, 7, logits(7, members[7], memory=9.0))
     odds = model_outputs(bank, 7).log_odds
-    right = match_row(bank, 7, odds, known)
-    assert right is not None
+    right: Any = match_row(bank, 7, odds, known)
     assert (right.other, right.shown) == (None, True)
-    found = match_row(bank, 9, odds, known)
-    assert found is not None
+    found: Any = match_row(bank, 9, odds, known)
     assert (found.other, found.shown, found.fit > 5 > found.own_fit) == (7, False, True)
     # Nothing is known of rows that somebody else dealt.
     stranger = load_bank(write_bank(tmp_path / "stranger"))
@@ -213,10 +212,8 @@ def test_models_of_ones_own_tests_have_their_kind_and_fit_no_other_row(tmp_path:
     assert open_bank(bank).kinds.count("mine") == 2
     known = first_models(bank)
     assert match_row(bank, 1, model_outputs(bank, 1).log_odds, known) is None
-    right = match_row(bank, 9, model_outputs(bank, 9).log_odds, known)
-    wrong = match_row(bank, 9, model_outputs(bank, 1).log_odds, known)
-    assert right is not None
-    assert wrong is not None
+    right: Any = match_row(bank, 9, model_outputs(bank, 9).log_odds, known)
+    wrong: Any = match_row(bank, 9, model_outputs(bank, 1).log_odds, known)
     # What fits the row of a model of one's own is taken for none of the others.
     assert (right.other, wrong.other) == (None, None)
     with pytest.raises(InputError, match="own_kinds are of 21 models"):

@@ -94,36 +94,6 @@ def test_a_record_alone_has_the_number_that_it_has_beside_longer_ones():
             np.testing.assert_allclose(alone.measured[0].per_example, beside[row], rtol=1e-10)
 
 
-def test_a_chunk_changes_no_number():
-    log_likelihood, _ = gpt(True)
-    mine, other = (NamedWeights(name, gpt(True, seed)[1], None) for name, seed in (("mine", 1), ("other", 2)))
-    found = [measure_sequence_efficacy(log_likelihood, mine, records(), references=[other], chunk=c) for c in (None, 2)]
-    for first, second in zip(*(each.measured for each in found), strict=True):
-        np.testing.assert_allclose(first.per_example, second.per_example, rtol=1e-5)
-        assert first.mean_gradient_norm == pytest.approx(second.mean_gradient_norm, rel=1e-5)
-    assert [each.role for each in found[0].result.models] == ["judged", "reference"]
-    assert found[0].result.models[0].information != found[0].result.models[1].information
-
-
-def test_only_the_parameters_are_measured_and_the_state_is_constant():
-    log_likelihood, params = gpt(False)
-    whole = measure_sequence_efficacy(log_likelihood, NamedWeights("mine", params, None), records())
-    names = ("norm", "output")
-    part = {name: params[name] for name in names}
-
-    def partly(part: Any, tokens: Any, rest: Any) -> Any:
-        return log_likelihood({**rest, **part}, tokens)
-
-    rest = {name: each for name, each in params.items() if name not in names}
-    found = measure_sequence_efficacy(partly, NamedWeights("mine", part, rest), records())
-    everything = {layer.name: layer.information for layer in whole.result.models[0].layers}
-    for layer in found.result.models[0].layers:
-        assert layer.information == pytest.approx(everything[layer.name], rel=1e-5)
-    assert {layer.name for layer in found.result.models[0].layers} == {
-        n for n in everything if n.split("/")[0] in names
-    }
-
-
 def test_weights_of_another_network_and_of_one_name_are_refused():
     log_likelihood, params = gpt(True)
     mine = NamedWeights("mine", params, None)

@@ -183,17 +183,6 @@ def test_sets_that_differ_without_the_target_give_no_verdict() -> None:
     assert "baseline.loss" in found.because
 
 
-def test_several_targets_are_adjusted() -> None:
-    columns = _columns(np.random.default_rng(6), 1.0)
-    two = {**columns, "target.a.loss": columns["target.loss"], "target.b.loss": columns["baseline.loss"] + 0.0}
-    two["target.b.loss"] = two["target.b.loss"] + 0.2 * np.random.default_rng(7).normal(size=450)
-    del two["target.loss"]
-    first, second = judge_scores(KEY, score_table(two)).targets
-    assert (first.name, second.name) == ("a", "b")
-    assert first.usage[0].p_never_adjusted == 2 * first.usage[0].p_never
-    assert second.verdict != "not forgotten"
-
-
 def test_one_target_more_moves_no_other_number() -> None:
     columns = _columns(np.random.default_rng(8), 0.2)
     named = {name.replace("target.", "target.a."): each for name, each in columns.items()}
@@ -279,13 +268,6 @@ def test_targets_of_the_same_recipe_are_seldom_taken_for_others() -> None:
     assert sum((recipe_evidence(table, table.of("target")[0]) or 0) <= 0.05 for table in others) >= 18
 
 
-def test_one_model_of_a_kind_is_said_first() -> None:
-    table = score_table(_with_models(np.random.default_rng(11), 0.5, 1, holdout=200))
-    found = judge_scores(KEY, table, test=STATED).targets[0]
-    assert "one model" in found.finding.caveats[0]
-    assert found.tests[0].confidences["fraction"].word == "weak"
-
-
 @pytest.mark.parametrize(("holdout", "question"), [(0, "used"), (200, "used"), (200, "left")])
 def test_what_rests_on_the_word_that_models_are_of_the_recipe_says_so(holdout: int, question: Any) -> None:
     table = score_table(_with_models(np.random.default_rng(10), 0.5, 4, holdout=holdout))
@@ -301,15 +283,6 @@ def test_one_unused_model_and_no_holdout_is_inconclusive() -> None:
     found = judge_scores(KEY, score_table(_with_models(np.random.default_rng(12), 1.0, 1))).targets[0]
     assert found.verdict == "inconclusive"
     assert not found.usage
-
-
-def test_the_model_before_a_deletion_shows_full_use() -> None:
-    columns = _with_models(np.random.default_rng(13), 0.0, 1, holdout=200)
-    columns = {name.replace("used.0", "before") if name.startswith("used") else name: v for name, v in columns.items()}
-    columns = {name: values for name, values in columns.items() if not name.startswith("un")}
-    found = judge_scores(KEY, score_table(columns), test=ScoresTest(question="left")).targets[0]
-    assert found.verdict == "forgotten"
-    assert found.usage[0].question == "left"
 
 
 def test_no_kind_of_record_is_missing_unsaid() -> None:
@@ -395,17 +368,6 @@ def test_retrained_models_count_as_the_mean_of_their_scores() -> None:
         for models in (several, {"unused.loss": mean}, apart)
     ]
     assert p_never[0] == p_never[1] != p_never[2]
-
-
-def test_a_covariate_of_one_number_changes_nothing() -> None:
-    """As the number of tokens of texts of one length does not."""
-    columns = _columns(np.random.default_rng(63), 0.5)
-    found = [
-        judge_scores(KEY, score_table({**columns, **more})).targets[0].usage[0]
-        for more in ({}, {"covariate.tokens": np.full(450, 32.0)})
-    ]
-    assert found[0].p_never == found[1].p_never
-    assert found[0].upper == pytest.approx(found[1].upper)
 
 
 def _unlearned(random: Any, damage: float, left: float, size: int = 200) -> dict[str, Any]:

@@ -38,9 +38,6 @@ def most(runs: int, rate: float = ALPHA) -> int:
     return int(stats.binom.ppf(0.999, runs, rate))
 
 
-# `attack --shadows`
-
-
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> ShadowModels:
     """A bank of the holdout test, whose outputs are drawn again for every run."""
@@ -89,9 +86,6 @@ def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
     assert found["target"] <= most(runs, SURELY)
 
 
-# `ks --shadows`
-
-
 @pytest.mark.outer
 @pytest.mark.parametrize("holdout", [True, False])
 def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_path: Path):
@@ -116,9 +110,6 @@ def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_p
         verdicts = [[each.verdict for each in audit.targets] for audit in audits]
         assert all(each == verdicts[0] for each in verdicts)
         assert verdicts[0] == ["inconclusive"] * 8
-
-
-# rho
 
 
 @pytest.mark.outer

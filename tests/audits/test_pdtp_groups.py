@@ -52,8 +52,7 @@ def test_a_group_is_left_out_as_a_whole(name: str):
     whole, less = one_by_one(LEARNERS[name], key, EXAMPLES, GROUPS)
     expected = np.abs(whole - less).max(axis=1)[chosen]
     np.testing.assert_allclose(found.values, expected, atol=2e-4)
-    risks = found.result.groups
-    assert risks is not None
+    risks: Any = found.result.groups
     assert sum(each.records for each in risks) == 15
     for risk in risks:
         own = GROUPS[chosen] == GROUPS[risk.first]
@@ -85,8 +84,7 @@ def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.n
     np.testing.assert_array_equal(counted_tokens(WRITTEN), tokens)
     np.testing.assert_allclose(found.values, np.abs(whole - less) * tokens, atol=2e-3)
     np.testing.assert_allclose(found.columns["per_token"], np.abs(whole - less), atol=2e-4)
-    result = found.result
-    assert result.texts is not None
+    result: Any = found.result
     assert result.texts.tokens == tokens.sum()
     means = result.texts.with_record, result.texts.without_record
     np.testing.assert_allclose(means, [whole.mean(), less.mean()], 1e-4)

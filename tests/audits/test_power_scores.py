@@ -1,5 +1,7 @@
 """The power that a pilot promises, against what is found on tables of that size."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -70,10 +72,9 @@ def test_a_column_that_knows_the_members_takes_no_other_with_it() -> None:
         "covariate.tok": random.normal(size=400) + 3.0 * members,
         "covariate.tokens": hard,
     }
-    found = [
+    found: Any = [
         power_of_scores(jax.random.key(1), score_table(table), query_size=100).result.given.min_detectable
         for table in (columns, {name: column for name, column in columns.items() if name != "covariate.tokens"})
     ]
-    assert found[0] is not None
     assert found[0] < 0.5
     assert found[1] is None

@@ -47,9 +47,6 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bank]:
     }
 
 
-# One resolution
-
-
 def test_a_coarse_target_moves_nothing_of_another(banks: dict[str, Bank], tmp_path: Path):
     """Nor the rates over shadow models."""
     bank = banks["logits"]
@@ -64,9 +61,6 @@ def test_a_coarse_target_moves_nothing_of_another(banks: dict[str, Bank], tmp_pa
     without = attack(bank, attacks=[LiRA()])
     assert str(without.result.attacks) == str(alone.result.attacks)
     assert str(without.finding) == str(alone.finding)
-
-
-# Honest rates
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +91,6 @@ def test_no_rate_is_given_at_a_limit_that_its_thresholds_do_not_keep(lumpy: Bank
     assert check_of(attack(lumpy, attacks=[BASE()]).finding, "thresholds hold on other models").state == "passed"
 
 
-# Who decides
-
-
 @pytest.fixture(scope="module")
 def weak(tmp_path_factory: pytest.TempPathFactory) -> Bank:
     """Models that remember nothing."""
@@ -125,9 +116,6 @@ def test_only_the_first_attack_decides_and_the_sentence_says_so(weak: Bank, bank
         found = attack(banks["logits"], attacks=[first, AttackR()])
         assert found.finding.verdict == "attack succeeds"
         assert f"{first.name} decides" in found.finding.sentence
-
-
-# One bank
 
 
 def test_a_bank_has_one_hash_whoever_reads_it(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,10 +48,9 @@ def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     odds = sure(USED, 2)
     same = target_of(tmp_path / "same.npy", probabilities(odds).astype(dtype), bank)
     targets = [same, target_of(tmp_path / "logits.npy", logits(odds), bank), same._replace(name="bare", stored=None)]
-    known = open_for_attacks(bank, 1)
+    known: Any = open_for_attacks(bank, 1)
     units = attack_units(known.pool)
     compared = compare_targets(targets, known, shadow_scores(known, units), units, 1)
-    assert known.views is not None
     assert all(np.shares_memory(each.shadowed.models, known.views) for each in compared)
     found = attack(bank, targets, attacks=[LiRA()])
     one, other, bare = found.result.targets

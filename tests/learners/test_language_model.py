@@ -124,16 +124,6 @@ def test_training_remembers_and_stops_early_on_the_loss_of_tokens():
     np.testing.assert_allclose(losses, -learner.log_probs(learner.finish(learner.init(KEY)), jnp.asarray(INPUTS))[:, 0])
 
 
-def test_mixed_precision_trains_alike():
-    keys = jax.random.split(KEY, 2)
-    found = [
-        ja.fit_many(keys, ROWS[:2], INPUTS, LABELS, one, summarize=lambda p, _, one=one: log_probs_many(one, p, INPUTS))
-        for one in (learner_of(), small_learner(LENGTH, TOKENIZER.vocabulary, precision="bfloat16"))
-    ]
-    assert not np.array_equal(*found)
-    np.testing.assert_allclose(*found, atol=0.1)
-
-
 @pytest.mark.parametrize(
     "factory",
     [

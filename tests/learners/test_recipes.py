@@ -47,9 +47,6 @@ def trained(one: NetworkLearner, keys: Any, rows: np.ndarray, inputs: Any, label
     return flat_rows(fit_many(keys, rows, inputs, labels, one, execution=execution), len(rows))
 
 
-# Schedules.
-
-
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("warmup", [0, 3])
 def test_schedules_by_their_formula(name: str, warmup: int):
@@ -116,9 +113,6 @@ def test_a_scheduled_optimizer_in_a_chain_is_told_the_epoch():
     np.testing.assert_allclose(np.stack(found)[:, 0], [-1, -0.75, -0.5, -0.25], rtol=1e-6)
 
 
-# What is random in a step.
-
-
 MODULES = {"mlp": (small_mlp, (4,)), "normed": (ConvolvedNormed, (4, 4, 1))}
 
 
@@ -165,9 +159,6 @@ def test_a_step_without_members_moves_no_other_steps_key():
     np.testing.assert_allclose(found[0], flat(one.finish(state)), **CLOSE)
 
 
-# Label smoothing and precision.
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.6])
 def test_label_smoothing_by_its_definition(smoothing: float):
     """The gradient by the logits of softmax regression: p minus the smoothed target."""
@@ -204,8 +195,6 @@ def test_mixed_precision_keeps_parameters_loss_and_state_in_float32(name: str):
     params = mixed.finish(state)
     np.testing.assert_array_equal(mixed.log_probs(params, inputs), exact.log_probs(params, inputs))
 
-
-# Augmentation.
 
 IMAGES = jnp.arange(1.0, 1 + 300 * 8 * 6 * 2).reshape(300, 8, 6, 2)
 

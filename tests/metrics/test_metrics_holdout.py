@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +13,6 @@ from support.simulated_shadows import halves, provider
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.holdout import (
-    _one_value,
     _sampling_variance,
     effect_of,
     holdout_test,
@@ -186,19 +186,11 @@ def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated()
     assert sum(usage.p_never > 0.05 for usage in audits) > wrong
 
 
-@pytest.mark.outer
-def test_a_target_that_used_nothing_is_mostly_called_forgotten_where_separation_is_strong() -> None:
-    audits = [audit(3000 + trial, 0.0, models=20, gap=12.0, size=40) for trial in range(TRIALS // 2)]
-    assert sum(usage.verdict == "forgotten" for usage in audits) > TRIALS / 6
-
-
 def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown() -> None:
-    usage = audit(7, 0.0, models=40, gap=12.0, size=240)
+    usage: Any = audit(7, 0.0, models=40, gap=12.0, size=240)
     assert usage.verdict == "forgotten"
     assert usage.upper <= 0.25
-    assert usage.detectable is not None
     assert usage.detectable <= 0.25
-    assert usage.p_fully is not None
     assert usage.p_fully <= 0.05
 
 
@@ -251,10 +243,8 @@ def test_outputs_that_are_one_value_hide_use() -> None:
 
 
 def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
-    usual = settled(14, lambda outputs: outputs, (False, False))
-    flat = settled(14, lambda outputs: -12 + 0.1 * outputs, (False, False))
-    assert usual.detectable is not None
-    assert flat.detectable is not None
+    usual: Any = settled(14, lambda outputs: outputs, (False, False))
+    flat: Any = settled(14, lambda outputs: -12 + 0.1 * outputs, (False, False))
     assert flat.detectable >= 0.8 * usual.detectable
     # Less than one record of 80.
     assert flat.detectable > 1 / 80
@@ -288,13 +278,6 @@ def test_refusals() -> None:
         permutation_test(jax.random.key(1), np.array([np.inf]), np.zeros(3))
     with pytest.raises(InputError, match="10 permutations"):
         permutation_test(jax.random.key(1), np.zeros(2), np.zeros(3), permutations=10)
-
-
-def test_only_the_owner_of_rounded_probabilities_is_asked_for_logits() -> None:
-    target, shadows = np.full(20, 14.5), np.tile(np.arange(20.0), (2, 1))
-    (said,), (asked,) = _one_value(target, shadows, False), _one_value(target, shadows, True)
-    assert "logits" not in said
-    assert "logits or more decimals" in asked
 
 
 GROUP, GROUPS = 5, 12

@@ -26,9 +26,6 @@ CALIBRATION = confidences(2, REPLICATES, RECORDS, power=1)
 TARGET = confidences(3, REPLICATES, RECORDS, power=3)
 
 
-# Identities, and SciPy.
-
-
 @settings(max_examples=15)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.sampled_from([1, 30]))
 def test_rho_is_the_ratio_of_scipys_distances(seed, decimals, records):
@@ -48,9 +45,6 @@ def test_a_target_that_is_the_calibration_model_has_rho_exactly_one():
     assert np.array_equal(answer.values, np.ones(REPLICATES))
     assert answer.median == answer.low == answer.high == 1
     assert verdict(answer) == "forgotten"
-
-
-# The interval.
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -148,9 +142,6 @@ def test_the_interval_covers_at_its_level(powers):
     assert sum(answer.low <= truth / 2 <= answer.high for answer in answers) < 30
 
 
-# Verdicts.
-
-
 @pytest.mark.parametrize(
     ("mean", "reach", "expected"),
     [
@@ -188,9 +179,6 @@ def test_the_noise_floor_is_every_pair_of_query_models():
     expected = [ks_by_scipy(QUERY[a], QUERY[b]) for a, b in pairs]
     np.testing.assert_allclose(noise_floor(QUERY), expected, rtol=2.0**-22)
     assert noise_floor(QUERY[:1]).shape == (0,)
-
-
-# What is refused.
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,6 @@ def least(rate: float, trials: int = TRIALS) -> float:
     return float(stats.binom.ppf(SURE, trials, rate))
 
 
-# The limits.
-
-
 MEANS, VARIANCES = st.floats(-2, 2), st.floats(1e-4, 0.5)
 
 
@@ -102,8 +99,7 @@ def test_the_limits_are_those_of_a_search_over_all_fractions(known: Sides) -> No
 
 def test_the_least_that_would_be_detected_has_the_stated_power() -> None:
     known = Sides(0.1, 0.0, 1.0, 0.004, 0.006, 0.001, 999)
-    share = limits_by_members(known).detectable
-    assert share is not None
+    share: Any = limits_by_members(known).detectable
     assert stats.norm.sf(stats.norm.isf(0.05) - share / 0.1) == pytest.approx(0.95)
     assert limits_by_members(known._replace(members=0.3)).detectable is None
 
@@ -138,9 +134,6 @@ def test_limits_of_groups_cover_where_those_of_records_do_not() -> None:
     }
     assert missed[True] <= most(0.1)
     assert missed[False] > most(0.1)
-
-
-# The verdict.
 
 
 @pytest.mark.outer

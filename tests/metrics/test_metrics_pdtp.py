@@ -55,9 +55,6 @@ def test_pdtp_is_the_definition(data, records, classes, bins):
         assert answer.directions[r] == np.sign(attained) or largest < 1e-12
 
 
-# Binning.
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("bins", [10, 100])
 def test_an_edge_is_the_start_of_its_bin_in_either_precision(dtype, bins):
@@ -65,9 +62,6 @@ def test_an_edge_is_the_start_of_its_bin_in_either_precision(dtype, bins):
     expected = np.minimum(np.arange(1, bins + 1), bins - 1)
     assert np.array_equal(bin_indices(np.log(edges.astype(dtype)).astype(np.float64), bins), expected)
     assert np.array_equal(bin_indices(np.log(edges * (1 - 1e-5)), bins), np.arange(bins))
-
-
-# The seed floor, DTP.
 
 
 @pytest.mark.parametrize("bins", [0, 100])
@@ -114,9 +108,6 @@ def test_every_input_is_every_combination_once(counts):
     found = every_input(counts)
     assert found.dtype == np.float32
     assert found.tolist() == [list(map(float, each)) for each in itertools.product(*map(range, counts))]
-
-
-# What is refused.
 
 
 @pytest.mark.parametrize(

@@ -104,19 +104,6 @@ def test_all_updates_taken_back_are_the_initial_weights_and_none_changes_nothing
     assert np.abs(everything - original).max() > 0.01
 
 
-def test_the_order_in_which_sets_are_forgotten_does_not_matter():
-    """Equation 3, for updates that no set shares with another; one that is shared is taken back once."""
-    random = np.random.default_rng(2)
-    params, updates = {"w": jnp.ones(3)}, {"w": jnp.asarray(random.normal(size=(6, 3)), jnp.float32)}
-    first, second = np.array([1, 0, 1, 0, 0, 0], bool), np.array([0, 1, 0, 0, 0, 1], bool)
-    one = take_back(take_back(params, updates, first), updates, second)
-    other = take_back(take_back(params, updates, second), updates, first)
-    together = take_back(params, updates, first | second)
-    for found in (one, other):
-        np.testing.assert_allclose(found["w"], together["w"], atol=1e-6)
-    np.testing.assert_allclose(together["w"], 1 - updates["w"][first | second].sum(axis=0), atol=1e-6)
-
-
 def test_a_recording_is_a_learner_like_any_other():
     chosen = Recording(learner(small_mlp, (4,), "sgd"), 1)
     marked = (CLASSES_OF_POOL << 1) | SETS[2]

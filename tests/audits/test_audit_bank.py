@@ -151,18 +151,6 @@ def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(rememb
 
 
 @pytest.mark.outer
-def test_rates_are_measured_where_whole_groups_were_dealt(tmp_path: Path):
-    """Used models are found; of unused ones at most 5% are called so, but for once in 1,000 keys."""
-    bank = load_bank(planned(tmp_path / "bank", MODELS, 0, holdout=True, groups=True))
-    train(bank, range(MODELS), MEMORY)
-    unused, half, used = leave_one_out(KEY, evidence_of(bank), [HoldoutTest(mixed=MODELS)])
-    for each, share in ((unused, 0.0), (half, 0.5), (used, 1.0)):
-        assert (each.used, each.targets, each.records) == (share, MODELS, QUERY // 2)
-    assert unused.not_forgotten <= most(MODELS)
-    assert used.not_forgotten > 0.9 * MODELS
-
-
-@pytest.mark.outer
 def test_models_of_the_shadow_test_are_found(tmp_path: Path, without_holdout: Bank):
     """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
     kinds = kinds_of(without_holdout)

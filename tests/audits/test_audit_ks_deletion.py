@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 from support.cli_runs import jaxaudit
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
+from support.clouds import HOLDOUT, QUERY, with_log_odds
 from support.ks_audits import audit_ks
 
 from jaxaudit.audits.ks.target import FileTarget
@@ -102,15 +102,6 @@ def test_what_it_cannot_compare_is_refused(given: FileTarget, options: dict[str,
         audit_ks(KEY, QUERY, None, None, [given], **{"tests": [DeletionTest()], **options})
 
 
-@pytest.mark.outer
-def test_beside_the_holdout_test_it_is_asked_by_name() -> None:
-    from jaxaudit.audits.ks.tests_of_use import HoldoutTest
-
-    tests = [HoldoutTest(mixed=20), DeletionTest()]
-    (found,) = audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [target(1.0)], holdout=HOLDOUT, tests=tests).targets
-    assert [usage.method for usage in found.usage] == ["holdout", "deletion"]
-
-
 ASKED = ("--query", "q.npz", "--holdout", "later.npz")
 FILES = ("--target", "after.csv", "--holdout-target", "after_h.csv")
 BEFORE = ("--before", "before.csv", "--holdout-before", "before_h.csv")
@@ -141,22 +132,3 @@ def test_the_command_line_needs_neither_calibration_nor_members() -> None:
     assert again.result["targets"] == done.result["targets"]
     page = jaxaudit("report", "run", "--text")
     assert "before the deletion" in " ".join(page.out.split())
-
-
-@pytest.mark.outer
-@pytest.mark.usefixtures("deletion")
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ((*ASKED[:2], *FILES[:2], *BEFORE), "--holdout"),
-        ((*ASKED, *FILES, *BEFORE[:2]), "--holdout-before"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "holdout"), "calibration set"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "members"), "--before: no test"),
-        ((*ASKED, *FILES, *BEFORE[2:]), "--before"),
-    ],
-    ids=["no holdout", "no outputs on it", "a test with models", "a test with members", "no outputs before"],
-)
-def test_what_lacks_is_named(words: tuple[str, ...], named: str) -> None:
-    done = jaxaudit("ks", *words)
-    assert done.code == 2
-    assert named in done.err

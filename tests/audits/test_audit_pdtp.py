@@ -12,10 +12,9 @@ from support.tiny_learners import learner, records, small_mlp
 
 from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import naive_bayes, nearest_neighbours
-from jaxaudit.membership import everyone
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
@@ -82,22 +81,6 @@ def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
     assert (answer.measurements[0] != answer.measurements[1]).all()
     np.testing.assert_allclose(answer.values, answer.measurements.mean(axis=0))
     np.testing.assert_allclose(answer.exact, answer.values)
-
-
-def test_where_nothing_is_removed_nothing_differs():
-    """A(T) stands in the program of the models it is compared with, wherever in a chunk it is: else rounding counts."""
-    keys = jnp.repeat(KEY[None], 12)
-    rows = everyone(23).repeat(12, axis=0)
-    for row, record in ((0, 5), (7, 6)):
-        rows[row, record] = False
-
-    def then(params, models):
-        return log_probs_many(NETWORK, params, INPUTS)
-
-    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, execution=Execution(4), summarize=then)
-    same = outputs[[1, 2, 3, 4, 5, 6, 8, 9, 10, 11]]
-    assert (same == same[0]).all()
-    assert (outputs[0] != same[0]).any()
 
 
 def test_duplicates_and_last_members_are_marked():

@@ -12,10 +12,9 @@ from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learne
 
 from jaxaudit.attacks.learned import fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.evaluate import traced, unlearned
 from jaxaudit.audits.unlearn.result import COMPARED, ScoreSpread, UnlearnAudit
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.stepped import init_key
@@ -170,15 +169,6 @@ def test_whom_the_attack_learned_from(audit, each):
     np.testing.assert_allclose(
         values(found.results[-1]["zeroed"].scores.attack), expected[:, row].mean(axis=1), rtol=1e-4
     )
-
-
-def test_models_are_unlearned_together_as_one_by_one(audit):
-    keys = jax.random.split(jax.random.key(2), (2, SEEDS))
-    call = traced("noisy", noisy, NETWORK, TRAIN), keys, audit.models["original"].params, FORGET
-    parts = DEFAULT_EXECUTION, DEFAULT_EXECUTION
-    one_by_one, together = (unlearned(*call, together=how, parts=parts) for how in (False, True))
-    np.testing.assert_allclose(flat(together), flat(one_by_one), atol=1e-6)
-    assert np.abs(flat(together) - flat(audit.models["untouched"].params)).max() > 1e-4
 
 
 @pytest.fixture(scope="module")

@@ -35,25 +35,6 @@ from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import Kind
 
 
-def slow_log_odds(values: np.ndarray, label: int) -> float:
-    """log p - log(1 - p), from logits, in the exact order of the definition."""
-    powers = [np.exp(np.longdouble(value)) for value in values]
-    return float(np.log(powers[label] / sum(power for place, power in enumerate(powers) if place != label)))
-
-
-def test_log_odds_and_accuracy_are_those_of_the_definition(tmp_path: Path):
-    bank = load_bank(write_bank(tmp_path / "bank"))
-    found = open_bank(bank, by_view=True).log_odds
-    assert (found.dtype, found.shape) == (np.float32, (3, RECORDS))
-    for model in range(3):
-        wanted = [slow_log_odds(row, label) for row, label in zip(logits(model, rows()[model]), labels(), strict=True)]
-        np.testing.assert_allclose(found[model], wanted, rtol=1e-6)
-    np.testing.assert_array_equal(open_bank(bank, [2, 0], by_view=True).log_odds, found[[2, 0]])
-    wanted = [(logits(model, rows()[model]).argmax(axis=1) == labels())[rows()[model]].mean() for model in range(3)]
-    np.testing.assert_allclose(open_bank(bank, by_view=True).own_accuracy, wanted)
-    np.testing.assert_allclose(open_bank(bank, [1], by_view=True).own_accuracy, wanted[1:2])
-
-
 def test_logits_probabilities_and_log_odds_say_the_same(tmp_path: Path):
     plain = load_bank(write_bank(tmp_path / "logits"))
     found = open_bank(plain, by_view=True).log_odds

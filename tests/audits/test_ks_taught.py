@@ -30,7 +30,6 @@ from jaxaudit.metrics.difficulty import (
     taught_rows,
     units_of,
 )
-from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.randomness import generator_of, several, stream
@@ -239,20 +238,6 @@ def test_p_of_a_target_that_used_nothing_is_uniform_over_deals() -> None:
     for level in (0.05, 0.2, 0.5):
         below = sum(p <= level for p in p_values)
         assert stats.binom.ppf(SURE, count, level) <= below <= stats.binom.ppf(1 - SURE, count, level)
-
-
-@pytest.mark.outer
-def test_it_shows_more_memory_than_neighbours_do() -> None:
-    """Members and other records of each target, on the same deals; by at least a tenth, in the mean over targets."""
-    _, rows, odds = of_digits()
-    memory = {True: [], False: []}
-    for told, found in memory.items():
-        predictors = predictors_of_digits(told)
-        for outputs, row in zip(odds, rows, strict=True):
-            order = np.r_[np.flatnonzero(~row), np.flatnonzero(row)]
-            answer = members_test(KEY, residual_scores(outputs, predictors)[order], (300, 300, 600), permutations=99)
-            found.append(answer.memory)
-    assert np.mean(memory[True]) > 1.1 * np.mean(memory[False]) > 2
 
 
 def target(seed: int) -> FileTarget:

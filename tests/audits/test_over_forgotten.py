@@ -86,18 +86,6 @@ def test_scores_that_contradict_one_another_give_no_verdict() -> None:
     assert judge_scores(KEY, score_table(columns, higher=["zlib"])).targets[0].verdict == "not forgotten"
 
 
-def test_a_score_of_unknown_direction_beside_a_known_one_does_not_count() -> None:
-    columns = _moved(np.random.default_rng(33), 1.0)
-    columns = {name.replace("zlib", "number"): each for name, each in columns.items()}
-    found = judge_scores(KEY, score_table(columns)).targets[0]
-    assert found.verdict == "inconclusive"
-    assert any("number" in each for each in found.finding.caveats)
-    alone = {name: each for name, each in columns.items() if name not in ("target.loss", "target.min_k")}
-    found = judge_scores(KEY, score_table(alone)).targets[0]
-    assert found.verdict == "inconclusive"
-    assert "over-forgetting" in found.finding.sentence
-
-
 @pytest.mark.parametrize("score", ["forgotten_accuracy", "attack"])
 def test_unlearning_that_pushes_below_retrained_models_is_named(score: str) -> None:
     original = {"efficacy": 9.0, score: 1.5}

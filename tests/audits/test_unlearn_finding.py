@@ -9,12 +9,11 @@ from scipy import special
 from support.findings import state
 from support.saved_runs.unlearn import CHALLENGE, SEEDS, Factors, unlearn_audit
 
-from jaxaudit.audits.unlearn.finding import blind, informative, set_result, together
+from jaxaudit.audits.unlearn.finding import set_result, together
 from jaxaudit.audits.unlearn.result import UnlearnAudit
 from jaxaudit.metrics import Estimate
 
 SEEN: Factors = {"efficacy": 9.0}
-EVERY: Factors = dict.fromkeys(("efficacy", "bound", "forgotten_accuracy", "attack"), 9.0)
 
 
 def judged(original: Factors, method: Factors, seeds: int = SEEDS, **how: Any) -> UnlearnAudit:
@@ -63,19 +62,6 @@ def test_checks():
     assert any("8 seeds" in each for each in few.would_change)
     assert any("non-members" in each for each in blind.would_change)
     assert next(each for each in infinite.checks if each.state == "warning").message.startswith("some models of mine")
-
-
-def test_scores_that_are_blind_are_named():
-    audit = judged({"efficacy": 9.0, "bound": 9.0}, {})
-    assert blind(audit.result) == ("forgotten_accuracy", "attack")
-    assert informative(audit.result) == ("efficacy", "bound")
-    assert any("`forgotten accuracy` and `attack probability` cannot" in each for each in audit.finding.caveats)
-    assert blind(judged(EVERY, {}).result) == ()
-    assert not any("uninformative" in each for each in judged(EVERY, {}).finding.caveats)
-    one = judged({**EVERY, "attack": 1.0}, {})
-    assert any(each.startswith("`attack probability` cannot") for each in one.finding.caveats)
-    # With too few seeds nothing is known of any score.
-    assert not any("uninformative" in each for each in judged({}, {}, 3).finding.caveats)
 
 
 def test_a_run_is_as_bad_as_its_worst_method():

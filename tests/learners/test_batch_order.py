@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tiny_learners import Normed, learner, small_mlp
 
-from jaxaudit.ensemble import batches, program
+from jaxaudit.ensemble import batches
 from jaxaudit.ensemble.batches import Tables
 from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
-from jaxaudit.learners.stepped import epoch_bits, own_batches, pool_batches, takes_pool_order, traced_batches
 
 EXAMPLES = 30
 QUICK = settings(max_examples=25, deadline=None)
@@ -35,25 +34,6 @@ def memberships(draw):
     one_key = draw(st.booleans())
     words = np.zeros((len(rows), 2), np.uint32) if one_key else random.integers(0, 9, (len(rows), 2)).astype(np.uint32)
     return np.array(rows), words
-
-
-@QUICK
-@given(memberships(), st.integers(1, 40), st.booleans(), st.integers(1, 7))
-def test_every_row_is_in_one_group_that_fits_it(drawn, batch_size, coupled, width):
-    membership, words = drawn
-    groups = plan_groups(words, membership, like(batch_size, coupled))
-    assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(len(membership)))
-    for group in groups:
-        members = membership[group.rows].sum(axis=1)
-        assert (takes_pool_order(members, EXAMPLES, coupled) == group.pool).all()
-        assert group.shared == (group.pool and len(np.unique(words[group.rows], axis=0)) == 1)
-        walked = np.full(len(members), EXAMPLES) if group.pool else members
-        assert np.array_equal(group.steps_of_rows, -(-walked // batch_size))
-        assert group.steps == max(group.steps_of_rows)
-        # Longest first, so that the rows of a chunk are of like lengths.
-        assert (np.diff(group.steps_of_rows) <= 0).all()
-        assert all(chunk.steps == max(chunk.steps_of_rows) for chunk in group.chunks(width))
-    assert not any(group.pool for group in plan_groups(words, membership, like(batch_size, coupled), members_only=True))
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
@@ -105,36 +85,3 @@ def test_an_epoch_visits_every_member_once_and_no_one_else(drawn, batch_size, co
                     assert row[chosen].all()
             # Only a group that says so has a step without records.
             assert group.uneven or weights.any(axis=2).all()
-
-
-@QUICK
-@given(memberships(), st.sampled_from([1, 7, 30, 40]), st.booleans())
-def test_traced_batches_are_the_hosts(drawn, batch_size, coupled):
-    membership, _ = drawn
-    bits = np.asarray(epoch_bits(KEYS[0], 3, EXAMPLES))
-    for row in membership:
-        indices, weights = (np.asarray(part) for part in traced(bits, row, batch_size, coupled))
-        members = np.flatnonzero(row)
-        if takes_pool_order(len(members), EXAMPLES, coupled):
-            chosen, real = pool_batches(bits, batch_size)
-            real = real * row[chosen]
-        else:
-            chosen, real = own_batches(bits[: len(members)], members, batch_size)
-        assert np.array_equal(indices[: len(chosen)], chosen)
-        assert np.array_equal(weights[: len(chosen)], real)
-        assert not weights[len(chosen) :].any()
-
-
-traced: Any = jax.jit(traced_batches, static_argnums=(2, 3))
-
-
-def test_one_program_draws_every_count_of_words():
-    draw: Any = program._chunk_bits
-    compiled = draw._cache_size
-    program.chunk_bits(KEYS[:3], 2, 1500)
-    before = compiled()
-    for count in (1025, 1999, 2048):
-        words = program.chunk_bits(KEYS[:3], 2, count)[:, :count]
-        assert np.array_equal(words, jax.vmap(lambda key, count=count: epoch_bits(key, 2, count))(KEYS[:3]))
-    assert compiled() == before
-    assert np.array_equal(program.chunk_bits(KEYS[:3], 2, 40, shared=True)[:, :40], epoch_bits(KEYS[0], 2, 40)[None])

@@ -1,23 +1,16 @@
 """A network as a learner: its gradient, its steps, and a whole fit against plain loops."""
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.references import batches_by_loop, softmax, softmax_regression_by_loop
 from support.tiny_learners import (
-    CLASSES,
     OPTIMIZERS,
     Dropped,
-    Normed,
     compiled_fit,
-    flat,
     learner,
     records,
     softmax_regression,
@@ -33,53 +26,10 @@ INPUTS, LABELS = records(23, 4)
 CLOSE = {"rtol": 0, "atol": 1e-4}
 
 
-def weights_of(*members: int, of: int = 8) -> np.ndarray:
-    weights = np.zeros(of, np.float32)
-    weights[list(members)] = 1
-    return weights
-
-
 def dense(params):
     """Kernel and bias of softmax regression."""
     layer = nnx.to_pure_dict(params)["layers"][0]
     return np.asarray(layer["kernel"]), np.asarray(layer["bias"])
-
-
-@cache
-def regression():
-    """A start of softmax regression, and its gradient."""
-    one = learner(softmax_regression)
-    return jax.jit(one.init)(KEY), jax.jit(one.gradient)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 7), unique=True))
-def test_the_gradient_is_that_of_the_weighted_mean_loss(members):
-    x, y = INPUTS[:8], LABELS[:8]
-    start, gradient_of = regression()
-    gradient, _ = gradient_of(start, x, y, weights_of(*members))
-    kernel, bias = dense(start.params)
-    error = softmax(x.astype(np.float64) @ kernel + bias) - np.eye(CLASSES)[y]
-    expected = x[members].T @ error[members] / max(len(members), 1), error[members].sum(axis=0) / max(len(members), 1)
-    for ours, theirs in zip(dense(gradient), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("module", [softmax_regression, Normed, Dropped])
-def test_a_step_is_update_of_gradient(module):
-    one, x, y = learner(module), jnp.asarray(INPUTS[:8]), jnp.asarray(LABELS[:8])
-
-    @jax.jit
-    def both(key, weights):
-        state = one.init(key)
-        parts = one.update(state, *one.gradient(state, x, y, weights))
-        return one.step(state, x, y, weights), parts, state
-
-    step, parts, before = both(KEY, weights_of(0, 1, 2, 3, 4))
-    assert jax.tree.structure(step) == jax.tree.structure(parts) == jax.tree.structure(before)
-    np.testing.assert_array_equal(flat(step), flat(parts))
-    assert np.abs(flat(step) - flat(before)).max() > 1e-3
-    assert not np.array_equal(flat(step.state), flat(before.state)) or module is softmax_regression
 
 
 def fitted(one, key, member):
@@ -98,15 +48,6 @@ def test_fit_is_a_plain_loop_over_the_members(members, optimizer):
     expected = softmax_regression_by_loop(batches, *start, INPUTS, LABELS, OPTIMIZERS[optimizer])
     for ours, theirs in zip(dense(fitted(one, KEY, member).params), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, **CLOSE)
-
-
-def test_an_own_walk_never_reads_a_record_that_is_no_member():
-    member = np.arange(23) % 2 == 0
-    poisoned = np.where(member[:, None], INPUTS, np.nan).astype(np.float32)
-    weights = member.astype(np.float32)
-    one = learner(Normed)
-    params = compiled_fit(one)(KEY, poisoned, LABELS, weights)
-    assert np.array_equal(flat(params), flat(fitted(one, KEY, member)))
 
 
 def test_log_probs_are_those_of_evaluation():

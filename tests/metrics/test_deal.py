@@ -16,7 +16,6 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.exchangeability import PENALTY, blind_baseline
 from jaxaudit.metrics.exchangeability import _blind_p_value as p_value  # pyright: ignore[reportPrivateUsage]
-from jaxaudit.metrics.group_tests import within_group
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import orders_within, set_effects
 from jaxaudit.metrics.score_permutation import score_test, share_left
@@ -122,17 +121,6 @@ def test_a_group_has_its_share_on_each_side_up_to_a_record(sizes: list[int], see
     assert not (held & members).any()
     for rows, share in ((held, 0.3), (members, 0.4), (~(held | members), 0.3)):
         assert (np.abs(np.bincount(groups[rows], minlength=len(sizes)) - share * np.array(sizes)) < 1).all()
-
-
-def test_the_test_of_a_group_is_exact_by_such_a_deal() -> None:
-    """At most 5% of deals accuse a group that was not used, up to 4 standard deviations; nearly 5% do."""
-    random, groups, accused, deals = np.random.default_rng(1), np.repeat(np.arange(2), 12), 0, 1000
-    scores = random.exponential(size=24) ** 2
-    for seed in range(deals):
-        held = deal_within(jax.random.key(seed), groups, 0.5)[0]
-        query = scores[(groups == 0) & ~held]
-        accused += within_group(jax.random.key(0), np.r_[query, scores[(groups == 0) & held]], 6).p_never <= 0.05
-    assert abs(accused / deals - 46 / 924) < 4 * np.sqrt(0.05 * 0.95 / deals)
 
 
 @pytest.mark.parametrize("apart", [-1.0, 0.0, 2.0])

@@ -198,26 +198,6 @@ def test_a_holdout_in_the_place_of_the_members_gives_no_verdict(share: float) ->
         assert usage.reasons == usage.invalid != ()
 
 
-def test_what_says_nothing_changes_nothing() -> None:
-    """A constant added to a predictor, and another order within the sets."""
-    world = World(3, 0.4, LARGE)
-    one = world.answer(permutations=1999)
-    world.predictors = world.predictors + 1000.0
-    moved = world.answer(permutations=1999)
-    order = np.concatenate(
-        [np.random.default_rng(1).permutation(each) for each in np.split(np.arange(240), np.cumsum(SIZES)[:2])]
-    )
-    world.odds, world.predictors = world.odds[order], world.predictors[order]
-    turned = world.answer(permutations=1999)
-    for other in (moved, turned):
-        assert other.memory == pytest.approx(one.memory)
-        numbers = [(each.usage.fraction, each.usage.fraction_low, each.usage.upper) for each in (one, other)]
-        assert numbers[0] == pytest.approx(numbers[1], abs=1e-9)
-        # Of 2,000 permutations, p varies by 0.011 at most.
-        assert abs(other.usage.p_never - one.usage.p_never) < 6 * 0.0112
-    assert moved.usage.p_never == one.usage.p_never
-
-
 def test_another_exact_p_value_takes_the_place_of_its_own() -> None:
     world = World(4, 0.0, LARGE)
     own, other = world.answer(), world.answer(p_never=0.01)

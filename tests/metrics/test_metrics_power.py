@@ -163,19 +163,6 @@ def test_a_target_with_data_of_its_own_shows_less():
     assert naive.difference > 1.15 * np.mean(shown)
 
 
-def test_groups_that_go_together_are_worth_fewer_records():
-    """Outputs that are the same within a group of five vary as much over records and five times as much over groups."""
-    random = np.random.default_rng(10)
-    groups = np.arange(500) // 5
-    membership = (random.random((20, 100)) < 0.5)[:, groups]
-    log_odds = random.normal(size=(20, 100))[:, groups] + 0.01 * random.normal(size=(20, 500)) + 2 * membership
-    alone, whole = separation(log_odds, membership), separation(log_odds, membership, groups=groups)
-    assert whole.difference == alone.difference
-    assert 4 < whole.outside / alone.outside < 6
-    chances = [detection_probability(each, 500, 500, 0.2) for each in (whole, alone)]
-    assert chances[0] < chances[1]
-
-
 OF_MEMBERS = Separation(0.3, 0.2, 0.3, 0.002, 31)
 
 

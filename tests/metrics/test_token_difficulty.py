@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import pairwise
 
 import jax
 import numpy as np
@@ -23,7 +22,6 @@ from jaxaudit.metrics.difficulty import (
     ROUNDS,
     difficulty,
     odds_without,
-    order_of_contents,
     ranks_of_units,
     taught_rows,
     token_difficulty,
@@ -199,19 +197,6 @@ def hashes_of(contents: list[int]) -> np.ndarray:
 
 
 CONTENTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 4)), min_size=1, max_size=20)
-
-
-@settings(max_examples=100)
-@given(CONTENTS)
-def test_records_are_in_the_order_of_their_contents(drawn: list[tuple[int, int, int]]) -> None:
-    contents, labels, _ = (list(column) for column in zip(*drawn, strict=True))
-    order = order_of_contents(hashes_of(contents), np.array(labels))
-    assert sorted(order.tolist()) == list(range(len(drawn)))
-    turned = order_of_contents(hashes_of(contents[::-1]), np.array(labels[::-1]))
-    in_order = [(contents[index], labels[index]) for index in order]
-    assert in_order == [(contents[::-1][index], labels[::-1][index]) for index in turned]
-    # Equal records are neighbours.
-    assert len(set(in_order)) == 1 + sum(one != next_one for one, next_one in pairwise(in_order))
 
 
 @settings(max_examples=100)

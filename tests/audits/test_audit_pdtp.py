@@ -1,6 +1,7 @@
-"""The pdtp audit: what it measures is the difference one record makes, and nothing else."""
+"""The pdtp audit: what one record, one group or one text changes; leave-one-out without refits in pieces."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -8,13 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.interrupts import stop_after
+from support.sequences import TEXTS, small_learner
 from support.tiny_learners import learner, records, small_mlp
 
+from jaxaudit.audits.left_out import leave_out, models_in_pieces
 from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution
+from jaxaudit.data.sequences import counted_tokens, sequences
+from jaxaudit.ensemble import Execution, LocalWorkers, kept_models
 from jaxaudit.errors import InputError
-from jaxaudit.learners import naive_bayes, nearest_neighbours
+from jaxaudit.learners import LogisticRegression, NearestNeighbours, ReadsAllForEach, naive_bayes, nearest_neighbours
+from jaxaudit.membership import leave_group_out
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
@@ -163,3 +168,153 @@ def test_what_no_record_can_exceed_is_asked_of_the_learner():
     for learned in (measure_pdtp(KEY, EXAMPLES, Shares(3)), measure_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
         assert learned.largest_possible is None
         assert learned.dtp_bound is None
+
+
+OF_GROUPS = jax.random.key(3)
+GROUPS = np.array(["ann", "bo", "cy", "di", "ed"])[np.random.default_rng(1).permutation(23) % 5]
+(WRITTEN,) = sequences([TEXTS])
+AUTHORS = np.array([4, 9, 4, 2, 9, 4])
+
+
+def one_by_one(learner: Any, key: Any, examples: Examples, groups: np.ndarray) -> list[np.ndarray]:
+    """Log-probabilities of each record with its group and without it, by a model trained for each group alone."""
+    inputs, labels = jnp.asarray(examples.inputs), jnp.asarray(examples.labels)
+    said = jax.jit(lambda weights: learner.log_probs(learner.fit(key, inputs, labels, weights), inputs))
+    whole = np.asarray(said(np.ones(len(examples), np.float32)))
+    less = np.zeros_like(whole)
+    for group in set(groups.tolist()):
+        own = groups == group
+        less[own] = np.asarray(said(np.float32(~own)))[own]
+    return [whole, less]
+
+
+BY_GROUP = {"network": learner(small_mlp), "closed form": naive_bayes((0,) * 4, 3)}
+
+
+@pytest.mark.parametrize("name", BY_GROUP)
+def test_a_group_is_left_out_as_a_whole(name: str):
+    """A learner with a closed form for one record is refitted, too. Groups differ in size; records are in any order."""
+    chosen = np.random.default_rng(2).permutation(23)[:15]
+    how: dict[str, Any] = {"bins": 0, "seeds": 2, "groups": GROUPS, "execution": Execution(2)}
+    found = measure_pdtp(OF_GROUPS, EXAMPLES, BY_GROUP[name], records=chosen, **how)
+    key = jax.random.split(stream(OF_GROUPS, "measure"), 1)[0]
+    whole, less = one_by_one(BY_GROUP[name], key, EXAMPLES, GROUPS)
+    expected = np.abs(whole - less).max(axis=1)[chosen]
+    np.testing.assert_allclose(found.values, expected, atol=2e-4)
+    risks: Any = found.result.groups
+    assert sum(each.records for each in risks) == 15
+    for risk in risks:
+        own = GROUPS[chosen] == GROUPS[risk.first]
+        np.testing.assert_allclose(risk.pdtp, expected[own].max(), atol=2e-4)
+        assert risk.records == own.sum()
+    assert found.result.largest_group == max(np.unique(GROUPS, return_counts=True)[1])
+    assert found.dtp_bound is None
+    assert "group" in found.columns
+    alone = measure_pdtp(OF_GROUPS, EXAMPLES, BY_GROUP[name], records=chosen, **{**how, "groups": None})
+    assert alone.result.groups is None
+    assert (alone.values != found.values).any()
+
+
+def test_groups_of_one_record_are_records():
+    with_groups = leave_out(OF_GROUPS, EXAMPLES, BY_GROUP["network"], np.arange(23), groups=np.arange(23)[::-1])
+    plain = leave_out(OF_GROUPS, EXAMPLES, BY_GROUP["network"], np.arange(23))
+    for one, other in zip(with_groups, plain, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert leave_group_out(np.arange(3), np.arange(2)).tolist() == [[False, True, True], [True, False, True]]
+
+
+@pytest.mark.parametrize("groups", [None, AUTHORS])
+def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.ndarray | None):
+    model = small_learner(WRITTEN.inputs.shape[1], 257)
+    found = measure_pdtp(OF_GROUPS, WRITTEN, model, groups=groups, seeds=2, execution=Execution(2))
+    key = jax.random.split(stream(OF_GROUPS, "measure"), 1)[0]
+    whole, less = (each[:, 0] for each in one_by_one(model, key, WRITTEN, np.arange(6) if groups is None else groups))
+    tokens = np.array([len(answer) + 1 for answer in TEXTS.answers])
+    np.testing.assert_array_equal(counted_tokens(WRITTEN), tokens)
+    np.testing.assert_allclose(found.values, np.abs(whole - less) * tokens, atol=2e-3)
+    np.testing.assert_allclose(found.columns["per_token"], np.abs(whole - less), atol=2e-4)
+    result: Any = found.result
+    assert result.texts.tokens == tokens.sum()
+    means = result.texts.with_record, result.texts.without_record
+    np.testing.assert_allclose(means, [whole.mean(), less.mean()], 1e-4)
+    assert result.train_accuracy is None
+    assert found.seeded
+    assert not found.only_member.any()
+
+
+@pytest.mark.parametrize(
+    ("examples", "how", "said"),
+    [
+        (WRITTEN, {"bins": 100}, "leave `bins` out"),
+        (EXAMPLES, {"groups": GROUPS[:-1]}, r"`groups` has shape \(22,\) but must have \(23,\)"),
+        (EXAMPLES, {"groups": np.zeros(23, int)}, "`different_groups` must be at least 2; got 1"),
+        (EXAMPLES, {"groups": np.zeros(23)}, "one integer or text per record"),
+    ],
+)
+def test_bad_groups_and_bins_are_refused(examples: Examples, how: Any, said: str):
+    with pytest.raises(InputError, match=said):
+        measure_pdtp(OF_GROUPS, examples, BY_GROUP["network"], **how)
+
+
+OF_PIECES, RECORDS, PIECE = jax.random.key(5), 61, 16
+RANDOM = np.random.default_rng(5)
+COLUMNS = RANDOM.random((RECORDS, 6)).astype(np.float32)
+OF_COLUMNS = Examples(COLUMNS, (COLUMNS.sum(1) > 3).astype(np.int32), ("no", "yes"), "small")
+CHOSEN = RANDOM.permutation(RECORDS)[:50]
+
+
+@dataclass(frozen=True)
+class FewNeighbours(NearestNeighbours):
+    piece: int = PIECE
+
+
+@dataclass(frozen=True)
+class FewLogistic(LogisticRegression):
+    piece: int = PIECE
+
+
+LEARNERS: list[Any] = [FewNeighbours(2, 3, 0.01), FewLogistic(6, 2, 1.0, 1e-9)]
+
+
+def at_once(learner: Any) -> Any:
+    return replace(learner, piece=RECORDS)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: type(each).__name__)
+def test_pieces_are_the_whole(learner: Any, tmp_path: Path):
+    assert isinstance(learner, ReadsAllForEach)
+    assert models_in_pieces(learner, 50)
+    assert not models_in_pieces(at_once(learner), 50)
+    # What takes no time stays in one piece.
+    assert not models_in_pieces(naive_bayes((0,) * 6, 2), 10**7)
+    told = []
+    whole = leave_out(OF_PIECES, OF_COLUMNS, at_once(learner), CHOSEN)
+    here = leave_out(
+        OF_PIECES, OF_COLUMNS, learner, CHOSEN, execution=Execution(None, lambda *seen: told.append(seen), tmp_path)
+    )
+    assert told == [(0, 50), (13, 50), (26, 50), (39, 50), (50, 50)]
+    assert kept_models(tmp_path) == 50
+    for one, other in zip(whole, here, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
+
+
+@pytest.mark.outer
+def test_workers_give_the_same_pieces():
+    with LocalWorkers(2) as workers:
+        spread = leave_out(OF_PIECES, OF_COLUMNS, LEARNERS[0], CHOSEN, execution=Execution(executor=workers))
+        assert workers.answered == 4
+    for one, other in zip(leave_out(OF_PIECES, OF_COLUMNS, LEARNERS[0], CHOSEN), spread, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_finished_pieces_are_not_answered_again(tmp_path: Path):
+    stopped = Execution(None, stop_after(0.5), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        measure_pdtp(OF_PIECES, OF_COLUMNS, LEARNERS[0], records=CHOSEN, execution=stopped)
+    assert kept_models(tmp_path) == 26
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.npz")}
+    found = measure_pdtp(OF_PIECES, OF_COLUMNS, LEARNERS[0], records=CHOSEN, execution=Execution(checkpoints=tmp_path))
+    assert kept_models(tmp_path) == 50
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "written again"
+    whole = measure_pdtp(OF_PIECES, OF_COLUMNS, at_once(LEARNERS[0]), records=CHOSEN)
+    assert found.values.tobytes() == whole.values.tobytes()

@@ -1,4 +1,8 @@
-"""A network as a learner: its gradient, its steps, and a whole fit against plain loops."""
+"""A network as a learner against plain loops, and who trains together in which order: chunks, minibatches."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -6,16 +10,23 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.references import batches_by_loop, softmax, softmax_regression_by_loop
 from support.tiny_learners import (
     OPTIMIZERS,
     Dropped,
+    Normed,
     compiled_fit,
     learner,
     records,
+    small_mlp,
     softmax_regression,
 )
 
+from jaxaudit.ensemble import batches
+from jaxaudit.ensemble.batches import Tables
+from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 
@@ -64,3 +75,74 @@ def test_log_probs_are_those_of_evaluation():
 def test_epochs_and_batch_size_start_at_one(epochs, batch_size):
     with pytest.raises(InputError, match=r"^`(epochs|batch_size)` must be at least 1; got (0|-1)"):
         network(softmax_regression, (4,), 3, optimizer=optax.sgd(0.1), epochs=epochs, batch_size=batch_size)
+
+
+EXAMPLES = 30
+QUICK = settings(max_examples=25, deadline=None)
+
+
+def like(batch_size: int, batch_coupled: bool) -> Any:
+    """A learner with this batch size, coupled or not."""
+    return replace(learner(Normed if batch_coupled else small_mlp), batch_size=batch_size)
+
+
+@st.composite
+def memberships(draw):
+    """Rows of many kinds: empty, single, sparse, leave-some-out, everyone."""
+    sizes = st.sampled_from([0, 1, 8, 15, 16, 26, 27, 29, 30])
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows = [random.permutation(EXAMPLES) < size for size in draw(st.lists(sizes, min_size=1, max_size=5))]
+    one_key = draw(st.booleans())
+    words = np.zeros((len(rows), 2), np.uint32) if one_key else random.integers(0, 9, (len(rows), 2)).astype(np.uint32)
+    return np.array(rows), words
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
+def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, width, devices):
+    made = chunk_places(count, width, devices)
+    assert {len(chunk) for chunk in made} == {max(devices, width // devices * devices)}
+    together = np.concatenate(made)
+    assert together.tolist() == [min(place, count - 1) for place in range(len(together))]
+    # No chunk consists of copies alone.
+    assert len(together) - count < len(made[0])
+
+
+def tables_of(group: Any, membership: np.ndarray, keys: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """One epoch of a group, `[models, steps, batch]`: the blocks put together."""
+    tables = Tables(like(batch_size, False), group, keys[group.rows], membership[group.rows])
+    blocks = list(tables.blocks(2, tables.draw(2)))
+    assert len({block.weights.shape[0] for block in blocks}) <= 1
+    for block in blocks:
+        assert not block.weights[block.steps :].any()
+    weights = np.concatenate([block.weights[: block.steps] for block in blocks])
+    indices = np.concatenate([block.indices[: block.steps] for block in blocks])
+    if group.shared:
+        indices = np.repeat(indices[:, None], len(group.rows), axis=1)
+    assert len(weights) == group.steps
+    return np.moveaxis(indices, 1, 0), np.moveaxis(weights, 1, 0)
+
+
+KEYS = jax.random.split(jax.random.key(2), 8)
+SAME = jnp.stack([KEYS[0]] * 8)
+
+
+@QUICK
+@given(memberships(), st.integers(1, 40), st.booleans(), st.sampled_from([1, 64, 1 << 22]))
+def test_an_epoch_visits_every_member_once_and_no_one_else(drawn, batch_size, coupled, entries):
+    membership, words = drawn
+    keys = KEYS[: len(membership)] if words.any() else SAME[: len(membership)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "TABLE_ENTRIES", entries)  # small tables: an epoch of many blocks
+        for group in plan_groups(np.asarray(jax.random.key_data(keys)), membership, like(batch_size, coupled)):
+            if group.steps == 0:
+                assert not membership[group.rows].any()
+                continue
+            indices, weights = tables_of(group, membership, keys, batch_size)
+            assert set(np.unique(weights).tolist()) <= {0.0, 1.0}
+            for row, chosen, weight in zip(membership[group.rows], indices, weights, strict=True):
+                visited = Counter(chosen[weight > 0].tolist())
+                assert visited == Counter(np.flatnonzero(row).tolist())
+                if not group.pool and row.any():
+                    assert row[chosen].all()
+            # Only a group that says so has a step without records.
+            assert group.uneven or weights.any(axis=2).all()

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from support.circles import first_of
-from support.references import batches_by_loop, softmax
+from support.references import batches_by_loop
 from support.tiny_learners import (
     CLASSES,
     ConvolvedNormed,
@@ -21,13 +21,12 @@ from support.tiny_learners import (
     jitter,
     records,
     small_mlp,
-    softmax_regression,
 )
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import AUGMENTATIONS, NetworkLearner, by_epoch, network, schedule
-from jaxaudit.learners.network import HOLE, NOISE, PADDING, SHAPES
+from jaxaudit.learners.network import HOLE, NOISE, PADDING
 from jaxaudit.learners.stepped import epoch_bits, init_key, moment_of, pool_batches, step_key, take_step
 
 KEY = jax.random.key(5)
@@ -45,24 +44,6 @@ def learner(module: Any = small_mlp, shape: tuple[int, ...] = (4,), rule: Any = 
 def trained(one: NetworkLearner, keys: Any, rows: np.ndarray, inputs: Any, labels: Any, size: int) -> Any:
     execution = Execution(models_per_batch=size)
     return flat_rows(fit_many(keys, rows, inputs, labels, one, execution=execution), len(rows))
-
-
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("warmup", [0, 3])
-def test_schedules_by_their_formula(name: str, warmup: int):
-    epochs = 12
-    after = {
-        "constant": lambda share: 1.0,
-        "cosine": lambda share: (1 + np.cos(np.pi * share)) / 2,
-        "linear": lambda share: 1 - share,
-        "step": lambda share: 0.1 ** sum(share >= each for each in (0.5, 0.75)),
-    }[name]
-    expected = [
-        0.2 * ((epoch + 1) / (warmup + 1) if epoch < warmup else after((epoch - warmup) / (epochs - warmup)))
-        for epoch in range(epochs)
-    ]
-    rate = schedule(name, 0.2, epochs, warmup)
-    np.testing.assert_allclose(jax.vmap(rate)(jnp.arange(epochs)), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_steps_come_at_the_first_epoch_past_a_milestone():
@@ -157,22 +138,6 @@ def test_a_step_without_members_moves_no_other_steps_key():
     rows, keys = np.stack([row, np.ones(33, bool)]), jnp.stack([KEY, KEY])
     found = trained(one, keys, rows, inputs, labels, 2)
     np.testing.assert_allclose(found[0], flat(one.finish(state)), **CLOSE)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.6])
-def test_label_smoothing_by_its_definition(smoothing: float):
-    """The gradient by the logits of softmax regression: p minus the smoothed target."""
-    inputs, labels = records(BATCH, 4)
-    one = learner(softmax_regression, label_smoothing=smoothing)
-    state = jax.jit(one.init)(KEY)
-    leaves = jax.tree.leaves(state.params)
-    bias, kernel = (np.asarray(leaf, np.float64) for leaf in leaves)
-    target = (1 - smoothing) * np.eye(CLASSES)[labels] + smoothing / CLASSES
-    error = softmax(inputs @ kernel + bias) - target
-    gradient, _ = jax.jit(one.gradient)(state, inputs, labels, np.ones(BATCH, np.float32))
-    found = jax.tree.leaves(gradient)
-    np.testing.assert_allclose(found[0], error.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(found[1], inputs.T @ error / BATCH, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", first_of(MODULES))

@@ -48,14 +48,6 @@ def test_what_is_left_is_told_without_any_model(used: float, before: float, verd
     assert len(audit.shadows) == 0
 
 
-def test_targets_beside_change_no_number_but_the_adjusted_one() -> None:
-    alone, beside = (
-        audit_ks(KEY, QUERY, None, None, targets, holdout=HOLDOUT).targets[0].usage[0]
-        for targets in ([target(0.5)], [target(0.5), target(0.0)])
-    )
-    assert (alone.p_never, alone.fraction, alone.upper) == (beside.p_never, beside.fraction, beside.upper)
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.003])
 def test_outputs_of_an_unchanged_model_are_said_to_be_that(noise: float) -> None:
     """Byte for byte, or asked again in other batches."""

@@ -95,21 +95,6 @@ def shadows(audit: KSAudit) -> ShadowModels:
     return audit.shadows
 
 
-def test_without_outputs_on_the_calibration_set_the_query_set_is_judged_alone(by_calibration: KSAudit) -> None:
-    """By the same models, whose training sets do not depend on it."""
-    by_two, alone = (run([file], TEST, own_recipe=True) for file in (used(), used()._replace(on_calibration=None)))
-    for kind in COUNTS:
-        one, two, same = (each.log_odds[each.of(kind)] for each in map(shadows, (alone, by_two, by_calibration)))
-        np.testing.assert_array_equal(one, two)
-        np.testing.assert_array_equal(two, same)
-    (one,), (two,) = (audit.targets[0].usage for audit in (alone, by_two))
-    assert one.method == two.method == "shadow"
-    assert one.p_never == two.p_never == 0.05
-    assert one.detectable != two.detectable
-    named = [{check.name for check in audit.targets[0].checks} for audit in (alone, by_two)]
-    assert named[1] - named[0] == {CALIBRATION_LIKE_TARGET}
-
-
 def test_outputs_in_another_order_are_found() -> None:
     unused: Any = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
     order = np.random.default_rng(0).permutation(len(CALIBRATION))

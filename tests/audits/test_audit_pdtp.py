@@ -147,10 +147,8 @@ ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
         (EXAMPLES, {"records": np.array([], int)}, "`records` .* got none"),
         (EXAMPLES, {"records": np.array([1, 1])}, "twice"),
         (EXAMPLES, {"records": np.array([23])}, "`records` .* below 23; got 23"),
-        (EXAMPLES, {"records": np.array([-1])}, "`records` .* got -1"),
         (EXAMPLES, {"measurements": 0}, "`measurements` must be at least 1; got 0"),
         (EXAMPLES, {"seeds": 1}, "`seeds` must be at least 2; got 1"),
-        (EXAMPLES, {"bins": -1}, "`bins` .* got -1"),
         (EXAMPLES, {"bins": 1}, "`bins` must be at least 2 .* got 1"),
     ],
 )

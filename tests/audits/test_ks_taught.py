@@ -1,7 +1,6 @@
 """Difficulty that the records of a test teach: a slow twin, no order, the level, the gain, and who teaches nothing."""
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import jax
@@ -21,7 +20,6 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.data import Examples
 from jaxaudit.data.cache import cache_dir, cache_place
 from jaxaudit.data.examples import Sets
-from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.metrics.difficulty import (
     difficulty,
     odds_without,
@@ -192,52 +190,6 @@ def test_long_records_are_reduced_to_combinations() -> None:
     records = Examples(np.random.default_rng(1).normal(size=(5, 5_000)), np.arange(5) % 2, ("a", "b"), "long")
     assert taught._prepared(KEY, records).shape == (5, taught.MOST_COLUMNS)
     assert "4,096 random combinations" in taught._reductions(records)[0]
-
-
-@cache
-def of_digits() -> tuple[Examples, np.ndarray, np.ndarray]:
-    """A pool of digits, and targets: each was trained on a random half of it, for a few epochs."""
-    pool, targets = digits(1200), 8
-    generator = np.random.default_rng(2)
-    rows = np.stack([generator.permutation(np.arange(1200) < 600) for _ in range(targets)])
-    inputs = pool.inputs.reshape(1200, -1) / np.float32(16)
-    learner = learners_of((64,), 10)["dense 20"]
-
-    def said(params: Any, _: Any) -> np.ndarray:
-        return log_odds(log_probs_many(learner, params, inputs), pool.labels).astype(np.float32)
-
-    odds = fit_many(
-        *(jax.random.split(jax.random.key(6), targets), rows, inputs, pool.labels.astype(np.int32), learner),
-        execution=Execution(4),
-        summarize=said,
-    )
-    return pool, rows, odds.astype(np.float64)
-
-
-def predictors_of_digits(taught_odds: bool) -> np.ndarray:
-    pool, _, _ = of_digits()
-    odds = taught_difficulty(KEY, pool).odds if taught_odds else None
-    return difficulty(KEY, pool.labels, pool.inputs, taught=odds)
-
-
-@pytest.mark.outer
-def test_p_of_a_target_that_used_nothing_is_uniform_over_deals() -> None:
-    """Of targets that know their own records by heart, and of one that answers by nothing but a record's place."""
-    _, rows, odds = of_digits()
-    predictors, deals = predictors_of_digits(True), 60
-    told = [*odds[:4], 5 * np.sin(np.arange(1200))]
-    p_values = []
-    for number, outputs in enumerate(told):
-        scores = residual_scores(outputs, predictors)
-        unused = np.flatnonzero(~rows[min(number, 3)])
-        for deal in range(deals):
-            sets = np.random.default_rng([number, deal]).permutation(unused)
-            key = jax.random.key(1000 * number + deal)
-            p_values.append(permutation_test(key, *np.split(scores[sets], 2), permutations=199).p_larger)
-    count = len(p_values)
-    for level in (0.05, 0.2, 0.5):
-        below = sum(p <= level for p in p_values)
-        assert stats.binom.ppf(SURE, count, level) <= below <= stats.binom.ppf(1 - SURE, count, level)
 
 
 def target(seed: int) -> FileTarget:

@@ -154,18 +154,6 @@ def test_slices_at_places_that_the_example_decides(data: st.DataObject):
     )
 
 
-@settings(max_examples=4)
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(-2, 5)), min_size=1, max_size=3))
-def test_one_slice_at_a_place_that_the_example_decides(axes: list[tuple[int, int, int]]):
-    shape, starts = [max(size, least) for size, least, _ in axes], np.array([start for *_, start in axes], np.int32)
-    sizes = [min(size, least) for size, least, _ in axes]
-    compare(
-        lambda array, at: jax.lax.dynamic_slice(array, at, sizes),
-        np.random.default_rng(3).normal(size=shape),
-        starts,
-    )
-
-
 def test_what_the_rules_leave_alone():
     """The image of a convolution."""
     image = np.ones((1, 1, 4))

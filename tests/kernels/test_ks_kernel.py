@@ -108,17 +108,6 @@ def shapes_of_confidences(random: np.random.Generator, n: int, m: int):
     yield random.standard_cauchy(n), random.standard_cauchy(m) * 1.1
 
 
-def test_large_samples_equal_scipy_by_both_paths():
-    for first, second in shapes_of_confidences(np.random.default_rng(0), 20_000, 11_001):
-        first, second = first.astype(np.float32), second.astype(np.float32)
-        expected = ks_by_scipy(first, second)
-        gap = ks_gap(first, second)
-        np.testing.assert_allclose(gap.distance, expected)
-        distance, at, sign = jax.jit(ks_gap_by_sort)(first, second)
-        assert_within_a_rounding(distance, expected)
-        assert (at, sign) == (gap.at, gap.sign)
-
-
 def test_samples_too_alike_to_bound_are_sorted():
     first = np.random.default_rng(1).normal(size=50_000).astype(np.float32)
     gap = ks_gap(first, np.flip(first))

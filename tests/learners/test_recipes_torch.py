@@ -110,19 +110,15 @@ def compared(recipe: RecipeFlags, network: str = "mlp", count: int = RECORDS) ->
 
 
 RECIPES: dict[str, dict[str, Any]] = {
-    "adam": {"optimizer": "adam", "learning_rate": 1e-2},
     "adam, coupled weight decay": {"optimizer": "adam", "learning_rate": 1e-2, "weight_decay": 0.1},
     "adamw by default": {"optimizer": "adamw", "learning_rate": 1e-2},
     "adamw, decoupled weight decay": {"optimizer": "adamw", "learning_rate": 1e-2, "weight_decay": 0.5},
-    "sgd": {"optimizer": "sgd"},
-    "momentum, weight decay": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.05},
     "clipping": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.05, "clip_norm": 0.3},
     "label smoothing": {"optimizer": "sgd", "label_smoothing": 0.2},
     "cosine": {"optimizer": "sgd", "momentum": 0.9, "schedule": "cosine"},
     "linear": {"optimizer": "sgd", "schedule": "linear"},
     "step": {"optimizer": "sgd", "momentum": 0.9, "schedule": "step"},
     "warm-up, cosine": {"optimizer": "adamw", "learning_rate": 1e-2, "schedule": "cosine", "warmup": 2},
-    "warm-up, step": {"optimizer": "sgd", "schedule": "step", "warmup": 2},
     "warm-up": {"optimizer": "sgd", "warmup": 3},
     "everything": {
         "optimizer": "sgd",

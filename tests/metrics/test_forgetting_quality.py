@@ -361,19 +361,6 @@ def test_between_retrained_needs_models():
             between_retrained(**arguments)
 
 
-def test_dependent_samples_are_rejected_too_rarely():
-    """Records that differ far more than models do: at 5%, hardly a pair is rejected; independent records keep 5%."""
-    random = np.random.default_rng(0)
-    records = random.normal(size=400)
-    dependent = np.exp(records + 0.3 * random.normal(size=(40, 400)))
-    independent = np.exp(1.04 * random.normal(size=(40, 400)))
-    found, wanted = between_retrained(dependent), between_retrained(independent)
-    assert found.share_below == 0
-    assert np.median(np.array(found.between, float)) > 0.8
-    # 780 pairs of 40 models; pairs that share no model are independent: 20 at a time.
-    assert 0.01 < (wanted.share_below or 0.0) < 0.1
-
-
 def test_the_page_about_forget_quality_shows_what_its_program_prints(capsys: pytest.CaptureFixture[str]):
     page = (ROOT / "docs" / "how_to" / "score_open_unlearning_logs.md").read_text(encoding="utf-8")
     page = page.partition("## What forget quality is worth")[2]

@@ -14,7 +14,7 @@ from support.simulated_shadows import evidence_of
 from jaxaudit.audits.ks.judge import judge, leave_one_out
 from jaxaudit.audits.ks.result import KSAudit, Rates
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import ShadowTest
 from jaxaudit.audits.ks.train import possible_tests
 from jaxaudit.audits.open_bank import kinds_of, open_bank
 from jaxaudit.audits.power.audit import power_of_models
@@ -133,21 +133,6 @@ def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: 
 
 def by_share(found: tuple[Rates, ...]) -> dict[tuple[str, float], Rates]:
     return {(each.test, each.used): each for each in found}
-
-
-@pytest.mark.outer
-def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(remembering: Bank):
-    """With half of the records. Where it used none: at most 5%, but for once in 1,000 keys."""
-    tests = (HoldoutTest(mixed=MODELS),)
-    rates = leave_one_out(KEY, evidence_of(remembering), tests)
-    assert leave_one_out(KEY, evidence_of(remembering), tests) == rates
-    found = by_share(rates)
-    assert [(used, each.targets, each.records) for (_, used), each in found.items()] == [
-        (used, MODELS, QUERY // 2) for used in (0.0, 0.5, 1.0)
-    ]
-    assert found["holdout", 1.0].not_forgotten == MODELS
-    assert found["holdout", 0.0].not_forgotten <= most(MODELS)
-    assert found["holdout", 0.5].not_forgotten > MODELS / 2
 
 
 @pytest.mark.outer

@@ -253,18 +253,6 @@ def test_bad_models_in_order_are_not_doubted(kind):
     assert doubted <= 1 + 1000 * ORDER_LEVEL
 
 
-def test_an_untrained_network_is_not_doubted():
-    """What it takes for what is the same for all records of a class, and the other order is hardly better."""
-    labels, generator = np.arange(600) % 10, np.random.default_rng(5)
-    means = generator.normal(size=(10, 30))
-    doubted = 0
-    for _ in range(200):
-        inputs = means[labels] + 1.5 * generator.normal(size=(600, 30))
-        hidden = np.maximum(inputs @ generator.normal(size=(30, 64)), 0)
-        doubted += found(softmax(hidden @ generator.normal(size=(64, 10)) / 40), labels) is not None
-    assert doubted <= 4
-
-
 def test_a_ranking_is_told_from_rows_in_a_random_order():
     """Rows are shuffled 2,000 times: p is uniform, so about `RANK_LEVEL` of them pass, and at most twice as many."""
     generator, values = np.random.default_rng(6), model(7, RARE, 2, 3.0, np.array([0.0, -9.0]))

@@ -253,13 +253,6 @@ def test_a_share_is_known_where_interval_and_tests_leave_it(share, p_never, p_fu
     assert found == (share if known else None)
 
 
-@pytest.mark.parametrize(("detectable", "verdict"), [(0.9, "forgotten"), (None, "inconclusive")])
-def test_a_limit_does_not_outrun_what_the_test_can_see(detectable: float | None, verdict: str):
-    found = conclude("members", 0.6, 0.1, Limits(0.0, 0.0, 0.3, 0.11, detectable))
-    assert found.verdict == verdict
-    assert any("not even use of the whole query set" in reason for reason in found.reasons) == (detectable is None)
-
-
 @settings(max_examples=200)
 @given(
     st.floats(-2, 2),

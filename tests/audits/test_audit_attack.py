@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.interrupts import stop_after
 from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
@@ -18,13 +17,12 @@ from jaxaudit.audits.attack.train_splits import (
     draw,
     draw_pairs,
     groups_of,
-    models_to_train,
     pair_outputs,
     train_splits,
 )
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
 from jaxaudit.metrics.attack import strongest_attack
@@ -207,25 +205,6 @@ def test_fresh_shadows_are_drawn_in_every_iteration():
     # The first iteration's shadows are the only ones of the other.
     np.testing.assert_array_equal(fresh.scores["distance"][:2], kept.scores["distance"][:2])
     assert not np.array_equal(fresh.scores["distance"][2:], kept.scores["distance"][2:])
-
-
-def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
-    drawn = draw(KEY, CANDIDATES, 3, 8)
-    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadow_pairs", "pooled_shadows", "measured")}
-    models = models_to_train(drawn, learner(), fresh_shadows=False, models_per_batch=4, **plan).total
-    assert 6 < kept_models(tmp_path) < models
-    # Another width is asked for: what is kept decides, and the answer says so.
-    again = attack(
-        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(7, checkpoints=tmp_path)})
-    )
-    assert again.models_per_batch == 4
-    assert kept_models(tmp_path) == models
-    for name, scores in audit.scores.items():
-        np.testing.assert_array_equal(scores, again.scores[name])
-    assert str(audit.result) == str(again.result)
-    np.testing.assert_array_equal(audit.measurements, again.measurements)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import numpy as np
 import optax
 import pytest
 from support.clouds import trained_outputs
-from support.interrupts import stop_after
 from support.ks_audits import audit_ks
 from support.references import ks_by_scipy
 
@@ -23,7 +22,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.groups import as_groups
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.ensemble import Execution, kept_models
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.metrics.checks import POSITIVE_CONTROL, TARGET_OUTPUTS, Check
@@ -200,17 +199,3 @@ def test_whole_groups_are_drawn_of_a_query_set_that_was_dealt_by_groups():
             np.testing.assert_array_equal(np.flatnonzero(row[whole.query]), wanted)
     everyone = target_row(np.random.default_rng(1), whole, (Part(QUERY, 1.0),))[0]
     assert np.flatnonzero(everyone).tolist() == list(range(240))
-
-
-def test_a_stopped_audit_goes_on(audit, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
-    with pytest.raises(KeyboardInterrupt):
-        run(execution=Execution(2, stop_after(0.6), checkpoints=tmp_path))
-    assert 0 < kept_models(tmp_path) < 10
-    # Another width, or none, is asked for: what is kept decides, and the answer says so.
-    again = run(execution=Execution(models_per_batch=5, checkpoints=tmp_path))
-    assert again.models_per_batch == 2
-    assert kept_models(tmp_path) == 10
-    for one, other in zip(audit.targets, again.targets, strict=True):
-        assert (one.rho, one.checks) == (other.rho, other.checks)
-    np.testing.assert_array_equal(audit.target_confidences, again.target_confidences)

@@ -22,7 +22,6 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest
 from jaxaudit.audits.ks.train import default_tests, train_shadows
-from jaxaudit.data import Examples
 from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -113,16 +112,6 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
     failed = {each.name for each in found.finding.checks if each.state == "failed"}
     assert failed == {MEMBERS_LIKE_QUERY}
     assert found.finding.reasons[0].startswith(MEMBERS_LIKE_QUERY)
-
-
-@pytest.mark.parametrize("other", [QUERY, HOLDOUT, CALIBRATION], ids=lambda each: each.name)
-def test_a_member_in_another_set_is_refused(other: Examples) -> None:
-    members = replace(MEMBERS, inputs=np.concatenate([other.inputs[5:6], MEMBERS.inputs[1:]]))
-    with pytest.raises(InputError):
-        make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, members=members))
-    if other in (QUERY, HOLDOUT):
-        with pytest.raises(InputError):
-            by_members(UNUSED, members=members)
 
 
 @pytest.mark.parametrize(

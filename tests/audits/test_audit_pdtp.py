@@ -13,7 +13,7 @@ from support.sequences import TEXTS, small_learner
 from support.tiny_learners import learner, records, small_mlp
 
 from jaxaudit.audits.left_out import leave_out, models_in_pieces
-from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp, reduce_pdtp
+from jaxaudit.audits.pdtp.audit import measure_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
 from jaxaudit.data.sequences import counted_tokens, sequences
 from jaxaudit.ensemble import Execution, LocalWorkers, kept_models
@@ -115,26 +115,6 @@ def test_the_riskiest_is_removed_and_the_rest_measured_again():
     for steps in (0, 22):
         with pytest.raises(InputError, match=f"`steps` must be at least 1 and at most 21; got {steps}"):
             reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
-
-
-def test_a_stopped_audit_goes_on_and_progress_rises_to_its_total(tmp_path):
-    seen: list[float] = []
-
-    def run(progress: Any = None, checkpoints: Any = None) -> PDTPAudit:
-        execution = Execution(3, progress, checkpoints)
-        return measure_pdtp(KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, execution=execution)
-
-    expected = run(lambda done, total: seen.append(done / total))
-    assert seen == sorted(seen)
-    assert seen[-1] == 1
-    # Each model counts the same, whether it leaves a record out or is another seed: 2 x (24 + 3) + 2 in chunks of 3.
-    assert np.diff(seen).max() < 0.15
-    with pytest.raises(KeyboardInterrupt):
-        run(stop_after(0.6), tmp_path)
-    assert list(tmp_path.glob("*/*.npz"))
-    again = run(checkpoints=tmp_path)
-    for name in ("records", "values", "exact", "classes", "directions"):
-        np.testing.assert_array_equal(getattr(expected, name), getattr(again, name))
 
 
 ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")

@@ -214,24 +214,6 @@ def test_a_method_more_changes_no_number_of_another(many):
         assert mine["zeroed"] == theirs["zeroed"]
 
 
-def test_a_stopped_audit_goes_on(audit, tmp_path):
-    def stop(done: int, total: int) -> None:
-        if done > 0.9965 * total:  # some models were judged
-            raise KeyboardInterrupt
-
-    seen: list[float] = []
-    stopped, going_on = Execution(3, stop, tmp_path), Execution(3, lambda *now: seen.append(now[0] / now[1]), tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        compare_unlearning(*SETS, methods=METHODS, **{**CALL, "execution": stopped})
-    assert list(tmp_path.glob("judged/*.npz"))
-    again = compare_unlearning(*SETS, methods=METHODS, **{**CALL, "execution": going_on})
-    assert audit.results == again.results
-    for mine, theirs in zip(audit.models.values(), again.models.values(), strict=True):
-        np.testing.assert_array_equal(flat(mine.params), flat(theirs.params))
-    assert seen == sorted(seen)
-    assert seen[-1] == 1
-
-
 class DroppedCoarse(Dropped):
     """Parameters and arithmetic of 16 bits, too."""
 

@@ -19,7 +19,6 @@ from jaxaudit.audits.attack.records import attack_memory, open_for_attacks, shad
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, compare_targets
 from jaxaudit.audits.bank_odds import detail_of, log_odds_of
-from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.formats import arrays
@@ -179,24 +178,6 @@ def test_a_target_is_judged_alike_as_logits_and_as_their_softmax(used: int, bank
         else:
             alone = [attack(bank, [each], attacks=[first]).result.targets[0].finding.verdict for each in targets]
             assert alone == [one.finding.verdict] * 2
-
-
-def states(found: Finding) -> list[tuple[str, str]]:
-    return [(check.name, check.state) for check in found.checks]
-
-
-def test_the_level_that_is_shown_moves_no_verdict(weak: Bank, banks: dict[str, Bank], lumpy: Bank, tmp_path: Path):
-    """Nor where a hundredth of the records is remembered: a true positive rate just beyond twice that of 1%."""
-    rows = np.random.default_rng(11).random((24, 2000)) < 0.5
-    odds = np.random.default_rng(10).normal(size=rows.shape)
-    odds[:, :30] += 6.0 * rows[:, :30]
-    for bank in (weak, banks["logits"], lumpy, bank_of(tmp_path / "few", odds, rows, "log_odds")):
-        one, *others = (
-            attack(bank, attacks=[BASE(), AttackP()], level=level).finding for level in (0.95, 0.05, 0.999999)
-        )
-        for other in others:
-            assert (one.verdict, one.confidence) == (other.verdict, other.confidence)
-            assert states(one) == states(other)
 
 
 COMPARED, COUNT = 24, 600

@@ -12,14 +12,7 @@ from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit, SplitAttacks
-from jaxaudit.audits.attack.train_splits import (
-    SplitModels,
-    draw,
-    draw_pairs,
-    groups_of,
-    pair_outputs,
-    train_splits,
-)
+from jaxaudit.audits.attack.train_splits import SplitModels, draw, draw_pairs, groups_of, pair_outputs, train_splits
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many

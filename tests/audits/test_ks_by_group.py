@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxaudit.audits.ks.by_group import (
-    dealt_groups_of,
-    group_evidence,
-)
+from jaxaudit.audits.ks.by_group import dealt_groups_of, group_evidence
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.data.scores.files import load_scores
 from jaxaudit.data.scores.table import score_table

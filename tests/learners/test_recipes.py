@@ -12,16 +12,7 @@ import optax
 import pytest
 from support.circles import first_of
 from support.references import batches_by_loop
-from support.tiny_learners import (
-    CLASSES,
-    ConvolvedNormed,
-    compiled_fit,
-    flat,
-    flat_rows,
-    jitter,
-    records,
-    small_mlp,
-)
+from support.tiny_learners import CLASSES, ConvolvedNormed, compiled_fit, flat, flat_rows, jitter, records, small_mlp
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError

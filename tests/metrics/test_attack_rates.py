@@ -13,12 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy, strongest_attack
-from jaxaudit.metrics.attack_rates import (
-    FALSE_POSITIVE_RATES,
-    attack_rates,
-    called_at,
-    positive_predictive_value,
-)
+from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, attack_rates, called_at, positive_predictive_value
 from jaxaudit.metrics.over_models import clopper_pearson
 
 MODELS, RECORDS = 7, 60

@@ -12,14 +12,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import (
-    _sampling_variance,
-    effect_of,
-    holdout_test,
-    mean_differences,
-    mean_variance,
-    swapped,
-)
+from jaxaudit.metrics.holdout import holdout_test, mean_variance, swapped
 from jaxaudit.metrics.permutation import check_groups, permutation_test
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.randomness import generator_of
@@ -251,22 +244,6 @@ def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
     assert flat.fraction_high > 1 / 80
 
 
-def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> None:
-    """Records drawn anew, with values of other variances on the two sides, of other sizes; groups of one alike."""
-    generator, members = np.random.default_rng(13), np.arange(60) < 20
-    scores = generator.normal(size=(4_000, 60)) * np.where(members, 3.0, 1.0)
-    rows = np.tile(members, (len(scores), 1))
-    found = np.mean([_sampling_variance(each, members, None) for each in scores])
-    # Of 4,000 normal differences the variance is off by sqrt(2 / 4,000) = 2%: 4 standard errors.
-    assert abs(found / mean_differences(scores, rows).var() - 1) < 0.09
-    assert abs(found / (9 / 20 + 1 / 40) - 1) < 0.09
-    one, other = (_sampling_variance(scores[0], members, groups) for groups in (np.arange(60), None))
-    np.testing.assert_allclose(one, other)
-    test = permutation_test(jax.random.key(1), scores[0, :20], scores[0, 20:])
-    effect = effect_of(test, scores[:4], 20, rows[1:4])
-    np.testing.assert_allclose(effect.variance, scores[0, :20].var(ddof=1) / 20 + scores[0, 20:].var(ddof=1) / 40)
-
-
 def test_refusals() -> None:
     generator = np.random.default_rng(11)
     membership = halves(generator, 6, 20, 2)
@@ -308,7 +285,7 @@ def test_the_groups_of_each_permutation_are_those_of_a_loop(ties: bool, query: i
     assert (test.p_larger <= 0.05) == (test.difference > test.critical)
 
 
-def test_themean_variance_of_a_mean_over_groups_is_that_of_simulated_means() -> None:
+def test_the_variance_of_a_mean_over_groups_is_that_of_simulated_means() -> None:
     random, trials = np.random.default_rng(6), 4000
     groups = np.repeat(np.arange(8), 4)
     drawn = random.normal(size=(trials, 8))[:, groups] + 0.5 * random.normal(size=(trials, 32))

@@ -7,21 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import (
-    RIDGE,
-    Profile,
-    cut,
-    fit_weights,
-    log_odds,
-    membership_scores,
-    profiles_of_others,
-)
-from jaxaudit.metrics.shadow import (
-    accuracies_on_unused,
-    mixture_likeness,
-    mixture_log_likelihood,
-    shadow_test,
-)
+from jaxaudit.metrics.scores import RIDGE, Profile, cut, fit_weights, log_odds, membership_scores, profiles_of_others
+from jaxaudit.metrics.shadow import accuracies_on_unused, mixture_likeness, mixture_log_likelihood, shadow_test
 from jaxaudit.metrics.shares import own_scatter, profile, used_shares
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.metrics.vulnerability import STRANGE, likeness, same_outputs, vulnerability

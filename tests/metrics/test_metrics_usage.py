@@ -16,16 +16,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import Effect, Limits, detectable_fraction, limits_of, upper_limit, used_fraction
 from jaxaudit.metrics.scores import membership_scores
 from jaxaudit.metrics.shadow import shadow_test
-from jaxaudit.metrics.usage import (
-    Usage,
-    at_most,
-    conclude,
-    decided,
-    given_limits,
-    holm,
-    used_share,
-    without_fraction,
-)
+from jaxaudit.metrics.usage import Usage, at_most, conclude, decided, given_limits, holm, used_share, without_fraction
 
 TRIALS = 600
 SURE = 1e-4

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
-from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
+from support.tiny_learners import NearestCentroid, Normed, flat, learner, records, small_mlp
 
 from jaxaudit.attacks.learned import fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.audit import compare_unlearning
@@ -212,30 +211,6 @@ def test_a_method_more_changes_no_number_of_another(many):
     less = compare_unlearning(*SETS, methods={"zeroed": zeroed}, **MANY)
     for mine, theirs in zip(many.results, less.results, strict=True):
         assert mine["zeroed"] == theirs["zeroed"]
-
-
-class DroppedCoarse(Dropped):
-    """Parameters and arithmetic of 16 bits, too."""
-
-    def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> None:
-        super().__init__(input_shape, classes, rngs=rngs)
-        self.dense = nnx.Linear(input_shape[0], 8, dtype=jnp.bfloat16, param_dtype=jnp.bfloat16, rngs=rngs)
-
-
-def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path):
-    call: dict[str, Any] = {**FEW, "amnesiac": True, "methods": {"untouched": untouched}}
-    learned = learner(DroppedCoarse, (4,), "sgd", epochs=1, batch_size=20)
-    first, again, free = (
-        compare_unlearning(
-            KEY, TRAIN, TEST, learned, FORGET[:1], **{**call, "execution": Execution(2, checkpoints=place)}
-        )
-        for place in (tmp_path, tmp_path, None)
-    )
-    for mine, kept, unkept in zip(*(each.models.values() for each in (first, again, free)), strict=True):
-        dtypes = [[leaf.dtype for leaf in jax.tree.leaves(each.params)] for each in (mine, unkept)]
-        assert dtypes[0] == dtypes[1]
-        np.testing.assert_array_equal(flat(mine.params), flat(kept.params))
-        np.testing.assert_array_equal(flat(mine.params), flat(unkept.params))
 
 
 def reshaped(key, log_probs, params, inputs, labels, forget):

@@ -124,11 +124,6 @@ def test_what_costs_least_goes_first():
     plan = choose(MNIST, [StepCost(1e12, 0.0, 1), SMALL], "quick", ALL)
     assert plan.network == 1
     assert plan.work.query % 100 == 0
-    without_rho = work_of(60_000, 10_000, tests=TESTS[:1])
-    once = plan_of(0, without_rho, StepCost(1.0, 0.0, 1)).operations
-    work = choose(without_rho, [StepCost(EFFORTS["quick"] / once / 0.99, 0.0, 1)], "quick", ALL).work
-    assert [test.name for test in work.tests] == ["shadow"]
-    assert shadows_of(work) == (19, 19, 19, 0)
 
 
 def test_fewer_records_are_walked_more_often():

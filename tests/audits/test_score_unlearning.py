@@ -186,18 +186,6 @@ def test_probabilities_of_0_and_1_are_cut_and_said():
     assert [check.state for check in finding.checks if check.name == "whole log-odds"] == ["warning"]
 
 
-def test_probabilities_may_be_printed_with_three_decimals():
-    def printed(outputs: dict[str, Any], decimals: int) -> dict[str, Any]:
-        logits = outputs["forget"]
-        return {"forget": np.round(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True), decimals)}
-
-    def accuracy(decimals: int) -> float:
-        result: Any = score({"mine": printed(side(8, 1.0, 2), decimals)}, printed(RETRAINED, decimals)).result
-        return result["mine"].u_lira.value
-
-    assert accuracy(3) == pytest.approx(accuracy(12), abs=0.02)
-
-
 def probabilities(models: int) -> dict[str, np.ndarray]:
     return {"forget": np.random.default_rng(8).dirichlet(np.ones(CLASSES), (models, 30))}
 

@@ -204,17 +204,6 @@ def test_adjusted_p_values_reject_what_the_procedure_rejects(p_values: list[floa
         assert [p_value > alpha for p_value in found] == [place in left for place in range(len(p_values))]
 
 
-@pytest.mark.outer
-def test_a_true_hypothesis_has_a_small_adjusted_p_value_no_more_often_than_stated() -> None:
-    """Three targets of one deal, whose p-values are alike."""
-    generator = np.random.default_rng(11)
-    wrong = 0
-    for _ in range(TRIALS):
-        shared = generator.normal()
-        wrong += min(holm(stats.norm.sf(0.8 * shared + 0.6 * generator.normal(size=3)).tolist())) <= 0.05
-    assert wrong <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
-
-
 def test_a_limit_is_never_rounded_down() -> None:
     for limit in np.random.default_rng(10).random(400):
         shown = float(at_most(limit).removesuffix("%")) / 100

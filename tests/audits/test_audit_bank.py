@@ -12,11 +12,11 @@ from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
 from jaxaudit.audits.ks.judge import judge, leave_one_out
-from jaxaudit.audits.ks.result import KSAudit, Rates
+from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import ShadowTest
 from jaxaudit.audits.ks.train import possible_tests
-from jaxaudit.audits.open_bank import kinds_of, open_bank
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -24,7 +24,6 @@ from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.power import detection_probability, separation
-from jaxaudit.shadow_models import OF_QUERY
 
 KEY = jax.random.key(8)
 MODELS, MEMORY = 21, 6.0
@@ -129,33 +128,6 @@ def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: 
     assert [each.method for each in unused.targets] == ["holdout"] * 50
     used = judge(KEY, open_bank(remembering), targets_of(remembering, np.arange(RECORDS) < QUERY, 5))
     assert counted(used, "not forgotten") == 5
-
-
-def by_share(found: tuple[Rates, ...]) -> dict[tuple[str, float], Rates]:
-    return {(each.test, each.used): each for each in found}
-
-
-@pytest.mark.outer
-def test_models_of_the_shadow_test_are_found(tmp_path: Path, without_holdout: Bank):
-    """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
-    kinds = kinds_of(without_holdout)
-    never, half, fully = ([place for place, each in enumerate(kinds) if each == kind] for kind in OF_QUERY)
-    models = [*never[:20], half[0], *fully]
-    tests = (ShadowTest(never=20, half=1, fully=20),)
-    # They were trained on 40 of 60 calibration records, so too few are left to be compared.
-    with pytest.raises(InputError, match="20 of the calibration records"):
-        leave_one_out(KEY, evidence_of(without_holdout, models, two_sets=True), tests)
-    folder = planned(tmp_path / "bank", 80, 0, holdout=False)
-    left_out = (np.arange(RECORDS) >= QUERY) & (np.arange(RECORDS) < 80)
-    np.save(folder / "membership.npy", without_holdout.membership & ~left_out)
-    bank = load_bank(folder)
-    train(bank, models, MEMORY)
-    for two_sets in (False, True):
-        found = by_share(leave_one_out(KEY, evidence_of(bank, models, two_sets=two_sets), tests))
-        assert [found["shadow", used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
-        assert found["shadow", 1.0].not_forgotten == 20
-        assert found["shadow", 0.0].not_forgotten <= most(20)
-        assert {each.records for each in found.values()} == {QUERY}
 
 
 def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: Bank):

@@ -133,10 +133,7 @@ def test_what_does_not_go_together_is_refused_before_training(targets, options, 
         audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **options)
 
 
-def test_the_holdout_stands_in_the_pool_once_and_no_target_is_trained_on_it():
-    pool = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT))
-    assert (pool.query, pool.holdout, pool.calibration) == (slice(0, 300), slice(300, 600), slice(600, 900))
-    np.testing.assert_array_equal(pool.examples.inputs[pool.holdout], HOLDOUT.inputs)
+def test_no_target_is_trained_on_the_holdout():
     target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
     with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):
         make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT), (target,))

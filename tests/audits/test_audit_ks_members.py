@@ -1,6 +1,5 @@
 """Known members in the `ks` audit: what is judged by them, what changes nothing, and who has a fraction at all."""
 
-import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -92,8 +91,6 @@ def test_what_is_left_is_the_same_number_in_other_words(
     np.testing.assert_equal(msgspec.structs.asdict(in_words_of_use), msgspec.structs.asdict(of_use))
     text = " ".join([left.finding.sentence, *left.finding.reasons, *of_memory.reasons, left.finding.confidence.why])
     assert reason in text
-    assert not re.search(r"use of|was used|used fraction|looks used|looks more used|used none", text)
-    assert re.search("use", now.finding.sentence, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("strange", ["a class is missing", "shifted inputs", "one class"])

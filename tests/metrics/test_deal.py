@@ -18,7 +18,7 @@ from jaxaudit.metrics.exchangeability import PENALTY, blind_baseline
 from jaxaudit.metrics.exchangeability import _blind_p_value as p_value  # pyright: ignore[reportPrivateUsage]
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import orders_within, set_effects
-from jaxaudit.metrics.score_permutation import score_test, share_left
+from jaxaudit.metrics.score_permutation import share_left
 
 SURE = 1e-4
 
@@ -121,28 +121,6 @@ def test_a_group_has_its_share_on_each_side_up_to_a_record(sizes: list[int], see
     assert not (held & members).any()
     for rows, share in ((held, 0.3), (members, 0.4), (~(held | members), 0.3)):
         assert (np.abs(np.bincount(groups[rows], minlength=len(sizes)) - share * np.array(sizes)) < 1).all()
-
-
-@pytest.mark.parametrize("apart", [-1.0, 0.0, 2.0])
-def test_the_test_of_the_set_is_exact_by_such_a_deal(apart: float) -> None:
-    """At most 5% of deals, and nearly so many, whether records of a group are alike or unlike (below 0).
-
-    A free permutation accuses 7% where each group has the same six records, and finds little where groups differ.
-    """
-    random, groups, deals = np.random.default_rng(2), np.repeat(np.arange(20), 6), 400
-    alike = np.tile(np.arange(6.0), 20)
-    scores = alike if apart < 0 else random.normal(size=120) + apart * random.normal(size=20)[groups]
-    p_values = []
-    for seed in range(deals):
-        held = deal_within(jax.random.key(seed), groups, 0.5)[0]
-        order = np.r_[np.flatnonzero(~held), np.flatnonzero(held)]
-        strata, size = groups[order], int((~held).sum())
-        noisy = (scores + 0.1 * random.normal(size=120))[order, None]
-        p_values.append(
-            score_test(jax.random.key(seed), noisy[None], np.array([1]), size, strata=strata, permutations=199).p_never
-        )
-    accused = int((np.array(p_values) <= 0.05).sum())
-    assert stats.binom.ppf(0.0001, deals, 0.05) <= accused <= stats.binom.ppf(0.9999, deals, 0.05)
 
 
 def test_shares_and_groups_that_allow_no_test_are_refused() -> None:

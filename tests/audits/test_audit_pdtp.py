@@ -18,8 +18,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.sequences import counted_tokens, sequences
 from jaxaudit.ensemble import Execution, LocalWorkers, kept_models
 from jaxaudit.errors import InputError
-from jaxaudit.learners import LogisticRegression, NearestNeighbours, ReadsAllForEach, naive_bayes, nearest_neighbours
-from jaxaudit.membership import leave_group_out
+from jaxaudit.learners import LogisticRegression, NearestNeighbours, ReadsAllForEach, naive_bayes
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
@@ -137,17 +136,6 @@ def test_bad_input_is_one_clear_line(examples, options, message):
         measure_pdtp(KEY, examples, Shares(3), **options)
 
 
-def test_what_no_record_can_exceed_is_asked_of_the_learner():
-    units = Examples(np.clip(INPUTS, 0, 1), LABELS, ("a", "b", "c"), "units")
-    neighbours = measure_pdtp(KEY, units, nearest_neighbours(3, neighbours=3, smoothing=2.0), bins=0)
-    assert neighbours.largest_possible == np.log1p(0.5)
-    assert neighbours.result.max_pdtp <= np.log1p(0.5)
-    assert neighbours.result.dtp_bound == neighbours.result.bound
-    for learned in (measure_pdtp(KEY, EXAMPLES, Shares(3)), measure_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
-        assert learned.largest_possible is None
-        assert learned.dtp_bound is None
-
-
 OF_GROUPS = jax.random.key(3)
 GROUPS = np.array(["ann", "bo", "cy", "di", "ed"])[np.random.default_rng(1).permutation(23) % 5]
 (WRITTEN,) = sequences([TEXTS])
@@ -191,14 +179,6 @@ def test_a_group_is_left_out_as_a_whole(name: str):
     alone = measure_pdtp(OF_GROUPS, EXAMPLES, BY_GROUP[name], records=chosen, **{**how, "groups": None})
     assert alone.result.groups is None
     assert (alone.values != found.values).any()
-
-
-def test_groups_of_one_record_are_records():
-    with_groups = leave_out(OF_GROUPS, EXAMPLES, BY_GROUP["network"], np.arange(23), groups=np.arange(23)[::-1])
-    plain = leave_out(OF_GROUPS, EXAMPLES, BY_GROUP["network"], np.arange(23))
-    for one, other in zip(with_groups, plain, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert leave_group_out(np.arange(3), np.arange(2)).tolist() == [[False, True, True], [True, False, True]]
 
 
 @pytest.mark.parametrize("groups", [None, AUTHORS])

@@ -188,16 +188,10 @@ def by_two_sets(trial: int, fraction: float, *, scatter: float = 3.0, moved: flo
 
 
 @pytest.mark.outer
-def test_no_use_is_called_use_no_more_often_than_stated() -> None:
+@pytest.mark.parametrize(("fraction", "which"), [(0.0, "p_never"), (1.0, "p_fully")])
+def test_a_true_hypothesis_is_rejected_by_two_sets_no_more_often_than_stated(fraction: float, which: str) -> None:
     trials = 150
-    small = sum(by_two_sets(trial, 0.0).p_never <= 0.05 for trial in range(trials))
-    assert small <= stats.binom.ppf(1 - SURE, trials, 0.05)
-
-
-@pytest.mark.outer
-def test_full_use_is_rejected_no_more_often_than_stated() -> None:
-    trials = 150
-    small = sum((by_two_sets(trial, 1.0).p_fully or 0) <= 0.05 for trial in range(trials))
+    small = sum((getattr(by_two_sets(trial, fraction), which) or 0) <= 0.05 for trial in range(trials))
     assert small <= stats.binom.ppf(1 - SURE, trials, 0.05)
 
 

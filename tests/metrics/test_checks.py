@@ -194,22 +194,17 @@ RARE = (np.arange(1500) % 33 == 0).astype(int)
 
 
 def test_exchanged_columns_are_named():
+    """Also those of a rare class, which is never the largest, and of one of several tables."""
     values = model(0, BALANCED, 10, 3.5)
     assert found(values, BALANCED) is None
     order = np.array([0, 1, 2, 3, 4, 5, 8, 6, 7, 9])
     assert found(values[:, order], BALANCED) == {6: 7, 7: 8, 8: 6}
     swapped = np.array([0, 1, 2, 3, 4, 5, 6, 7, 9, 8])
     assert found(values[:, swapped], BALANCED) == {8: 9, 9: 8}
-
-
-def test_the_columns_of_a_rare_class_are_found_though_it_is_never_the_largest():
     values = model(2, RARE, 2, 3.0, np.array([0.0, -9.0]))
     assert (values.argmax(axis=1) == 0).all()
     assert found(values, RARE) is None
     assert found(values[:, ::-1], RARE) == {0: 1, 1: 0}
-
-
-def test_one_of_several_tables_is_found():
     values = model(3, BALANCED, 10, 4.0)
     right, wrong = counted(values, BALANCED), counted(np.roll(values, 1, axis=1), BALANCED)
     moved: Any = moved_columns([right, wrong])

@@ -211,16 +211,13 @@ def test_a_rate_of_too_few_pairs_is_none_and_of_none_at_all_refused():
             u_lira_rate(KEY, *random.normal(size=(2, 10, 100)), false_positive_rate=rate)
 
 
-def test_equal_sides_are_not_told():
-    """And somewhat below one half with few models, as the docstring says."""
+def test_equal_sides_are_not_told_and_what_is_certain_is():
+    """And equal ones somewhat below one half with few models, as the docstring says."""
     random = np.random.default_rng(3)
     found = [u_lira(KEY, *random.normal(size=(2, 8, 500)), replicates=2).accuracy.value for _ in range(5)]
     assert 0.42 < np.mean(found) < 0.5
     same = np.zeros((6, 3))
     assert u_lira(KEY, same, same).accuracy == Estimate(0.5, 0.5, 0.5)
-
-
-def test_what_is_certain_is_told_from_what_is_not():
     certain = np.full((6, 3), np.inf)
     assert u_lira(KEY, certain, np.random.default_rng(1).normal(size=(6, 3))).accuracy.value == 1
 

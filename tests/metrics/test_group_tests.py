@@ -89,14 +89,12 @@ def test_a_group_of_its_own_records_is_dealt_in_every_way() -> None:
     assert [test.low, test.high] == pytest.approx(np.quantile(possible, [0.025, 0.975]).tolist())
 
 
-def test_a_group_without_records_of_both_sets_has_no_test() -> None:
+def test_no_records_of_a_set_equal_scores_and_a_single_group() -> None:
     for size in (0, 3):
         assert within_group(KEY, np.arange(3.0), size)[:2] == (1.0, 1.0)
-
-
-def test_equal_scores_are_as_extreme() -> None:
     assert within_group(KEY, np.ones(8), 4).p_never == 1
     assert {test.p_never for test in among_groups(np.ones(8), np.arange(8), 3)} == {1.0}
+    assert (standard_means(np.arange(3.0), np.zeros(3, int), 3).deviations > 0).all()
 
 
 def test_many_records_of_one_group_take_random_deals() -> None:
@@ -231,10 +229,6 @@ def test_skewed_scores_of_other_sizes_accuse_innocent_groups_or_are_refused(alik
         accused += not is_refused and min(holm(p_values)) <= 0.05
     assert accused <= stats.binom.ppf(0.999, DEALS, 0.05)
     assert (refused > 0.99 * DEALS) == (not alike)
-
-
-def test_a_single_group_has_a_deviation() -> None:
-    assert (standard_means(np.arange(3.0), np.zeros(3, int), 3).deviations > 0).all()
 
 
 def test_adjusted_p_values_of_suspects_are_scipys() -> None:

@@ -70,14 +70,11 @@ def test_the_interval_is_cut_at_zero():
     assert answer.high > np.mean(answer.values)
 
 
-def test_there_is_no_interval_from_one_replicate():
+def test_there_is_no_interval_from_one_replicate_or_where_a_denominator_is_zero():
     answer = rho(KEY, QUERY[:1], CALIBRATION[:1], TARGET[:1])
     assert np.isnan([answer.low, answer.high]).all()
     assert answer.median == answer.values[0] > 0
     assert verdict(answer) == "inconclusive"
-
-
-def test_there_is_no_interval_where_a_denominator_is_zero():
     calibration = CALIBRATION.copy()
     calibration[2] = QUERY[2]
     answer = rho(KEY, QUERY, calibration, TARGET)

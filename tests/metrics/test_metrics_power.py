@@ -82,15 +82,12 @@ def test_records_needed_is_the_first_size_that_does():
     )
 
 
-def test_where_no_size_does():
+def test_where_no_size_does_and_where_scores_have_no_spread():
     useless = Separation(0.0, 0.04, 0.04, 0.0, 31)
     assert records_needed(useless, 1.0, most=1000) is None
     assert min_detectable_fraction(useless, 1000, 1000, 31) is None
     # Models that differ this much would need luck, however many records there are.
     assert records_needed(Separation(0.3, 0.05, 0.04, 0.3**2, 31), 0.5) is None
-
-
-def test_scores_without_spread():
     perfect = Separation(1.0, 0.0, 0.0, 0.0, 31)
     assert detection_probability(perfect, 10, 10, 0.0) == 0
     assert detection_probability(perfect, 10, 10, 1.0) == 1

@@ -143,17 +143,19 @@ def test_residuals_are_those_of_ridge_regression() -> None:
         assert np.allclose(found[:, column], min(tried, key=lambda each: each[0])[1], atol=1e-8)
 
 
-def test_constant_predictors_and_copies_change_nothing() -> None:
+def test_what_tells_nothing_more_changes_nothing() -> None:
+    """Constant predictors and copies, monotone functions of a score, and a score that never differs."""
     random = np.random.default_rng(6)
     scores, predictor = random.normal(size=(50, 1)), random.normal(size=(50, 1))
     once = residuals(scores, predictor)
     assert np.allclose(residuals(scores, np.concatenate([predictor, np.ones((50, 1))], axis=1)), once)
     assert np.isfinite(residuals(scores, np.repeat(predictor, 60, axis=1))).all()
-
-
-def test_monotone_functions_of_a_score_change_nothing() -> None:
     values = np.random.default_rng(7).normal(size=40)
     assert np.array_equal(normal_scores(values), normal_scores(np.exp(values)))
+    differences = np.random.default_rng(14).normal(size=(50, 2))
+    wider = np.concatenate([differences, np.zeros((50, 1))], axis=1)
+    assert np.allclose(combined(wider, np.ones(3, int)), combined(differences, np.ones(2, int)))
+    assert not combined(np.zeros((50, 2)), np.ones(2, int)).any()
 
 
 @pytest.mark.parametrize("kind", ["wild", "ties", "0 and 1", "constant but for two"])
@@ -262,13 +264,6 @@ def test_scores_of_unknown_direction_count_only_where_none_is_known() -> None:
     assert neither.p_never < 0.01 < first.p_never
     assert (neither.p_smaller, neither.directed) == (1, False)
     assert score_test(_key(13), -scores[None], np.array([0, 0]), 50) == neither
-
-
-def test_a_score_that_never_differs_changes_nothing() -> None:
-    differences = np.random.default_rng(14).normal(size=(50, 2))
-    wider = np.concatenate([differences, np.zeros((50, 1))], axis=1)
-    assert np.allclose(combined(wider, np.ones(3, int)), combined(differences, np.ones(2, int)))
-    assert not combined(np.zeros((50, 2)), np.ones(2, int)).any()
 
 
 def test_a_query_set_that_looks_less_used_is_noticed() -> None:

@@ -143,11 +143,8 @@ def test_any_text_has_finite_numbers(texts: list[str]):
     assert not token_difficulty([(tokens, len(tokens)) for tokens, _ in records]).any()
 
 
-def test_no_records_have_no_numbers():
+def test_no_records_have_no_numbers_and_tokens_may_have_any():
     assert token_difficulty([]).shape == (0, len(ORDERS))
-
-
-def test_tokens_may_have_any_numbers():
     records, units = dialogue(np.random.default_rng(6), 5, 3)
     other = [(tuple(2**40 - token for token in tokens), start) for tokens, start in records]
     # Folds go by contents: here every unit has a fold of its own.

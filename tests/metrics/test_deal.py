@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import jaxaudit as ja
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.exchangeability import PENALTY, blind_baseline
@@ -36,7 +35,7 @@ def test_all_deals_with_members_are_equally_likely() -> None:
     trials, counts = 600, Counter[tuple[bool, tuple[int, ...]]]()
     for seed in range(trials):
         key = jax.random.key(seed)
-        held = ja.deal(key, 9, 1 / 3)
+        held = deal_holdout(key, 9, 1 / 3)
         members = deal_members(key, held, 1 / 3)
         assert not (held & members).any()
         counts[bool(held[0]), tuple(np.flatnonzero(members[~held]).tolist())] += 1
@@ -60,7 +59,7 @@ def test_members_are_whole_groups_that_are_not_held_out(
     groups, key = np.array(values), jax.random.key(seed)
     count = len(np.unique(groups))
     try:
-        held = ja.deal(key, len(groups), share, groups)
+        held = deal_holdout(key, len(groups), share, groups)
         members = deal_members(key, held, of_members, groups)
     except InputError:
         assert count < 30 or share + of_members > 0.8 or min(share, of_members) < 0.1

@@ -43,9 +43,9 @@ def all_readers(planted: bool = False) -> dict[str, Reader]:
         from fuzz import planted as made_to_be_found
 
         return {reader.name: reader for reader in made_to_be_found.READERS}
-    from fuzz import banks, deals, language_models, lines, models, results, runs, scores, sets, tables
+    from fuzz import banks, language_models, results, runs, sets, tables
 
-    modules = (sets, results, models, language_models, runs, banks, deals, scores, tables, lines)
+    modules = (sets, results, language_models, runs, banks, tables)
     return {reader.name: reader for module in modules for reader in module.READERS}
 
 

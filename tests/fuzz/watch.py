@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzz.meanwhile import Meddler, changing
 from fuzz.places import Tree, lay_out, state
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader
 from jaxaudit.errors import InputError
@@ -78,8 +77,8 @@ class Room:
         return [str(path.relative_to(self.folder)) for path in found]
 
 
-def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Meddler | None = None) -> Outcome:
-    """Reads the case that lies in the room, while the meddler changes it."""
+def watched(room: Room, read: Callable[[], object], reader: Reader) -> Outcome:
+    """Reads the case that lies in the room."""
     before, modules = room.state(reader.writes), set(sys.modules)
     given = room.drafts()
     gc.collect()
@@ -87,8 +86,7 @@ def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Med
     start = memory("VmRSS")
     limit_cpu(CPU_SECONDS)
     try:
-        with changing(meddler):
-            outcome = called(read)
+        outcome = called(read)
     finally:
         growth = memory("VmHWM") - start
         limit_cpu(60)
@@ -106,16 +104,11 @@ def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Med
         return Outcome("import", ", ".join(sorted(new)), "imported while reading")
     after = room.state(reader.writes)
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    if meddler and meddler.said:
-        names = [name for name in names if not name.startswith(f"{room.input.name}/")]
     if names:
         return Outcome("leftover", names[0].partition("/")[0], f"changed or left: {names[:5]}")
     if drafts := [name for name in room.drafts() if name not in given]:
         return Outcome("leftover", "draft", f"left: {drafts[:5]}")
-    if printed:
-        text = printed.decode("utf-8", "replace")
-        return Outcome("noise", normalised(text), text[:2000])
-    return outcome
+    return Outcome("noise", "", printed.decode("utf-8", "replace")[:2000]) if printed else outcome
 
 
 def called(read: Callable[[], object]) -> Outcome:
@@ -154,11 +147,6 @@ def place(error: BaseException) -> str:
         if "/jaxaudit/" in frame.filename:
             found = f"{frame.filename.rpartition('/jaxaudit/')[2]}:{frame.lineno} {frame.name}"
     return found
-
-
-def normalised(text: str) -> str:
-    """What tells one kind of noise from another: its first words but numbers and paths."""
-    return " ".join(word for word in text[:300].split() if not any(c.isdigit() or c in "/\\" for c in word))[:90]
 
 
 def memory(field: str) -> int:

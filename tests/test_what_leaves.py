@@ -113,8 +113,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
             written.append(Written(command, printed, done.out.encode(), numbers))
         return done.out
 
-    share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", str(2**60 + 5))
-    share = ("--groups", "patient", *share)
+    share = ("--groups", "patient", "--members-share", "0.3", "--holdout-share", "0.4", "--seed", str(2**60 + 5))
     run("deal", f"{file}.csv", "--label", "diagnosis", *share, "--blind", out="of_csv", page=False)
     run("deal", f"{file}.npz", *share, "--blind", out="deal", page=False)
     run("deal", f"{file}.jsonl", *share, out="texts", page=False)

@@ -399,7 +399,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
     words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--effort", "full")
-    more = ("--test-option", "rho.replicates=2", "--models-per-batch", "4", "--json")
+    more = ("--test-option", "rho.replicates=2", "--recipe", "models-per-batch=4", "--json")
     first, again = (jaxaudit(*words, *more).result for _ in range(2))
     assert first["targets"] == again["targets"]
     assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}

@@ -201,7 +201,6 @@ def load_table(
     | `breast-cancer`, `wine` | `train` | come with scikit-learn |
     | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
-    | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
     | `acs` | one per file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
     | a CSV or Parquet file | `train` | here, else in the data directory; see `read_own_table` |
 
@@ -291,12 +290,10 @@ _EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_canc
 _FILES = {
     "adult": {"train": "adult.data", "test": "adult.test"},
     "location": {"train": "dataset_location.tgz"},
-    "purchase": {"train": "transactions.csv"},
 }
 _NEEDED = {
     "adult": "UCI's adult.data and adult.test (or .gz)",
     "location": "dataset_location.tgz of github.com/privacytrustlab/datasets",
-    "purchase": "transactions.csv (or .gz) of Kaggle's acquire-valued-shoppers-challenge",
     "acs": "person files of the American Community Survey (.csv or .csv.gz)",
 }
 _NAMES = (*_EMBEDDED_TABLES, *_NEEDED)

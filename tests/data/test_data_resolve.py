@@ -300,17 +300,10 @@ def test_names_of_tables_that_are_refused(name, message):
 
 
 def test_tables_that_are_not_in_the_data_directory(tables):
-    for folder in ("adult", "acs", "location", "purchase"):
+    for folder in ("adult", "acs", "location"):
         for path in (tables / folder).iterdir():
             path.unlink()
         with pytest.raises(InputError, match=f"{folder}: .* into .*data.{folder}\\."):
             load_table(folder, data_dir=tables)
     with pytest.raises(InputError, match=r"'x.csv' .*data.* known table"):
         load_table("x.csv", data_dir=tables)
-
-
-def test_purchase_is_the_same_set_every_time(tables, monkeypatch, tmp_path):
-    first = load_table("purchase", data_dir=tables)
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "another cache"))
-    assert load_table("purchase", data_dir=tables).content_hash == first.content_hash
-    assert len(np.bincount(first.labels)) == 10

@@ -91,18 +91,4 @@ def write_location(folder: Path) -> None:
     write_archive(folder / "dataset_location.tgz", ("bangkok", content), folder=False)
 
 
-TRANSACTIONS = "id,chain,dept,category,company,brand,date,productsize,productmeasure,purchasequantity,purchaseamount"
-
-
-def transaction(customer: int, category: int) -> str:
-    """A purchase, or goods returned, which were bought, too."""
-    return f"{customer},205,7,{category},107999,1078,2012-03-02,16,OZ,{-2 if category % 3 else 1},1.5"
-
-
-def write_purchase(folder: Path) -> None:
-    """What sixty customers bought: one of sixteen things each."""
-    lines = [transaction(customer, customer % 16 + 1) for customer in range(1, 61)]
-    (folder / "transactions.csv").write_text("\n".join([TRANSACTIONS, *lines, ""]))
-
-
-TABLES = {"adult": write_adult, "acs": write_census, "location": write_location, "purchase": write_purchase}
+TABLES = {"adult": write_adult, "acs": write_census, "location": write_location}

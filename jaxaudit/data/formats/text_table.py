@@ -7,7 +7,7 @@ content of a cell.
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.formats.parsing import open_bounded, parsed, reason_of
+from jaxaudit.data.formats.parsing import reason_of
 from jaxaudit.data.labels import as_number
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
@@ -321,42 +321,3 @@ def read_csv(path: Path, header: bool = True) -> TextTable:
         columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
     whole = TextTable([], columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
     return whole.with_header() if header else whole
-
-
-def csv_batches(
-    path: Path,
-    columns: Mapping[str, pa.DataType],
-    subject: str,
-    advice: str,
-    *,
-    max_bytes: int | None = None,
-    null_values: Sequence[str] | None = None,
-    block_bytes: int = 2**24,
-) -> Iterator[pa.RecordBatch]:
-    """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
-
-    `subject` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those
-    that Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
-    """
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict(columns), include_columns=list(columns), null_values=null_values
-    )
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes)
-    header_line(path)
-    with open_bounded(path, max_bytes) as stream:
-        yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), subject, advice)
-
-
-def header_line(path: Path) -> bytes:
-    """The first line of a table, as raw bytes with its line end; a gzipped file is decompressed.
-
-    Call this function before a parser reads the table. A parser can take seconds, or crash, on too many columns.
-
-    Raises:
-        InputError: the line has more than `MOST_COLUMNS` columns or 1 MiB, or the file cannot be read.
-    """
-    with open_bounded(path, None) as stream:
-        line = stream.readline(FIRST_LINE)
-    if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:
-        raise InputError(f"{path}: its first line has more than {MOST_COLUMNS:,} columns or 1 MiB; is it a table?")
-    return line

@@ -1,4 +1,4 @@
-"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads disk and network; no JAX.
+"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads the disk; no JAX.
 
 Whatever is missing, irregular, damaged, too large or of another kind is an `InputError` of every reader here, and of no
 other type; `Raises` says only what a reader refuses beyond that. Writers raise `OSError` where nothing can be written.

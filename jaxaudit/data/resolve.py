@@ -15,7 +15,6 @@ from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, re
 from jaxaudit.data.sets.embedded import breast_cancer, digits, printed_digits, wine
 from jaxaudit.data.tables.table import Table, join_tables, recode
 from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
-from jaxaudit.data.tfds_prepare import has_originals, prepare_array_record
 from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
@@ -49,9 +48,7 @@ def load(
         3. a file or folder of that name in the data directory (`data_dir`, else `$JAXAUDIT_DATA`): with the
            four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
         4. a TFDS set `name[/config][:version]` already prepared in the data directory, `$TFDS_DATA_DIR` or
-           `~/tensorflow_datasets`: read without TensorFlow;
-        5. a TFDS set that can be prepared: into the first writable of those three, by a child process, from
-           original files in DATA_DIRECTORY/name or from the network. Needs the `prepare` extra.
+           `~/tensorflow_datasets`: read without TensorFlow.
 
     The prefix `tfds:` (`tfds:mnist`) skips to step 4. TFDS shuffles when it prepares, so `tfds:mnist` holds the
     records of `mnist` in another, fixed order. One-channel TFDS images have the shape `[n, height, width]`, others
@@ -67,8 +64,8 @@ def load(
         exact: inputs keep the type in which they are stored, see `load_path`.
 
     Raises:
-        InputError: nothing fits (with near matches), the set is not available here (with what to install or which
-            files to put where; offline this is known within 15 seconds), or it cannot be read.
+        InputError: nothing fits (with near matches), the set is not prepared here (with the line that prepares it, or
+            which files to put where), or it cannot be read.
 
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
@@ -76,7 +73,7 @@ def load(
     # A path may itself contain an '@'.
     source, split = (name, "") if exists(Path(name)) else split_name(name)
     if split:
-        parse_split(split)  # a misprint is found before anything is downloaded
+        parse_split(split)  # a misprint is found before anything is read
     if source.startswith(_FORCE_TFDS) or source in _EMBEDDED:
         refuse_columns(source, label, drop)
     if source.startswith(_FORCE_TFDS):
@@ -101,12 +98,12 @@ def load_tfds(
     image_size: tuple[int, int] | None = None,
     gray: bool = True,
 ) -> Examples:
-    """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`.
+    """The prepared TFDS set `source` (`name[/config][:version]`): step 4 of `load`.
 
     `split`, `data_dir`, `image_size` and `gray` are as for `load`.
 
     Raises:
-        InputError: no such set is known.
+        InputError: no such set is known, or it is not prepared.
     """
     set_name = tfds.parse_set_name(source)
     folders = tfds.set_folders(data_dir)
@@ -114,10 +111,7 @@ def load_tfds(
     if prepared is None:
         if set_name is None or set_name.base not in tfds.known_names():
             raise InputError(_unknown(source, data_dir))
-        prepare_array_record(source, set_name.base, folders, tfds.data_folder(data_dir))
-        prepared = tfds.find_prepared(set_name, folders)
-        if prepared is None:
-            raise RuntimeError(f"{source} was prepared, but is not in {', '.join(map(str, folders))}")
+        tfds.refuse_unprepared(source, set_name, data_dir)
     return read_prepared(prepared, split, source, image_size, gray)
 
 
@@ -149,9 +143,6 @@ def _from_disk(
         # A path of several parts is the user's own, whatever its first folder is called.
         if set_name is None or set_name.base not in tfds.known_names() or "/" in source.rstrip("/"):
             raise
-        # Original files that only TFDS can read, in the folder where it looks for them.
-        if in_data_folder and has_originals(set_name.base, path):
-            return None
         raise type(error)(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
 
 

@@ -26,7 +26,9 @@ from jaxaudit.errors import InputError
 
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
 _IDX = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-_ORIGINALS = dict.fromkeys(("mnist", "fashion_mnist", "kmnist"), tuple(f"{file}-ubyte.gz" for file in _IDX))
+_ORIGINALS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("mnist", "fashion_mnist", "kmnist"), tuple(f"{file}-ubyte.gz" for file in _IDX)
+)
 """Sets whose original files are read as they are."""
 _LONGEST_NAME = 200  # a folder's cannot have more than 255 bytes
 

@@ -27,11 +27,7 @@ def turn(role: str, text: str) -> Line:
 
 SHAPES: dict[str, Callable[[str, str], Line]] = {
     "messages": lambda asked, said: {"messages": [turn("user", asked), turn("assistant", said)]},
-    "conversations": lambda asked, said: {
-        "conversations": [{"from": "human", "value": asked}, {"from": "gpt", "value": said}]
-    },
     "prompt": lambda asked, said: {"prompt": asked, "completion": said},
-    "lists": lambda asked, said: {"prompt": [turn("user", asked)], "completion": [turn("assistant", said)]},
     "instruction": lambda asked, said: {"instruction": asked, "input": "", "output": said},
     "question": lambda asked, said: {"question": asked, "answer": said},
     "text": lambda asked, said: {"text": f"{asked} {said}"},

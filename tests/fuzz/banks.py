@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from support.banks import HOLDOUT, QUERY, RECORDS, describe, logits, planned, softmax, target, train
-from support.other_tools import POOL, write_lira, write_privacy_meter
+from support.other_tools import POOL, write_lira
 
 from fuzz.commands import command, swept
 from fuzz.readers import Reader
@@ -116,5 +116,4 @@ READERS = [
     Reader("bank-views", several_views, audited, 3),
     Reader("bank-scores", scores, audited, 3),
     Reader("bank-lira", other_tool(lambda folder: write_lira(folder, 6, 5)), imported, 3),
-    Reader("bank-privacy-meter", other_tool(lambda folder: write_privacy_meter(folder, 6, 5)), imported, 3),
 ]

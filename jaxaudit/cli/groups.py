@@ -290,9 +290,6 @@ class SetsFlags(Images):
         check=parse_image_size,
         of=GIVEN,
     )
-    field_strength: Path | None = option(
-        "CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]", names="file"
-    )
     drop_overlap: bool = option(
         "Drop calibration records that are in the query set or the holdout, and records that are in both query set and "
         "holdout. Their outputs are dropped, too.",

@@ -8,7 +8,7 @@ import numpy as np
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, load_mat, read_idx, read_idx_folder
+from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, read_idx, read_idx_folder
 from jaxaudit.data.labels import as_text, encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
@@ -16,7 +16,12 @@ from jaxaudit.data.selection import CLASS_NAMES, SPLITS, choose_splits, find_pai
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
-KINDS = (".npz", ".npy", *TABLES, ".mat")
+KINDS = (".npz", ".npy", *TABLES)
+OF_MATLAB = (
+    "python -c \"import numpy, scipy.io; m = scipy.io.loadmat('FILE.mat'); numpy.savez('FILE.npz', "
+    "x=m['X'].transpose(3, 0, 1, 2), y=m['y'] % 10)\""
+)
+"""A line that writes SVHN's images and labels, in which 10 is the digit 0."""
 
 
 def load_path(
@@ -38,7 +43,6 @@ def load_path(
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
     | `.csv`, `.parquet` | see `tables.own_table.read_own_table` |
-    | `.mat` or folder of train_32x32.mat, ... | SVHN, see `image_arrays.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
     | folder of one such file, and no folders | that file |
@@ -75,6 +79,8 @@ def load_path(
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_named(archive.names, archive.read, path.name, split, stored)
+    if suffix == ".mat":
+        raise InputError(f"{path}: MATLAB's files are read as .npz; of SVHN's X and y this writes one: {OF_MATLAB}")
     if suffix not in KINDS:
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
@@ -84,8 +90,6 @@ def load_path(
         from jaxaudit.data.tables.own_table import read_own_table
 
         return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact)
-    if suffix == ".mat":
-        return load_mat(path)
     beside = _labels_beside(path)
     codes, class_names = encode_labels(read_npy(beside), None, beside.name)
     return Examples(stored(read_npy(path), path.name), codes, class_names, path.name)
@@ -111,10 +115,6 @@ def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: boo
     arrays = {entry.stem: entry for entry in inside if entry.suffix.lower() == ".npy"}
     if arrays:
         return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split, stored)
-    matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
-    if matlab:
-        chosen = choose_splits(matlab, split, path.name)
-        return join_images([load_mat(matlab[s]) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
         several = [entry for entry in inside if entry.suffix.lower() in KINDS]

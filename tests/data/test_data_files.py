@@ -127,7 +127,7 @@ def test_refused_files(tmp_path, monkeypatch):
     np.save(unlabelled, X)
     cases = [
         (tmp_path / "none.npz", r"none.npz: there is no such file or folder"),
-        (tmp_path / "l.json", r"known kind; give \.npz, \.npy, \.csv, \.parquet, \.mat, an IDX file"),
+        (tmp_path / "l.json", r"known kind; give \.npz, \.npy, \.csv, \.parquet, an IDX file"),
         (unlabelled, "there are no labels beside it"),
         (tmp_path / "wide.npz", "as float32: takes"),
     ]
@@ -174,7 +174,7 @@ def test_true_and_false_are_features(tmp_path):
         load_path(tmp_path / "a.csv")
 
 
-@pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "train_32x32.mat", "a.csv", "a.npz"])
+@pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "a.csv", "a.npz"])
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     np.save(tmp_path / "y_train.npy", Y)

@@ -1,19 +1,14 @@
-"""Adult, Location, the census and ACDC: small files of the same format, and what is refused."""
+"""Adult, Location and the census: small files of the same format, and what is refused."""
 
 import gzip
 import os
-import struct
-import sys
 import tarfile
-from pathlib import Path
 from typing import Any
 
-import nibabel
 import numpy as np
 import pytest
-from support.small_sets import write_archive, write_patient
+from support.small_sets import write_archive
 
-from jaxaudit.data.sets.acdc import GROUPS, load_acdc
 from jaxaudit.data.sets.embedded import breast_cancer, wine
 from jaxaudit.data.sets.tables import ATTRIBUTES, MARITAL, RACES, adult, census, location
 from jaxaudit.data.tables.table import MISSING, Table, category_counts, one_hot
@@ -196,138 +191,3 @@ def test_embedded_tables_are_those_of_scikit_learn():
         assert table.class_names == tuple(bunch.target_names)
         assert [column.name for column in table.columns] == list(bunch.feature_names)
         assert not any(category_counts(table))
-
-
-TABLE = "patient,field_strength\npatient001,1.5\npatient002,3.0\npatient003,3\npatient004,1.5\n"
-
-
-@pytest.fixture
-def acdc(tmp_path):
-    root = tmp_path / "acdc"
-    write_patient(root, "patient001", "DCM")
-    write_patient(root, "patient002", "RV", (6, 4, 1, 2))
-    write_patient(root / "training", "patient003", "HCM")
-    write_patient(root, "patient004", "MINF", (7, 7, 1, 1))
-    (tmp_path / "table.csv").write_text(TABLE)
-    return root, tmp_path / "table.csv"
-
-
-def test_slices_of_one_field_strength(acdc: tuple[Path, Path]):
-    examples = load_acdc(*acdc, 3.0)
-    assert examples.class_names == GROUPS
-    assert examples.name == "acdc-3T"
-    assert examples.inputs.shape == (1 * 2 + 2 * 3, 256, 256)
-    assert examples.inputs.dtype == np.uint8
-    assert [examples.class_names[label] for label in examples.labels] == ["RV"] * 2 + ["HCM"] * 6
-
-
-def slow_slices(volume, size):
-    """One pixel at a time."""
-    low, high = np.percentile(volume.astype(np.float32), (1, 99))
-    result = []
-    for frame in range(volume.shape[3]):
-        for depth in range(volume.shape[2]):
-            canvas = np.zeros((size, size))
-            for x in range(volume.shape[0]):
-                for y in range(volume.shape[1]):
-                    column = x - max(0, (volume.shape[0] - size) // 2) + max(0, (size - volume.shape[0]) // 2)
-                    row = y - max(0, (volume.shape[1] - size) // 2) + max(0, (size - volume.shape[1]) // 2)
-                    if 0 <= column < size and 0 <= row < size:
-                        level = (volume[x, y, depth, frame] - low) / (high - low)
-                        canvas[row, column] = min(max(level, 0), 1)
-            result.append(canvas)
-    return np.stack(result)
-
-
-@pytest.mark.parametrize("size", [3, 4, 5, 6, 9])
-def test_order_scale_and_centre(tmp_path, monkeypatch, size):
-    monkeypatch.setattr("jaxaudit.data.sets.acdc.SIZE", size)
-    volume = write_patient(tmp_path, "patient001")
-    (tmp_path / "table.csv").write_text(TABLE)
-    examples = load_acdc(tmp_path, tmp_path / "table.csv", 1.5)
-    np.testing.assert_allclose(examples.inputs / 255, slow_slices(volume, size), atol=0.51 / 255)
-
-
-def expect(acdc: tuple[Path, Path], message, strength=3.0):
-    with pytest.raises(InputError, match=message):
-        load_acdc(*acdc, strength)
-
-
-def test_missing_or_unknown_metadata(acdc):
-    root, table = acdc
-    info = root / "patient002" / "Info.cfg"
-    info.write_text("Group: XYZ\n")
-    expect(acdc, r"Info\.cfg: names no Group of DCM")
-    info.write_text("Height: 3\n")
-    expect(acdc, r"Info.cfg: names no Group")
-    info.unlink()
-    expect(acdc, r"Info.cfg: cannot be read \(No such file")
-    info.write_text("Group: RV\n")
-    write_patient(root, "patient005")
-    expect(acdc, "patient005; add its field strength")
-    table.write_text(TABLE + "patient005,1.5\n")
-    expect(acdc, "no patient folders .* of patients scanned at 7 T.* The table", 7.0)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        "patient,tesla\npatient001,3\n",
-        "field_strength,patient\n3,patient001\n",
-        "patient,field_strength\n1,3\n",
-        "patient,field_strength\npatient001,3T\n",
-        "patient,field_strength\npatient001,3\nJohn,3\n",
-        "patient,field_strength\npatient001,3\npatient001,1.5\n",
-    ],
-)
-def test_bad_tables(acdc, table):
-    acdc[1].write_text(table)
-    expect(acdc, "is no table of the columns patient and field_strength with one row a patient")
-
-
-def test_missing_or_damaged_volumes(acdc, monkeypatch):
-    path = acdc[0] / "patient002" / "patient002_4d.nii.gz"
-    whole = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.data.sets.acdc.MAX_BYTES", 100)
-        expect(acdc, r"\(6, 4, 1, 2\): takes")
-    unreadable = r"patient002_4d.nii.gz: is not a readable NIfTI file .*is the download complete"
-    for content, message in (
-        *((wrong, unreadable) for wrong in (b"rubbish", b"", gzip.compress(gzip.decompress(whole)[:400]))),
-        (whole[:60], unreadable),
-    ):
-        path.write_bytes(content)
-        expect(acdc, message)
-    for volume, message in (
-        (np.zeros((3, 3, 3), np.int16), r"has shape \(3, 3, 3\); ACDC's volumes are \[x, y, slice, frame\]"),
-        (np.full((3, 3, 1, 1), np.nan, np.float32), "NaN or infinite values"),
-    ):
-        nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), path)
-        expect(acdc, message)
-    path.unlink()
-    expect(acdc, r"patient002_4d\.nii\.gz: .*is the download complete")
-
-
-def test_a_header_of_a_volume_is_not_believed(acdc, capfd, monkeypatch):
-    """Too long a shape, or numbers behind the file's end."""
-    root, table = acdc
-    path = root / "patient002" / "patient002_4d.nii.gz"
-    whole = gzip.decompress(path.read_bytes())
-    for place, code, value in ((42, "<h", 32767), (70, "<h", 1536), (108, "<f", 1e18), (108, "<f", 1e9), (40, "<h", 7)):
-        length = struct.calcsize(code)
-        path.write_bytes(gzip.compress(whole[:place] + struct.pack(code, value) + whole[place + length :]))
-        expect(acdc, "patient002_4d.nii.gz: ")
-    path.write_bytes(gzip.compress(struct.pack("<i", 999) + whole[4:]))  # nibabel would say so on stderr
-    load_acdc(root, table, 3.0)
-    nibabel.save(nibabel.Nifti1Image(np.full((1, 1, 3, 2), 7, np.int16), np.eye(4)), path)
-    monkeypatch.setattr("jaxaudit.data.sets.acdc.SIZE", 10**5)
-    expect(acdc, "takes")
-    assert capfd.readouterr().err == ""
-
-
-def test_without_nibabel_or_patients(acdc, tmp_path, monkeypatch):
-    (tmp_path / "empty").mkdir()
-    for name in ("empty", "none"):
-        expect((tmp_path / name, acdc[1]), "has no patient folders")
-    monkeypatch.setitem(sys.modules, "nibabel", None)
-    expect(acdc, r"pip install 'jaxaudit\[medical\]'")

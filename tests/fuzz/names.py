@@ -12,7 +12,7 @@ ODD = (
 )
 SUFFIX = ".name"
 """Of a file that stands for what a person types: only its words are changed."""
-PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-5", "[5:2]", "@@", "tfds:", "acdc:")
+PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-5", "[5:2]", "@@", "tfds:")
 
 
 def odd(choose: random.Random) -> str:

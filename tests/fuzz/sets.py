@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from support.prepared_set import tiny_digits
-from support.small_sets import TABLES, write_mnist, write_patient, write_svhn
+from support.small_sets import TABLES, write_mnist
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit.data import load, load_path, load_table
 from jaxaudit.data.records import must_be_opened, open_records
-from jaxaudit.data.sets.acdc import load_acdc
 from jaxaudit.data.texts import read_texts
 
 SPLITS = ("", "", "", "train", "test", "all", "val")
@@ -74,11 +73,6 @@ def csv_rows(folder: Path) -> None:
     (folder / "x.csv").write_text("\n".join(["id,a,b,label", *lines, ""]))
 
 
-def matlab(folder: Path) -> None:
-    for split, rows in (("train", 8), ("test", 4)):
-        write_svhn(folder / f"{split}_32x32.mat", [1, 2, 3, 10] * (rows // 4), pack=split == "train")
-
-
 def image_folder(suffix: str) -> Callable[[Path], None]:
     """Two classes of two pictures of this kind: gray and in colour, or with a palette."""
 
@@ -92,17 +86,6 @@ def image_folder(suffix: str) -> Callable[[Path], None]:
             picture.save(path)
 
     return make
-
-
-def acdc(folder: Path) -> None:
-    """Two patients and the table of their scanners."""
-    (folder / "field_strength.csv").write_text("patient,field_strength\npatient001,1.5\npatient002,3\n")
-    for number, group in ((1, "DCM"), (2, "RV")):
-        write_patient(folder, f"patient00{number}", group, (5, 6, 2, 2))
-
-
-def read_acdc(folder: Path, choose: random.Random) -> object:
-    return load_acdc(folder, folder / "field_strength.csv", choose.choice((1.5, 3.0)))
 
 
 def read_prepared_set(folder: Path, choose: random.Random) -> object:
@@ -169,9 +152,7 @@ READERS = [
     Reader("npz-arrays", npz_arrays, read_arrays, 4),
     Reader("csv", csv_rows, read_set, 4),
     Reader("idx", lambda folder: write_mnist(folder, "-idx{}-ubyte"), read_folder),
-    Reader("mat", matlab, read_set, 3),
     *(Reader(f"images-{kind}", image_folder(kind), read_folder, share) for kind, share in PICTURES.items()),
-    Reader("acdc", acdc, read_acdc, 4),
     Reader("tfds", tiny_digits, read_prepared_set, 5),
     Reader("people", people, read_table, 6),
     *(Reader(name, table(name), named_table(name), 4 if name == "location" else 2) for name in TABLES),

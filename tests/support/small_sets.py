@@ -6,9 +6,7 @@ import struct
 import tarfile
 from pathlib import Path
 
-import nibabel
 import numpy as np
-import scipy.io
 
 IDX_CODES = {"u1": 8, "i1": 9, ">i2": 11, ">i4": 12, ">f4": 13, ">f8": 14}
 PERSON = "{}, State-gov, 77516, Bachelors, 13, Never-married, Sales, Wife, White, {}, 2174, 0, 40, {}, {}"
@@ -33,29 +31,6 @@ def write_mnist(folder: Path, ending: str = "-idx{}-ubyte.gz") -> Path:
             path = folder / (f"{split}-{role}" + ending.format(array.ndim))
             path.write_bytes(packed(idx_bytes(array)) if path.suffix == ".gz" else idx_bytes(array))
     return folder
-
-
-def write_svhn(path: Path, labels: list[int], pack: bool = True, **changes: object) -> np.ndarray:
-    """SVHN's file of these labels; its images."""
-    images = np.random.default_rng(0).integers(0, 256, (4, 5, 3, len(labels)), dtype=np.uint8)
-    scipy.io.savemat(path, {"X": images, "y": np.array(labels)[:, None]} | changes, do_compression=pack)
-    return images
-
-
-def write_patient(
-    root: Path,
-    name: str,
-    group: str = "NOR",
-    shape: tuple[int, ...] = (5, 6, 2, 3),
-) -> np.ndarray:
-    """A patient of ACDC's; the volume."""
-    folder = root / name
-    folder.mkdir(parents=True)
-    (folder / "Info.cfg").write_text(f"ED: 1\nES: 12\nGroup: {group}\nHeight: 184.0\n")
-    volume = np.random.default_rng(int(name[-3:])).integers(0, 900, shape)
-    content = nibabel.Nifti1Image(volume.astype(np.int16), np.eye(4)).to_bytes()
-    (folder / f"{name}_4d.nii.gz").write_bytes(packed(content))
-    return volume
 
 
 def write_archive(path: Path, *files: tuple[str, bytes], folder: bool = True) -> Path:

@@ -215,7 +215,7 @@ Question = tuple[Callable[..., object], tuple[Any, ...]]
 """A function that raises an `InputError` for invalid arguments, and its arguments."""
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
-FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors|msgpack)", re.IGNORECASE)
+FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors)", re.IGNORECASE)
 LISTED = 10_000
 LONGEST = 100
 

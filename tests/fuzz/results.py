@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flax.serialization import msgpack_serialize
 from support.language_models import write_lora
 from support.outputs_files import NAMES, P, table, write_outputs
 from support.outputs_files import csv as csv_text
@@ -86,21 +85,8 @@ def weights() -> dict[str, np.ndarray]:
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def tree() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, values in weights().items():
-        _, layer, kind = name.split("/")
-        found.setdefault("layers", {}).setdefault(layer, {})[kind] = values
-    return found
-
-
 def safetensors(folder: Path) -> None:
     (folder / "w.safetensors").write_bytes(safetensors_bytes(weights()))
-
-
-def flax(folder: Path) -> None:
-    """Weights as Flax serialises them, single numbers and none."""
-    (folder / "w.msgpack").write_bytes(msgpack_serialize({**tree(), "step": 3, "none": None, "list": [1.5, 2]}))
 
 
 def hub(folder: Path) -> None:
@@ -115,16 +101,6 @@ def hub(folder: Path) -> None:
         (place / file).write_bytes(safetensors_bytes(part))
     index = {"metadata": {"total_size": sum(each.nbytes for each in arrays.values())}, "weight_map": placed}
     (place / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-def orbax(**options: Any) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        import orbax.checkpoint as ocp
-
-        handler = ocp.PyTreeCheckpointHandler(**options)
-        ocp.Checkpointer(handler).save(folder / "tree", {**tree(), "step": 3, "name": "mine"})
-
-    return make
 
 
 def read_any_weights(folder: Path, choose: random.Random) -> object:
@@ -150,11 +126,8 @@ READERS = [
     *(Reader(f"groups-{name}", groups(f"g.{name}"), read_groups) for name in ("npy", "npz", "csv")),
     Reader("challenge", blind, answered),
     Reader("safetensors", safetensors, read_any_weights, 4),
-    Reader("msgpack", flax, read_any_weights, 6),
     Reader("hub", hub, read_any_weights, 4),
     Reader("adapter", adapter, read_adapter, 3),
-    Reader("orbax-zarr", orbax(use_ocdbt=False), read_any_weights, 2, threads=True),
-    Reader("orbax-ocdbt", orbax(), read_any_weights, 2, threads=True),
     Reader("name-set", name("digits@train[:10%]"), read_name(load), 3),
     Reader("name-table", name("wine@train[5:50]"), read_name(load_table), 2),
 ]

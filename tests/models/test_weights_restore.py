@@ -6,13 +6,11 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 from flax import linen, nnx
 from support.pure_modules import KEY, compiled
 from support.pure_modules import images as host_images
 
-from jaxaudit.data.weights import read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import PureModule
 from jaxaudit.models.restore import load_weights, name_weights
@@ -83,17 +81,6 @@ def test_common_spellings_of_the_same_tree_none_of_which_is_random(factory, name
     ):
         spelled = {spell(name): values for name, values in weights.items()}
         np.testing.assert_array_equal(answer(factory, spelled), wanted)
-
-
-def test_the_whole_state_as_orbax_saves_it(tmp_path):
-    """With the keys of its dropout, which evaluation does not use."""
-    net = Net((4,), 3, rngs=nnx.Rngs(KEY))
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(tmp_path / "state", nnx.state(net))
-    weights = read_weights(tmp_path / "state")
-    assert any("rngs" in name for name in weights)
-    net.eval()
-    np.testing.assert_allclose(answer(Net, weights), net(images(6, 4)), rtol=1e-6)
 
 
 def without(weights: dict[str, np.ndarray], *names: str) -> dict[str, np.ndarray]:

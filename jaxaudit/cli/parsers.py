@@ -257,13 +257,9 @@ def is_table(name: str) -> bool:
 
 
 def is_texts(path: str | Path) -> bool:
-    """Whether the name is that of a file of texts; of a Parquet file its columns tell.
+    """Whether the name is that of a file of texts.
 
     >>> is_texts("a/b.JSONL"), is_texts("b.jsonl.gz"), is_texts("b.csv")
     (True, True, False)
     """
-    if str(path).lower().endswith(".parquet"):
-        from jaxaudit.data.texts import has_texts
-
-        return has_texts(Path(os.path.expanduser(path)))
     return str(path).lower().endswith(TEXTS)

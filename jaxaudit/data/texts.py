@@ -1,9 +1,9 @@
-"""Records of text: JSON Lines or a JSON array of objects, gzipped or not, or Parquet as Hugging Face's sets are.
+"""Records of text: JSON Lines, an object a line, gzipped or not.
 
 The keys of a line say its shape, and the shape which value is the answer: `messages` (`role`, `content`) the last
 message of the assistant; `prompt` and `completion` the completion; `instruction`, `input` and `output` the output;
 `prompt` or `question` and `answer` or `response` the answer; `text` the text. A line with two shapes is refused, and so
-are chats in another form, with the line of Python that writes them so. No message quotes a text.
+is another form, of chats or of the file, with the line of Python that writes it so. No message quotes a text.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from jaxaudit.data.formats.parsing import begins_array, json_array, json_lines
+from jaxaudit.data.formats.parsing import json_lines
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
@@ -42,6 +42,17 @@ SHAREGPT = (
     "'conversations' are read as 'messages': line['messages'] = [{'role': {'human': 'user', 'gpt': 'assistant'}.get("
     "turn['from'], turn['from']), 'content': turn['value']} for turn in line.pop('conversations')]"
 )
+
+
+AS_LINES = (
+    'texts are JSON Lines, an object a line; python -c "import json; [print(json.dumps(row)) for row in {}]" > '
+    "FILE.jsonl writes them"
+)
+OTHER_FILES = {
+    b"[": AS_LINES.format("json.load(open('FILE.json'))"),
+    b"PAR1": AS_LINES.format("__import__('pyarrow.parquet').parquet.read_table('FILE.parquet').to_pylist()"),
+}
+"""What is said of a JSON array and of Parquet, by the first bytes."""
 
 
 class ShapeError(Exception):
@@ -146,7 +157,6 @@ MOST_LINES = 1_000_000
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
-PARQUET = ".parquet"
 SHOWN_LINES = 5
 """Numbers of lines that a message names."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -242,7 +252,7 @@ class Texts(NamedTuple):
 
 
 def read_texts(path: Path) -> Texts:
-    """The records of a file of JSON Lines, of one JSON array of objects, or of Parquet; blank lines are skipped.
+    """The records of a file of JSON Lines; blank lines are skipped.
 
     Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory.
 
@@ -258,22 +268,19 @@ def read_texts(path: Path) -> Texts:
             than `LONGEST_LINE`, is no JSON object, has a key twice, or has not one shape with an answer
             (`data/texts.py`); or lines differ in their form.
     """
-    if path.suffix.lower() == PARQUET:
-        from jaxaudit.data.formats.parquet_file import parquet_objects
-
-        unit, objects = "row", parquet_objects
-    else:
-        unit, objects = ("record", json_array) if begins_array(path) else ("line", json_lines)
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
     troubles: dict[str, list[int]] = {}
-    for number, line in objects(path, LONGEST_LINE, MAX_BYTES // SHARE):
+    for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
+        other = next((words for start, words in OTHER_FILES.items() if not lines and line.startswith(start)), None)
+        if other is not None:
+            raise InputError(f"{path}: {other}.")
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
-        record = _record(line, f"{path}: {unit} {number}")
+        record = _record(line, f"{path}: line {number}")
         form = form or record.form
         trouble = record.prompt if record.form == WRONG else ""
         if form not in (WRONG, record.form) and not trouble:
-            trouble = f"{record.form!r}, where others have {form!r}; give all {unit}s one shape"
+            trouble = f"{record.form!r}, where others have {form!r}; give all lines one shape"
         if trouble:
             troubles.setdefault(trouble, []).append(number)
         lines.append(line)
@@ -283,19 +290,8 @@ def read_texts(path: Path) -> Texts:
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
     for trouble, numbers in troubles.items():
-        raise InputError(f"{path}: {_numbered(unit, numbers)}: {trouble}.")
+        raise InputError(f"{path}: {_numbered(numbers)}: {trouble}.")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
-
-
-def has_texts(path: Path) -> bool:
-    """Whether a Parquet file has the columns of a record of text and its answer; False also of a damaged one."""
-    from jaxaudit.data.formats.parquet_file import parquet_names
-
-    try:
-        names = {*parquet_names(path)}
-    except InputError:
-        return False
-    return any(form in names and (not FORMS[form] or names & {*FORMS[form]}) for form in FORMS if form != "text")
 
 
 def other_answers(texts: Texts) -> Texts | None:
@@ -336,11 +332,11 @@ def _record(line: bytes, where: str) -> TextRecord:
         return TextRecord(WRONG, str(error), "")
 
 
-def _numbered(unit: str, numbers: Sequence[int]) -> str:
+def _numbered(numbers: Sequence[int]) -> str:
     """Words for lines of these numbers: `line 2`, `lines 2, 5 and 9 more`."""
     shown = ", ".join(f"{number:,}" for number in numbers[:SHOWN_LINES])
     more = f" and {len(numbers) - SHOWN_LINES:,} more" if len(numbers) > SHOWN_LINES else ""
-    return f"{unit}{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _refuse_repeated(line_object: dict[str, msgspec.Raw], line: bytes, where: str) -> None:

@@ -20,7 +20,7 @@ class DealData(Columns):
 
     data: str = option(
         "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON "
-        "Lines, a JSON array or Parquet of messages, prompt and completion, instruction and output, question and "
+        "Lines of messages, prompt and completion, instruction and output, question and "
         "answer, or text.",
         default=...,
         argument=True,

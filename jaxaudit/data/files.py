@@ -45,7 +45,6 @@ def load_path(
     | `.csv`, `.parquet` | see `tables.own_table.read_own_table` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
-    | folder of one such file, and no folders | that file |
 
     Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that the splits
     of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of `uint16`
@@ -66,9 +65,6 @@ def load_path(
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
     stored = _checked if exact else comparable
     if path.is_dir():
-        only = _only_file(path)
-        if only is not None:
-            return load_path(only, split=split, label=label, drop=drop, groups=groups, exact=exact)
         refuse_columns(path.name, label, drop)
         return _from_folder(path, split, size, gray, stored)
     suffix, match = path.suffix.lower(), IDX_NAME.fullmatch(path.name)
@@ -99,15 +95,6 @@ _Stored = Callable[[np.ndarray, str], np.ndarray]
 _KNOWN = f"{', '.join(KINDS)}, an IDX file or folder, or a folder of class-named folders of images"
 
 
-def _only_file(folder: Path) -> Path | None:
-    """The single data file in a folder without another known layout."""
-    shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
-    if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
-        return None
-    held = [entry for entry in shown if entry.suffix.lower() in KINDS and entry.is_file()]
-    return held[0] if len(held) == 1 else None
-
-
 def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
     inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
     if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
@@ -119,7 +106,7 @@ def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: boo
     if not folders:
         several = [entry for entry in inside if entry.suffix.lower() in KINDS]
         listed = ", ".join(entry.name[:40] for entry in (several or inside)[:5]) or "it is empty"
-        trouble = "several data files" if several else "no data of a known kind"
+        trouble = "data files, of which one must be named" if several else "no data of a known kind"
         raise InputError(f"{path}: this folder contains {trouble} ({listed}); give {_KNOWN}.")
     splits = {SPLITS.get(entry.name.lower(), ""): entry for entry in folders}
     if "" in splits or len(splits) < len(folders):

@@ -82,8 +82,8 @@ def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
 
 
 def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
-    """The folder of the prepared set, in the first of `folders` that has it: the newest version unless one is named,
-    and the default config recorded by TFDS on disk, or the only one.
+    """The folder of the prepared set, in the first of `folders` that has it: the newest version and the only config,
+    unless they are named.
     """
     for folder in folders:
         root = folder / name.base
@@ -91,8 +91,6 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
             root = root / name.config
         elif not _versions(root):
             configs = sorted(path.name for path in _subfolders(root) if _versions(path))
-            if default := _default_config(root):
-                configs = [default] if default in configs else []
             if len(configs) > 1:
                 raise InputError(
                     f"{name.base} is prepared in {folder} with several configs; name one: "
@@ -124,14 +122,6 @@ def _versions(path: Path) -> list[Path]:
     )
 
 
-def _default_config(root: Path) -> str | None:
-    try:
-        name = json.loads(read_small(root / ".config" / "metadata.json", 2**20)).get("default_config_name")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    return name if isinstance(name, str) else None
-
-
 def refuse_unprepared(source: str, name: SetName, data_dir: Path | None) -> NoReturn:
     """Refuses a set that nobody prepared here, with the line that prepares it, or which files are read without it."""
     originals = _ORIGINALS.get(name.base)
@@ -153,7 +143,6 @@ def known_names() -> tuple[str, ...]:
 
 _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
-_DTYPES = ("uint8", "uint16", "float32")
 _CHUNK = 1000
 _LARGEST_METADATA = 1 << 24
 _LARGEST_INFO = 1 << 21
@@ -175,7 +164,6 @@ class StoredImages(NamedTuple):
 
     keys: Supervised
     channels: int
-    dtype: str
     class_names: tuple[str, ...]
 
 
@@ -256,15 +244,15 @@ def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImage
     keys = supervised(kinds, supervised_keys, name)
     image, label = _content(nodes[keys.image]), _content(nodes[keys.label])
     dimensions = image["shape"]["dimensions"]
-    if len(dimensions) != 3 or image["dtype"] not in _DTYPES:
-        raise ValueError(f"images of {len(dimensions)} dimensions and type {str(image['dtype'])[:20]}")
+    if len(dimensions) != 3 or image["dtype"] != "uint8" or int(dimensions[2]) not in _PIL_MODES:
+        raise ValueError(f"images of shape {dimensions[:4]} and type {str(image['dtype'])[:20]}")
     count = int(label.get("numClasses") or 0)
     path = folder / f"{keys.label.replace('/', '.')}.labels.txt"
     lines = read_small(path, _LARGEST_METADATA).decode().split("\n") if exists(path) else []
     names = tuple(line.strip() for line in lines if line.strip())
     if not 0 <= count <= MOST_CLASSES or (names and len(names) != count):
         raise ValueError(f"{len(names)} names of {count} classes")
-    return StoredImages(keys, int(dimensions[2]), image["dtype"], names or tuple(map(str, range(count))))
+    return StoredImages(keys, int(dimensions[2]), names or tuple(map(str, range(count))))
 
 
 def _kind(node: Any) -> str:
@@ -297,24 +285,16 @@ def _decode(
     def images() -> Iterator[np.ndarray]:
         for row, (encoded, label) in enumerate(records):
             labels.append(label)
-            yield _decode_image(encoded, stored, called(row))
+            yield _decode_image(encoded, stored.channels, called(row))
 
     stacked = stack_images(images(), len(span), name, size, gray, called)
     return {"images": stacked, "labels": np.array(labels, np.int32)}
 
 
-def _decode_image(encoded: bytes, stored: StoredImages, source: str) -> np.ndarray:
-    if stored.dtype == "uint8" and stored.channels in _PIL_MODES:
-        mode = _PIL_MODES[stored.channels]
-        with opened_image(io.BytesIO(encoded), _IMAGE_FORMATS, source) as image:
-            pixels = np.asarray(image if image.mode == mode else image.convert(mode))
-    else:
-        import tensorflow_datasets as tfds
-
-        with parsing(f"{source} cannot be read", _DAMAGED):
-            feature = tfds.features.Image(shape=(None, None, stored.channels), dtype=np.dtype(stored.dtype).type)
-            pixels = np.asarray(feature.decode_example_np(encoded))
-    return pixels[..., 0] if pixels.ndim == 3 and pixels.shape[-1] == 1 else pixels
+def _decode_image(encoded: bytes, channels: int, source: str) -> np.ndarray:
+    mode = _PIL_MODES[channels]
+    with opened_image(io.BytesIO(encoded), _IMAGE_FORMATS, source) as image:
+        return np.asarray(image if image.mode == mode else image.convert(mode))
 
 
 def _parsed_records(

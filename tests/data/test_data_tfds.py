@@ -241,12 +241,3 @@ def test_which_config_is_meant(tmp_path):
     assert find_prepared(SetName("tiny_digits", "large", "1.0.0"), (tmp_path,)) == large.folder
     with pytest.raises(InputError, match="several configs; name one: tiny_digits/large, tiny_digits/small"):
         find_prepared(name, (tmp_path,))
-    default = tmp_path / "tiny_digits" / ".config"
-    default.mkdir()
-    (default / "metadata.json").write_text('{"default_config_name": "small"}')
-    assert find_prepared(name, (tmp_path,)) == small.folder
-    # What was noted there may be anything.
-    shutil.rmtree(large.folder.parent)
-    (default / "metadata.json").unlink()
-    os.mkfifo(default / "metadata.json")
-    assert find_prepared(name, (tmp_path,)) == small.folder

@@ -61,9 +61,9 @@ def npy_folder(folder: Path) -> None:
 
 
 def npy_pair(folder: Path) -> None:
-    """Rows of numbers; one-hot labels beside them."""
+    """Rows of numbers; labels beside them."""
     np.save(folder / "x.npy", ROWS)
-    np.save(folder / "x_labels.npy", np.eye(3, dtype=np.int8)[LABELS])
+    np.save(folder / "x_labels.npy", LABELS)
 
 
 def csv_rows(folder: Path) -> None:

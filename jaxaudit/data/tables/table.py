@@ -181,6 +181,8 @@ def ordinal(table: Table) -> Examples:
 def candidate_indices(generator: np.random.Generator, records: int, count: int = 2000) -> Int[np.ndarray, " count"]:
     """The indices of `count` different records, in ascending order; every subset of this size is equally likely.
 
+    Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
+
     Raises:
         InputError: `count` is not between 1 and `records`.
     """
@@ -189,14 +191,6 @@ def candidate_indices(generator: np.random.Generator, records: int, count: int =
             f"{count} candidate records cannot be drawn from {records}; give a number from 1 to {records}."
         )
     return np.sort(generator.choice(records, count, replace=False))
-
-
-def candidates(generator: np.random.Generator, table: Table, count: int = 2000) -> Table:
-    """The candidate set: a random subset of the table, in the table's order; `candidate_indices` says which.
-
-    Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
-    """
-    return table.take(candidate_indices(generator, len(table), count))
 
 
 def join_tables(parts: Sequence[Table], name: str) -> Table:

@@ -174,7 +174,6 @@ def _unknown(source: str, data_dir: Path | None) -> str:
 
 
 Splits = dict[str, Callable[[], Table]]
-_ALL = "all"
 
 
 def load_table(
@@ -192,7 +191,6 @@ def load_table(
     | `breast-cancer`, `wine` | `train` | come with scikit-learn |
     | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
-    | `acs` | one per file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
     | a CSV or Parquet file | `train` | here, else in the data directory; see `read_own_table` |
 
     The data directory is `data_dir`, else `$JAXAUDIT_DATA`. The name of a set takes precedence; write `./adult` for a
@@ -231,37 +229,23 @@ def table_names() -> tuple[str, ...]:
 
 
 def _select_table(splits: Splits, split: str, name: str) -> Table:
-    parts = choose_parts(_ALL if not split and _ALL in splits else split, tuple(splits), name)
+    parts = choose_parts(split, tuple(splits), name)
     parts_and_rows = read_slices(parts, lambda split_name: splits[split_name](), name)
     pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in parts_and_rows]
     return join_tables(pieces, name)
 
 
 def _in_folder(source: str, data_dir: Path | None) -> Splits:
-    directory = data_folder(data_dir)
-    files = _files(source, directory / source) if directory else {}
+    # Imported here because most runs read none of these.
+    directory, read = data_folder(data_dir), getattr(import_module("jaxaudit.data.sets.tables"), source)
+    folder = (directory or Path()) / source
+    paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
+    # A split with a plain and a gzipped file counts once.
+    files = {split: path for split, path in paths if directory and path.is_file()}
     if not files:
         where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
         raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
-    splits = (_ALL, *files) if source == "acs" else files
-    return {split: partial(_read, source, files, split) for split in splits}
-
-
-def _files(source: str, folder: Path) -> dict[str, Path]:
-    """The file of each split that exists; a split with a plain and a gzipped file counts once."""
-    if source == "acs":
-        paths = sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
-        return {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
-    split_paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
-    return {split: path for split, path in split_paths if path.is_file()}
-
-
-def _read(source: str, files: dict[str, Path], split: str) -> Table:
-    # Imported here because most runs read none of these.
-    read = getattr(import_module("jaxaudit.data.sets.tables"), "census" if source == "acs" else source)
-    if source != "acs":
-        return read(files[split])
-    return read([files[split]], split) if split != _ALL else read(list(files.values()), source)
+    return {split: partial(read, path) for split, path in files.items()}
 
 
 def _file(source: str, data_dir: Path | None) -> Path:
@@ -285,6 +269,5 @@ _FILES = {
 _NEEDED = {
     "adult": "UCI's adult.data and adult.test (or .gz)",
     "location": "dataset_location.tgz of github.com/privacytrustlab/datasets",
-    "acs": "person files of the American Community Survey (.csv or .csv.gz)",
 }
 _NAMES = (*_EMBEDDED_TABLES, *_NEEDED)

@@ -1,4 +1,4 @@
-"""Adult, Location and the census: small files of the same format, and what is refused."""
+"""Adult and Location: small files of the same format, and what is refused."""
 
 import gzip
 import os
@@ -10,7 +10,7 @@ import pytest
 from support.small_sets import write_archive
 
 from jaxaudit.data.sets.embedded import breast_cancer, wine
-from jaxaudit.data.sets.tables import ATTRIBUTES, MARITAL, RACES, adult, census, location
+from jaxaudit.data.sets.tables import ATTRIBUTES, adult, location
 from jaxaudit.data.tables.table import MISSING, Table, category_counts, one_hot
 from jaxaudit.errors import InputError
 
@@ -62,18 +62,13 @@ def test_adult_test_has_a_comment_and_full_stops(tmp_path):
         (f"{FIRST}\n{FIRST.replace('White', 'Green')}", "a text for race that is"),
         (FIRST.replace("<=50K", "50K"), "a text for income"),
         (FIRST.replace("2174", "many"), "capital-gain"),
-        ("a,28,3,6,0,1,0", r"a\.csv: 1 persons with an income have a SEX that"),
-        ("a,N,1,6,0,1,0", r"have a AGEP .*; is it a file of ACS person records"),
-        ("a,2,1,N,0,1,N", r"is left \(1 of 1 persons are left out"),
     ],
 )
 def test_refused(tmp_path, files, message):
-    """Location's archive of these files; lines of the census; or else lines of Adult."""
+    """Location's archive of these files; or else lines of Adult."""
     (tmp_path / "adult.data").write_text(f"{files}\n")
     if not isinstance(files, str):
         read = lambda: location(write_archive(tmp_path / "a.tgz", *files))  # noqa: E731
-    elif files.startswith("a,"):
-        read = lambda: census([write_census(tmp_path / "a.csv", [files])], "acs")  # noqa: E731
     else:
         read = lambda: adult(tmp_path / "adult.data")  # noqa: E731
     with pytest.raises(InputError, match=message):
@@ -121,64 +116,6 @@ def test_location_is_bounded(tmp_path, monkeypatch):
     path.write_bytes(b"no archive" * 100)
     with pytest.raises(InputError, match=r"b.tgz: cannot be read as a tar archive"):
         location(path)
-
-
-def write_census(path, rows, header="PUMA,AGEP,SEX,MSP,HISP,RAC1P,PINCP"):
-    content = "".join(f"{line}\n" for line in [header, *rows]).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
-PERSONS = [
-    "a,28,1,6,0,1,35000.0",
-    "b,3,2,N,0,9,N",
-    "c,95,2,1,0,4,50001.0",
-    "d,15,1,6,0,2,-9000",
-    "e,61,2,3,0,8,50000.0",
-]
-
-
-def test_census(tmp_path):
-    paths = [
-        write_census(tmp_path / "a.csv.gz", PERSONS),
-        write_census(tmp_path / "b.csv", ["7,01,2,1,5,40"], "pincp,SEX,RAC1P,MAR,MSP,AGEP"),
-    ]
-    table = census(paths, "acs")
-    assert table.values.tolist() == [[28, 5, 0, 0], [95, 0, 3, 1], [15, 5, 1, 0], [61, 2, 7, 1], [40, 4, 1, 0]]
-    assert [column.name for column in table.columns] == ["age", "marital-status", "race", "sex"]
-    assert [column.categories for column in table.columns] == [(), MARITAL["MSP"], RACES, ("Male", "Female")]
-    assert (table.labels.tolist(), table.class_names) == ([0, 1, 0, 0, 0], ("<=50K", ">50K"))
-    assert table.notes == ("1 of 6 persons are left out because income does not apply to them",)
-    # Where every file has the paper's MAR, that is taken.
-    table = census(paths[1:], "acs")
-    assert table.columns[1].categories == MARITAL["MAR"]
-    assert (table.values.tolist(), table.notes) == ([[40, 0, 1, 0]], ())
-
-
-def test_census_minimum_age(tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxaudit.data.sets.tables.MINIMUM_AGE", 29)
-    table = census([write_census(tmp_path / "a.csv", PERSONS)], "acs")
-    assert table.values[:, 0].tolist() == [95, 61]
-    assert table.notes == (
-        "1 of 5 persons are left out because income does not apply to them",
-        "2 persons with an income are left out: they are younger than 29",
-    )
-
-
-def test_census_refuses_other_files(tmp_path):
-    paths = [
-        write_census(tmp_path / f"{status}.csv", ["20,1,1,1,9"], f"AGEP,SEX,RAC1P,{status},PINCP") for status in MARITAL
-    ]
-    with pytest.raises(InputError, match="has no column MAR or MSP, or not that of the other files"):
-        census(paths, "acs")
-    for content, message in (
-        (b"AGEP,SEX,RAC1P\n", r"has no column PINCP, MAR or MSP, .*; is it a file of ACS \*person\*"),
-        (b"\xff\xfe\n", "its first line is no"),
-        (b"", "has no column AGEP"),
-    ):
-        paths[0].write_bytes(content)
-        with pytest.raises(InputError, match=rf"MAR\.csv: {message}"):
-            census(paths[:1], "acs")
 
 
 def test_embedded_tables_are_those_of_scikit_learn():

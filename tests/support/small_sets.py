@@ -52,18 +52,10 @@ def write_adult(folder: Path) -> None:
     (folder / "adult.test.gz").write_bytes(packed(f"|comment\n{lines[1]}.\n{lines[1]}.\n".encode()))
 
 
-def write_census(folder: Path) -> None:
-    """Two files of three persons, to one of whom income does not apply."""
-    for name, age in (("b2019.csv", 30), ("a2018.csv.gz", 20)):
-        rows = [f"a,{age},1,6,1,35000.0", "b,3,2,N,9,N", f"c,{age + 1},2,1,4,50001.0"]
-        content = "\n".join(["PUMA,AGEP,SEX,MSP,RAC1P,PINCP", *rows, ""]).encode()
-        (folder / name).write_bytes(packed(content) if name.endswith(".gz") else content)
-
-
 def write_location(folder: Path) -> None:
     """Three check-ins at three places, of two classes."""
     content = b'"2",0,1,1\n"10",1,0,1\n"2",0,0,0\n'
     write_archive(folder / "dataset_location.tgz", ("bangkok", content), folder=False)
 
 
-TABLES = {"adult": write_adult, "acs": write_census, "location": write_location}
+TABLES = {"adult": write_adult, "location": write_location}

@@ -1,22 +1,17 @@
-"""Tables of the papers, as they are published: UCI Adult, the American Community Survey, Location.
+"""Tables of the papers, as they are published: UCI Adult and Location.
 
 Location, where users of Foursquare checked in (Bangkok), stands in for the papers' Purchase, which nobody may hand on.
 """
 
-import csv
 import io
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import csv as arrow_csv
 
 from jaxaudit.data.formats.parsing import open_bounded, parsing
-from jaxaudit.data.formats.text_table import FIRST_LINE
 from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS
 from jaxaudit.data.tables.table import MISSING, Column, Table
 from jaxaudit.errors import InputError
 
@@ -93,118 +88,6 @@ def _codes(cells: Sequence[str], categories: Sequence[str], name: str, path: Pat
             "A table of your own can be read as CSV with a header line."
         )
     return codes
-
-
-RACES = (
-    "White",
-    "Black or African American",
-    "American Indian",
-    "Alaska Native",
-    "American Indian or Alaska Native, tribes specified or not, no other races",
-    "Asian",
-    "Native Hawaiian or Other Pacific Islander",
-    "Some Other Race",
-    "Two or More Races",
-)
-# Codes count from 1.
-_ALONE = ("Widowed", "Divorced", "Separated", "Never married")
-MARITAL = {
-    "MAR": ("Married", *_ALONE),
-    "MSP": ("Married, spouse present", "Married, spouse absent", *_ALONE),
-}
-MINIMUM_AGE = 15
-SEXES = ("Male", "Female")
-_NOT_APPLICABLE = ["", "N", "NA", "b", "bb", "bbbbbbb"]
-
-
-def census(paths: Sequence[Path], name: str) -> Table:
-    """The persons in ACS person files (`.csv`, gzipped or not), one after the other.
-
-    Columns: `age` (AGEP, a number: `recode(table, categorical=["age"])` makes every year a category), `marital-status`
-    (MAR, or MSP where a file has no MAR), `race` (RAC1P), `sex` (SEX), with the categories of the Bureau's dictionary
-    whether they occur or not. Classes: PINCP, the person's income in dollars, is over 50,000 or not. Incomes are not
-    adjusted for inflation within the survey's year (ADJINC).
-
-    Persons to whom income does not apply (empty or `N`: all below 15) are left out; the table's notes say how many, and
-    how many of the others are below 15. The paper speaks of "all 1.6 million records" of 2013 and not of whom that
-    leaves out; all who have an income figure is this function's choice.
-
-    Source: U.S. Census Bureau, ACS PUMS data dictionary, 2018; NIST, Diverse Community Data Excerpts. Used in Long et
-    al. (2017), section 8.
-    """
-    headers = {path: _header(path) for path in paths}
-    marital = next((key for key in MARITAL if all(key in header for header in headers.values())), "MAR or MSP")
-    for path, header in headers.items():
-        lacking = [column for column in ("AGEP", "RAC1P", "SEX", "PINCP", marital) if column not in header]
-        if lacking:
-            raise InputError(
-                f"{path}: has no column {', '.join(lacking)}, or not that of the other files; is it a file of ACS "
-                "*person* records with a header line?"
-            )
-    parts, labels, without, young = [], [], 0, 0
-    limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
-    for path, header in headers.items():
-        needed_columns = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
-        cells = _cells(path, needed_columns)
-        has_income = ~np.isnan(cells[:, 4])
-        without += int((~has_income).sum())
-        old_enough = ~(cells[:, 0] < MINIMUM_AGE)
-        young += int((has_income & ~old_enough).sum())
-        kept = cells[has_income & old_enough]
-        for index, limit in enumerate(limits):
-            _check(kept[:, index], limit, needed_columns[index], path)
-        parts.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
-        labels.append((kept[:, 4] > 50_000).astype(np.int32))
-    values = np.concatenate(parts)
-    notes = []
-    if without:
-        persons = len(values) + without + young
-        notes.append(f"{without} of {persons} persons are left out because income does not apply to them")
-    if young:
-        notes.append(f"{young} persons with an income are left out: they are younger than {MINIMUM_AGE}")
-    if len(values) == 0:
-        raise InputError(f"{name}: no person is left ({'; '.join(notes) or 'the files have no records'}).")
-    kinds = {"age": (), "marital-status": MARITAL[marital], "race": RACES, "sex": SEXES}
-    columns = tuple(Column(*name_and_kind) for name_and_kind in kinds.items())
-    return Table(values, columns, np.concatenate(labels), CLASSES, name, tuple(notes))
-
-
-def _header(path: Path) -> dict[str, str]:
-    """The columns of a file by their names in capitals; a parser can take seconds, or crash, on too many."""
-    with open_bounded(path, None) as stream:
-        line = stream.readline(FIRST_LINE)
-    if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:
-        raise InputError(f"{path}: its first line has more than {MOST_COLUMNS:,} columns or 1 MiB; is it a table?")
-    with parsing(f"{path}: its first line is not a CSV header", "is it a file of ACS person records?"):
-        names = next(csv.reader([line.decode("utf-8-sig")]), [])
-    return {name.strip().upper(): name for name in names}
-
-
-def _cells(path: Path, needed_columns: Sequence[str]) -> np.ndarray:
-    """`float64[n, wanted]`: these columns, NaN for empty cells; some lines are read at a time."""
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict.fromkeys(needed_columns, pa.float64()),
-        include_columns=list(needed_columns),
-        null_values=_NOT_APPLICABLE,
-    )
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=2**24)
-    with (
-        open_bounded(path, MAX_BYTES) as stream,
-        parsing(f"{path}: cannot be read as ACS person records", "is the file whole?"),
-    ):
-        batches = arrow_csv.open_csv(stream, read, convert_options=convert)
-        blocks = [np.stack([cells.to_numpy(zero_copy_only=False) for cells in b.columns], axis=1) for b in batches]
-    return np.concatenate([np.empty((0, len(needed_columns))), *blocks])
-
-
-def _check(cells: np.ndarray, codes: int | None, column: str, path: Path) -> None:
-    bad = ~((cells >= 0) & (cells < 200)) if codes is None else ~((cells >= 1) & (cells <= codes))
-    bad |= cells != np.rint(cells)
-    if bad.any():
-        raise InputError(
-            f"{path}: {int(bad.sum())} persons with an income have a {column} that is not in the ACS dictionary; "
-            "is it a file of ACS person records?"
-        )
 
 
 ARCHIVE = "dataset_location.tgz"

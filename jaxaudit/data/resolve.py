@@ -70,8 +70,7 @@ def load(
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
-    # A path may itself contain an '@'.
-    source, split = (name, "") if exists(Path(name)) else split_name(name)
+    source, split = tfds.name_and_split(name)
     if split:
         parse_split(split)  # a misprint is found before anything is read
     if source.startswith(_FORCE_TFDS) or source in _EMBEDDED:
@@ -208,9 +207,7 @@ def load_table(
     >>> load_table("wine@train[:50]", drop=["ash"])
     Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
     """
-    # A path may itself contain an '@'.
-    whole = name_or_path not in _NAMES and exists(Path(name_or_path))
-    source, split = (name_or_path, "") if whole else split_name(name_or_path)
+    source, split = (split_name if name_or_path in _NAMES else tfds.name_and_split)(name_or_path)
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.tables.own_table import read_own_table

@@ -68,9 +68,13 @@ def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
     """The path and the split of the set `NAME[@SPLIT]`; an existing path may itself contain an `@`. The path is None if
     NAME is no file or folder, here or in `data_dir`; the split is empty if none is named.
     """
-    # A path may itself contain an '@'.
-    source, split = (name, "") if exists(expanded(name)) else split_name(name)
+    source, split = name_and_split(name)
     return on_disk(source, data_dir), split
+
+
+def name_and_split(name: str) -> tuple[str, str]:
+    """`NAME[@SPLIT]` as (name, split); an existing path may itself contain an `@`."""
+    return (name, "") if exists(expanded(name)) else split_name(name)
 
 
 def set_folders(data_dir: Path | None) -> tuple[Path, ...]:

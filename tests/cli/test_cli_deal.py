@@ -452,15 +452,15 @@ def test_what_64_bits_cannot_hold_is_refused(sets: Path) -> None:
 
 
 def test_the_label_has_its_name_or_is_named(sets: Path) -> None:
-    """Columns without a name and a value, and those of --drop, are left out."""
-    rows = [f"{row}.5,{row % 7},{row % 3},{row % 4}," for row in range(60)]
-    Path("moves.csv").write_text("\n".join(["x,y,z,activity,", *rows, ""]))
+    """Columns of --drop are left out."""
+    rows = [f"{row}.5,{row % 7},{row % 3},{row % 4}" for row in range(60)]
+    Path("moves.csv").write_text("\n".join(["x,y,z,activity", *rows, ""]))
     refused(("deal", "moves.csv", "--out", "deal"), ("'label'", "--label", "pandas"))
     done = jaxaudit("deal", "moves.csv", "--label", "activity", "--drop", "z", "--out", "deal")
-    assert "column 5 has neither a name nor a value" in done.err
+    assert done.code == 0, done.err
     query = load("deal/query.csv", label="activity")
     assert (query.titles, query.class_names) == (("x", "y"), tuple("0123"))
-    Path("named.csv").write_text("\n".join(["a,b,c,label,", *rows, ""]))
+    Path("named.csv").write_text("\n".join(["a,b,c,label", *rows, ""]))
     assert jaxaudit("deal", "named.csv", "--out", "named").code == 0
     query = ("--query", "named.csv@train[:30]", "--holdout", "named.csv@train[30:]", "--models", "19")
     for words, hint in ((("--label", "nobody"), "'nobody'"), (("--drop", "nobody"), "'nobody'")):

@@ -4,7 +4,6 @@ import gzip
 import io
 import shlex
 import struct
-import subprocess
 import zipfile
 
 import numpy as np
@@ -238,7 +237,7 @@ def test_a_file_of_matlab_is_refused_with_the_line_that_writes_it(tmp_path, monk
     scipy.io.savemat("FILE.mat", {"X": images, "y": np.array([1, 10, 9])[:, None]})
     with pytest.raises(InputError, match="MATLAB's files are read as") as caught:
         load_path("FILE.mat")
-    subprocess.run(shlex.split(str(caught.value).partition("this writes one: ")[2]), check=True)
+    exec(shlex.split(str(caught.value).partition("this writes one: ")[2])[2], {})
     examples = load_path("FILE.npz")
     assert np.array_equal(examples.inputs, images.transpose(3, 0, 1, 2))
     assert [examples.class_names[label] for label in examples.labels] == ["1", "0", "9"]

@@ -6,7 +6,6 @@ import os
 import pickle
 import shlex
 import struct
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def test_a_tree_of_flax_or_orbax_is_refused_with_the_line_that_writes_it(
         read_weights(kind)
     line = str(caught.value).partition("of a tree: ")[2].replace("FILE.msgpack", kind)
     line = line.replace("/PATH/OF/FOLDER", str(tmp_path / kind))
-    subprocess.run(shlex.split(line), check=True, capture_output=True)
+    exec(shlex.split(line)[2], {})
     assert same(read_weights("FILE.safetensors"), flat())
 
 

@@ -7,7 +7,7 @@ content of a cell.
 import csv
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -79,29 +79,6 @@ class TextTable:
         kept = [index for index, name in enumerate(self.header) if name not in names]
         return replace(self, header=[self.header[i] for i in kept], columns=[self.columns[i] for i in kept])
 
-    def without_empty(self, needed_names: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
-        """The table without columns that have neither a name nor any value, as a delimiter at the end of each line
-        makes one, and a note on each; `needed_names` are names of columns to keep.
-
-        Without a header only empty cells are no values: `nan` may be a number that failed.
-        """
-        names = self.header or [""] * len(self.columns)
-        nothing = ("", "nan") if self.header else ("",)
-        empty = [
-            place
-            for place, name in enumerate(names)
-            if NAMELESS.fullmatch(name.strip())
-            and name not in needed_names
-            and _holds_only(nothing, self.columns[place])
-        ]
-        if not empty or len(empty) == len(self.columns):
-            return self, ()
-        kept = [place for place in range(len(self.columns)) if place not in empty]
-        header = [self.header[place] for place in kept] if self.header else []
-        table = replace(self, header=header, columns=[self.columns[place] for place in kept])
-        notes = (f"column {place + 1} has neither a name nor a value and is left out" for place in empty)
-        return table, tuple(notes)
-
     def numbers(self, column: int, advice: str = "leave it out (`drop`)") -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers, 1 and 0 for true and false; an InputError names the row
         (from 1 below the header) of a cell that is none, and gives the advice.
@@ -122,12 +99,6 @@ class TextTable:
                     f"{advice}."
                 ) from error
         return np.array(values)
-
-
-def _holds_only(texts: tuple[str, ...], cells: pa.ChunkedArray) -> bool:
-    lower = pc.call_function("utf8_lower", [trimmed(cells)])
-    are_texts_of = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(texts)))
-    return bool(pc.call_function("all", [are_texts_of]).as_py()) and len(cells) > 0
 
 
 def trimmed(cells: Cells) -> Cells:

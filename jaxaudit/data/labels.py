@@ -57,7 +57,7 @@ def encode_labels(
 
     | labels | class names |
     |---|---|
-    | `class_names` given | these; number k is the k-th of them from 0, text is looked up |
+    | `class_names` given | these; number k is the k-th of them from 0 |
     | whole numbers, smallest 0 | "0".."largest", classes without a record included |
     | other whole numbers (1..30, -1/+1) | the distinct numbers in ascending order |
     | text | the distinct texts in sorted order |
@@ -79,9 +79,9 @@ def encode_labels(
         )
     values = as_text(values)
     if values.dtype.kind == "U":
-        if class_names is not None:
-            return _look_up(values, class_names, source)
         numbers = _numbers_in_text(values)
+        if numbers is None and class_names is not None:
+            raise InputError(f"{source}: labels are texts, which name their classes; leave the class names out.")
         if numbers is None:
             names, codes = np.unique(values, return_inverse=True)
             return codes.astype(np.int32), tuple(names.tolist())
@@ -103,20 +103,6 @@ def encode_labels(
         return numbers.astype(np.int32), tuple(map(str, range(int(numbers.max()) + 1)))
     names, codes = np.unique(numbers, return_inverse=True)
     return codes.astype(np.int32), tuple(map(str, names.tolist()))
-
-
-def _look_up(values: np.ndarray, class_names: Sequence[str], source: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    index = {name: i for i, name in enumerate(class_names)}
-    distinct, codes = np.unique(values, return_inverse=True)
-    unknown = [name for name in distinct.tolist() if name not in index]
-    if unknown:
-        first = int(np.argmax(values == unknown[0]))
-        raise InputError(
-            f"{source}: {len(unknown)} of the different labels (first: record {first}) are not among the class names; "
-            "add or correct them."
-        )
-    table = np.array([index[name] for name in distinct.tolist()], np.int32)
-    return table[codes], tuple(class_names)
 
 
 def _numbers_in_text(values: np.ndarray) -> np.ndarray | None:

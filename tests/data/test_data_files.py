@@ -57,8 +57,10 @@ def test_class_names(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x=X, y=Y, class_names=["cat", "dog", "emu", "fox"])
     assert load_path(path).class_names == ("cat", "dog", "emu", "fox")
-    np.savez(path, x=X, y=np.array(["dog", "cat", "dog", "cat"]), class_names=np.array([b"dog", b"cat"]))
-    assert load_path(path).labels.tolist() == [0, 1, 0, 1]
+    np.savez(path, x=X, y=np.array([b"dog", b"cat", b"dog", b"cat"]))
+    assert load_path(path).labels.tolist() == [1, 0, 1, 0]
+    np.savez(path, x=X, y=Y % 2, class_names=np.array([b"dog", b"cat"]))
+    assert load_path(path).class_names == ("dog", "cat")
     np.savez(path, x=X, y=Y[:, None])
     assert load_path(path).labels.tolist() == Y.tolist()
     np.savez(path, x=X, y=Y, class_names=["cat", "cat", "dog"])

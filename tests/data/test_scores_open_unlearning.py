@@ -260,7 +260,7 @@ def test_a_truth_ratio_without_its_losses_is_refused(tmp_path: Path):
 def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with open(tmp_path / "sparse.json", "wb") as file:
         file.truncate(open_unlearning.LARGEST + 1)
-    with pytest.raises(InputError, match="more than 256 MiB"):
+    with pytest.raises(InputError, match="more than 268,435,456 bytes"):
         read_log(tmp_path / "sparse.json")
     monkeypatch.setattr(open_unlearning, "MOST_VALUES", 100)
     with pytest.raises(InputError, match="more than 100 values"):

@@ -109,11 +109,11 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
+def open_bounded(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
     """The bytes of a regular file as a stream, decompressed if its first two bytes are those of gzip.
 
     Reading more than `max_bytes` decompressed bytes raises, so a small file that unpacks to a huge one does no harm.
-    None is for a file of any size that is read in pieces. What the caller's reading runs into is an InputError, too.
+    What the caller's reading runs into is an InputError, too.
     """
     try:
         with open_data(path) as file:
@@ -162,7 +162,7 @@ _UNIQUE = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_nothing, parse_
 
 
 class _Bounded(io.RawIOBase):
-    def __init__(self, source: io.BufferedIOBase, max_bytes: int | None, path: Path) -> None:
+    def __init__(self, source: io.BufferedIOBase, max_bytes: int, path: Path) -> None:
         self.source, self.max_bytes, self.path, self.place = source, max_bytes, path, 0
 
     def readable(self) -> bool:

@@ -66,9 +66,6 @@ class TextTable:
     def rows(self) -> int:
         return len(self.columns[0]) if self.columns else 0
 
-    def title(self, column: int) -> str:
-        return f"column {column + 1}" if not self.header else f"column {self.header[column]!r}"
-
     def with_header(self) -> "TextTable":
         """The table whose header is the first line of this one, which has none yet."""
         names = [column[0].as_py().strip() for column in self.columns]
@@ -94,8 +91,9 @@ class TextTable:
                 values.append(as_number(cell))
             except ValueError as error:
                 trouble = "is empty" if cell == "" else "holds text"
+                title = repr(self.header[column]) if self.header else column + 1
                 raise InputError(
-                    f"{self.source}: row {row}, {self.title(column)} {trouble}, not a number; clean or encode it, or "
+                    f"{self.source}: row {row}, column {title} {trouble}, not a number; clean or encode it, or "
                     f"{advice}."
                 ) from error
         return np.array(values)

@@ -45,11 +45,11 @@ SHAREGPT = (
 
 
 AS_LINES = (
-    'texts are JSON Lines, an object a line; python -c "import json; [print(json.dumps(row)) for row in {}]" > '
+    'texts are JSON Lines, an object a line; python -c "import json, pathlib; [print(json.dumps(row)) for row in {}]" > '
     "FILE.jsonl writes them"
 )
 OTHER_FILES = {
-    b"[": AS_LINES.format("json.load(open('FILE.json'))"),
+    b"[": AS_LINES.format("json.loads(pathlib.Path('FILE.json').read_bytes())"),
     b"PAR1": AS_LINES.format("__import__('pyarrow.parquet').parquet.read_table('FILE.parquet').to_pylist()"),
 }
 """What is said of a JSON array and of Parquet, by the first bytes."""

@@ -41,7 +41,7 @@ TO_SAFETENSORS = (
 MSGPACK, TREE = ".msgpack", "_METADATA"
 """The suffix of a tree that Flax serialised, and the file in which Orbax describes one."""
 TREES = {
-    MSGPACK: "tree = f.msgpack_restore(open('FILE.msgpack', 'rb').read())",
+    MSGPACK: "import pathlib; tree = f.msgpack_restore(pathlib.Path('FILE.msgpack').read_bytes())",
     TREE: "import orbax.checkpoint as o; tree = o.PyTreeCheckpointer().restore('/PATH/OF/FOLDER')",
 }
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"

@@ -45,8 +45,8 @@ SHAREGPT = (
 
 
 AS_LINES = (
-    'texts are JSON Lines, an object a line; python -c "import json, pathlib; [print(json.dumps(row)) for row in {}]" > '
-    "FILE.jsonl writes them"
+    'texts are JSON Lines, an object a line; python -c "import json, pathlib; [print(json.dumps(row)) for row in {}]" '
+    "> FILE.jsonl writes them"
 )
 OTHER_FILES = {
     b"[": AS_LINES.format("json.loads(pathlib.Path('FILE.json').read_bytes())"),

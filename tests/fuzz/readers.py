@@ -19,7 +19,6 @@ class Reader(NamedTuple):
         read: reads what lies in that folder; the random numbers choose its options.
         share: how often its turn comes, in comparison with the others'.
         writes: whether it may change its folder: it works there, rather than reads.
-        threads: whether it reads in threads that may speak up later: every case has a process of its own.
     """
 
     name: str
@@ -27,7 +26,6 @@ class Reader(NamedTuple):
     read: Callable[[Path, random.Random], object]
     share: int = 2
     writes: bool = False
-    threads: bool = False
 
 
 def only(folder: Path, *beginnings: str) -> Path:

@@ -7,7 +7,6 @@ import resource
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 import unicodedata
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from jaxaudit.errors import InputError
 CPU_SECONDS = 5
 MOST_GROWTH = 2**30
 LONGEST_MESSAGE = 1600
-SETTLE_SECONDS = 0.2
 SECRETS = (SECRET, str(SECRET_NUMBER), f"{float(SECRET_NUMBER):g}")
 
 
@@ -91,8 +89,6 @@ def watched(room: Room, read: Callable[[], object], reader: Reader) -> Outcome:
         growth = memory("VmHWM") - start
         limit_cpu(60)
     gc.collect()  # what is only said when an object goes belongs to this case
-    if reader.threads:
-        time.sleep(SETTLE_SECONDS)
     printed = room.output.read_bytes()
     os.truncate(room.output, 0)
     if not outcome.good:

@@ -225,7 +225,7 @@ def run(
                     continue
                 assert job is not None
                 gone = outcome.kind in ("hang", "cpu", "crash")
-                if not gone and (outcome.kind == "memory" or waiting is None or readers[job.reader].threads):
+                if not gone and (outcome.kind == "memory" or waiting is None):
                     worker.job = None
                     worker.end()
                     gone = True

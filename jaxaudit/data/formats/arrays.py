@@ -88,10 +88,9 @@ class StoredArray:
     def _read(self, file: BufferedReader, first: int, last: int) -> np.ndarray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])
         if self._by_column and self.ndim > 1 and count < len(self):
-            raise InputError(
-                f"{self.path}: is stored column by column, and is read some rows at a time; save "
-                "numpy.ascontiguousarray(array)."
-            )
+            # Its rows lie apart, so all of it is read.
+            refuse_larger(self.path, self.nbytes, MAX_BYTES, "save numpy.ascontiguousarray(array)")
+            return self._read(file, 0, len(self))[first : first + count].copy()
         numbers, shape = self._numbers(file, first * columns, count * columns), (count, *self.shape[1:])[: self.ndim]
         return numbers.reshape(shape[::-1]).T if self._by_column else numbers.reshape(shape)
 

@@ -15,9 +15,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.checkpoint import UnderWay, call_directory
+from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.chunk import Results
-from jaxaudit.ensemble.concurrency import NeighbourFailed, Stop, concurrent_chunks, run_at_once
+from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.program import DISPATCH
 from jaxaudit.errors import InputError
@@ -97,22 +97,16 @@ def fit_learned(
             progress(sum(len(rows) for rows, _ in results.chunks), models)
 
     def train(rows: np.ndarray, stop: Stop) -> Any:
-        keeper = results.under_way(size, rows, 1, epochs)
         standardised = (outputs[rows] - mean[rows, None]) / scale[rows, None]
         with DISPATCH:
             arrays = jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32)
-            now = keeper.begin(_start(keys[rows], standardised.shape[2], classes))
-        try:
-            for epoch in range(now.taken, epochs):
-                stop.check()
-                with DISPATCH:
-                    state = _epoch(keys[rows], epoch, now.states, *arrays, members[rows], counted[rows], classes)
-                now = UnderWay(jax.block_until_ready(state), epoch + 1)
-                keeper.passing(now)
-        except (KeyboardInterrupt, NeighbourFailed):
-            keeper.stopping(now)
-            raise
-        return tuple(jax.tree.leaves(now.states[0]))
+            state = _start(keys[rows], standardised.shape[2], classes)
+        for epoch in range(epochs):
+            stop.check()
+            with DISPATCH:
+                state = _epoch(keys[rows], epoch, state, *arrays, members[rows], counted[rows], classes)
+            jax.block_until_ready(state)
+        return tuple(jax.tree.leaves(state[0]))
 
     def collect(rows: np.ndarray, params: Any) -> None:
         results.add(size, rows, params)

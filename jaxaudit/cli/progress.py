@@ -270,8 +270,7 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
     """The context of a command's work; stored work is removed when the work is done.
 
     Work is stored in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
-    stays there if any model was stored, finished or in training. A command that stores its work itself describes it in
-    words by `elsewhere`.
+    stays there if any model was stored. A command that stores its work itself describes it in words by `elsewhere`.
 
     Raises:
         InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
@@ -281,27 +280,25 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
         from jaxaudit.runs.directory import claim
 
         claim(out)
-    works: list[Unfinished] = []
+    work: Unfinished | None = None
     total = 0
 
     def begin(identity: "Identity", models: int, line: str) -> Path | None:
-        nonlocal total
+        nonlocal work, total
         total = models
         work = _open_cached(identity) if out is None else _open_at(out, identity)
-        if work is not None:
-            works.append(work)
-            if work.lock is None:
-                say("this file system has no locks: do not start the same run there twice at the same time")
+        if work is not None and work.lock is None:
+            say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
-        if kept_work := _in_words(works, models):
+        if kept_work := _in_words(work, models):
             say(f"Resuming: {kept_work}.")
         return work and work.checkpoints
 
     try:
         yield begin
     except BaseException as error:
-        kept = _in_words(works, total) if elsewhere is None else elsewhere()
-        for work in works:
+        kept = _in_words(work, total) if elsewhere is None else elsewhere()
+        if work is not None:
             work.keep() if kept and not _marked(out) else work.remove()
         # Whoever called says that the result stands.
         if not isinstance(error, KeyboardInterrupt) or _marked(out):
@@ -309,7 +306,7 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
         goes_on = "continues from there" if kept else "starts again"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")
         raise Interrupted(INTERRUPTED) from error
-    for work in works:
+    if work is not None:
         work.remove()
 
 
@@ -351,18 +348,11 @@ def _open_cached(identity: "Identity") -> "Unfinished | None":
     return None
 
 
-def _in_words(works: "list[Unfinished]", total: int) -> str:
+def _in_words(work: "Unfinished | None", total: int) -> str:
     """What was stored, in words; empty if nothing was."""
-    if not works:
+    if work is None:
         return ""
-    from jaxaudit.ensemble import kept_models, kept_states
+    from jaxaudit.ensemble import kept_models
 
-    models = sum(kept_models(work.checkpoints) for work in works)
-    states = [state for work in works for state in kept_states(work.checkpoints)]
-    begun = sum(state.models for state in states)
-    trained = f"{models} of {total} models are trained"
-    if not begun:
-        return trained if models else ""
-    epochs, of = sorted({state.epoch for state in states}), states[0].epochs
-    where = f"in epoch {epochs[0]} of {of}" if len(epochs) == 1 else f"in epochs {epochs[0]} to {epochs[-1]} of {of}"
-    return f"{trained}, {begun} more {'is' if begun == 1 else 'are'} {where}"
+    models = kept_models(work.checkpoints)
+    return f"{models} of {total} models are trained" if models else ""

@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from jaxaudit.data.formats.arrays import read_npy
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError, writing
 from jaxaudit.runs.directory import claim, write_files
-from jaxaudit.runs.unfinished import LOCK, NAME, OWNER, hold, make_directories, remove_empty, sign, working_in
+from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty, working_in
 from jaxaudit.shadow_models import kind_words
 from jaxaudit.version import __version__
 
@@ -85,23 +84,15 @@ def lay(out: Path, arrays: Arrays, earlier: Description | None, description: Des
         return
     _refuse_made(out)
     folders_created: tuple[Path, ...] = ()
-    lock = None
     try:
         with writing(f"--out {out}", ADVICE):
             folders_created = make_directories(out / NAME)
             # The command keeps its drafts in this folder, and `write_files` removes it together with the lock.
-            lock = hold(out / NAME)
-            if lock is not None:
-                sign(out / NAME)
-            _refuse_made(out)
-            write_files(out, bank_files(description, arrays))
-            make_folder(out)
+            with working_in(out / NAME, f"--out {out}"):
+                _refuse_made(out)
+                write_files(out, bank_files(description, arrays))
+                make_folder(out)
     finally:
-        if lock is not None:
-            for name in (OWNER, LOCK):
-                with suppress(OSError):
-                    (out / NAME / name).unlink()
-            lock.release()
         remove_empty(folders_created)
 
 

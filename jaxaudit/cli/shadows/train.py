@@ -1,13 +1,8 @@
-"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones.
+"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
-A call works on some of them, in a folder of unfinished work.
-"""
-
-import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -41,8 +36,7 @@ from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, Description
-from jaxaudit.data.formats.arrays import read_npy
-from jaxaudit.data.paths import exists, open_regular, whole_file
+from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -149,18 +143,12 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
 
 
 def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, learner: Learner, execution: Execution) -> None:
-    """Trains until no model is missing, first the models of an interrupted call, from its stored work."""
-    before = len(bank) + 1
-    while len(missing := bank.missing()):
-        if len(missing) == before:
-            raise InputError(
-                f"workers trained {before} models, and their outputs are not in {bank.directory.name}: --out must be a "
-                "folder that all machines see."
-            )
-        before = len(missing)
-        with unfinished_models(bank.directory, missing, len(bank), _here()) as (models, checkpoints):
-            kept = replace(execution, checkpoints=checkpoints)
-            train_bank(key, bank, inputs, learner, models.tolist(), execution=kept)
+    train_bank(key, bank, inputs, learner, bank.missing().tolist(), execution=execution)
+    if missing := len(bank.missing()):
+        raise InputError(
+            f"workers trained {missing} models, and their outputs are not in {bank.directory.name}: --out must be a "
+            "folder that all machines see."
+        )
 
 
 def _models_per_batch(requested: int | None, earlier: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
@@ -263,57 +251,3 @@ def _numbers(counts: Int[np.ndarray, " some"]) -> str:
     """
     least, most = counts.min(), counts.max()
     return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {counts.mean():,.0f})"
-
-
-FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"
-
-
-@contextmanager
-def unfinished_models(
-    directory: Path, missing: Int[np.ndarray, " missing"], models: int, versions: Mapping[str, str]
-) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
-    """The models of an interrupted call, so that its unfinished batches are resumed; otherwise all missing models.
-
-    Work is in the bank's folder `unfinished` until the block ends without an error.
-    """
-    folder, ours = directory / FOLDER, json.dumps(versions, sort_keys=True).encode()
-    if folder.is_symlink():
-        raise InputError(f"{folder}: is a link; remove it.")
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        begun = _kept(folder / MODELS, models)
-        if begun is not None and _beginning(folder / VERSIONS, len(ours) + 1) != ours:
-            say("models in training were begun with other versions of the libraries, and start again")
-            begun = None
-        if begun is None or not np.isin(missing, begun).any():
-            shutil.rmtree(folder)
-            folder.mkdir(mode=0o700)
-            begun = missing
-            with whole_file(folder / MODELS) as file:
-                np.lib.format.write_array(file, begun, allow_pickle=False)
-            with whole_file(folder / VERSIONS) as file:
-                file.write(ours)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written ({error.strerror or error}).") from error
-    yield begun, folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _beginning(path: Path, count: int) -> bytes:
-    """The first bytes of a file; none if it cannot be read."""
-    try:
-        with open_regular(path, links=False) as file:
-            return file.read(count)
-    except OSError:
-        return b""
-
-
-def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
-    """The models of an interrupted call, each once and in order; None if there is none."""
-    try:
-        numbers = read_npy(path, links=False)
-    except InputError:
-        return None
-    if numbers.ndim != 1 or numbers.dtype.kind != "i" or not 0 < len(numbers) <= models:
-        return None
-    return numbers if numbers[0] >= 0 and numbers[-1] < models and (np.diff(numbers) > 0).all() else None

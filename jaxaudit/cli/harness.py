@@ -140,6 +140,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.cli.own_code import source_hashes
     from jaxaudit.cli.programs import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.cli.progress import progress_on_stderr
+    from jaxaudit.ensemble import Execution
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.provenance import describe_machine
     from jaxaudit.runs.unfinished import run_identity
@@ -167,8 +168,10 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
-    with crew(machines) as who, progress_on_stderr(job.label, job.after, job.shorter, who.pace) as progress:
-        audit = job.audit(who.execution(number, progress, checkpoints))
+    with crew(machines) as workers:
+        pace = str if workers is None else workers.pace
+        with progress_on_stderr(job.label, job.after, job.shorter, pace) as progress:
+            audit = job.audit(Execution(number, progress, checkpoints, workers))
     # Resumed work keeps the number with which it was started.
     number = getattr(audit, "models_per_batch", None) or number
     if recipe and number is not None and requested is None:

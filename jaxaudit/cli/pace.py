@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
 from jaxaudit.cli.show import Job, Summary
-from jaxaudit.cli.workers import Crew, crew
+from jaxaudit.cli.workers import crew
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import StepCost, bytes_under_way, measure_step
+from jaxaudit.ensemble import Execution, StepCost, bytes_under_way, measure_step
 from jaxaudit.ensemble.execution import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
+from jaxaudit.ensemble.local_workers import Pulling
 from jaxaudit.learners import SteppedLearner
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ class _TrialOver(KeyboardInterrupt):
 class Trial:
     """Progress that ends a run once its pace is known."""
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew, self.started = crew, time.monotonic()
+    def __init__(self, workers: Pulling | None) -> None:
+        self.workers, self.started = workers, time.monotonic()
         self.first: tuple[float, int] | None = None
         self.last, self.total = (self.started, 0), 1
 
@@ -148,7 +149,7 @@ class Trial:
         if done <= self.last[1]:
             return
         self.first, self.last = self.first or (now, done), (now, done)
-        waited = self.crew.answered >= CHUNKS * self.crew.workers
+        waited = self.workers is None or self.workers.answered >= CHUNKS * self.workers.places
         if done >= total or (waited and now - self.first[0] >= SECONDS):
             raise _TrialOver
 
@@ -170,8 +171,8 @@ def estimate_by_trial(name: str, job: Job[Any], models_per_batch: int | None, ma
         models_per_batch: models trained at the same time; None: chosen by the job.
         machines: the options that say which workers train.
     """
-    with crew(machines) as who, progress_on_stderr("timing") as show:
-        trial = Trial(who)
+    with crew(machines) as workers, progress_on_stderr("timing") as show:
+        trial = Trial(workers)
 
         def progress(done: int, total: int) -> None:
             show(done, total)
@@ -179,14 +180,14 @@ def estimate_by_trial(name: str, job: Job[Any], models_per_batch: int | None, ma
 
         say("training begins, to be timed; nothing of it is kept")
         with contextlib.suppress(_TrialOver):
-            job.audit(who.execution(models_per_batch, progress, None))
+            job.audit(Execution(models_per_batch, progress, None, workers))
     models = job.models(models_per_batch or 1) if job.models is not None else 0
-    numbers, lines = _estimate(name, models, trial)
-    return Summary(lines, {"models": models, "models_per_batch": models_per_batch, "workers": who.workers, **numbers})
+    count = 0 if workers is None else workers.places
+    numbers, lines = _estimate(name, models, trial, count)
+    return Summary(lines, {"models": models, "models_per_batch": models_per_batch, "workers": count, **numbers})
 
 
-def _estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
-    workers = trial.crew.workers
+def _estimate(name: str, models: int, trial: Trial, workers: int) -> tuple[dict[str, float], tuple[str, ...]]:
     if trial.first is None:
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)
     seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]

@@ -110,13 +110,11 @@ class Pulling:
         with ThreadPoolExecutor(len(self._threads)) as threads:
             answers = [threads.submit(worker.call, fn, (), {}) for worker in workers]
             late = wait(answers, seconds).not_done
-            # End late workers, so that the pool of threads does not wait for their answers.
             for worker, answer in zip(workers, answers, strict=True):
                 if answer in late:
                     worker.kill()
-        silent = WorkerEnded(f"ready, and silent for {seconds:g} s")
-        answers_in_time = [silent if future in late else future.exception() or future.result() for future in answers]
-        return answers_in_time + [missing] * (len(self._threads) - len(answers_in_time))
+        results = [answer.exception() or answer.result() for answer in answers]
+        return results + [missing] * (len(self._threads) - len(results))
 
     def close(self) -> None:
         """Ends all workers at once, even during a task."""

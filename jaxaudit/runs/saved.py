@@ -18,7 +18,7 @@ import numpy as np
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.formats.parsing import refuse_repeated_keys
-from jaxaudit.data.paths import exists, open_regular
+from jaxaudit.data.paths import exists, open_regular, read_small
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
 from jaxaudit.report.kinds import NAMES, RunKind, run_kind
@@ -67,8 +67,7 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
         if os.fstat(file.fileno()).st_size > LARGEST_ARRAYS:
             raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
     archive = NpzArrays(path, LARGEST_ARRAYS)
-    names_present = set(archive.names)
-    return {name: archive.read(name) for name in names if name in names_present}
+    return {name: archive.read(name) for name in names if name in archive.sizes}
 
 
 def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarray]:
@@ -107,15 +106,6 @@ def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarra
     if index != rows:
         raise ValueError(f"{path.name} has other records")
     return columns
-
-
-def read_printed_table(path: Path) -> str:
-    """A table as it was printed; a `ValueError` if it is not text, or longer than tables are."""
-    with open_regular(path, links=False) as file:
-        text = file.read(LARGEST_TABLE + 1)
-    if len(text) > LARGEST_TABLE:
-        raise ValueError(f"it is larger than {LARGEST_TABLE >> 20} MiB")
-    return text.decode()
 
 
 def _hold(file: Any, names: list[str], rows: int, source: str) -> None:
@@ -241,8 +231,8 @@ def read_printed(path: Path) -> str:
     """The table that the command of a run printed, safe to show; `InputError` without one."""
     _result_file(path)
     try:
-        text = read_printed_table(path / TABLE)
-    except (OSError, ValueError) as error:
+        text = read_small(path / TABLE, LARGEST_TABLE, links=False).decode()
+    except ValueError as error:
         raise InputError(
             f"{_short(path)} has no {TABLE} that can be read, as the directory of a run has; give the directory, or "
             "leave out `text` for a page of the run."

@@ -116,13 +116,13 @@ def test_a_bank_trained_by_workers(sets: Path):
 
 
 def test_what_becomes_of_workers_is_said(capsys: pytest.CaptureFixture[str]):
-    with crew(Machines(workers="1")) as (executor,):
-        assert executor is not None
+    with crew(Machines(workers="1")) as workers:
+        assert workers is not None
         for message in ("ended", "ended"):
             warnings.warn(RuntimeWarning(message), stacklevel=1)
     assert capsys.readouterr().err.splitlines() == ["ended", "ended"]
-    with crew(Machines()) as (executor,):
-        assert executor is None
+    with crew(Machines()) as workers:
+        assert workers is None
 
 
 LOOK = """

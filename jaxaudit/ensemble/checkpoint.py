@@ -66,7 +66,7 @@ def kept_models_per_batch(
 
 
 def models_per_batch_of(directory: Path) -> int | None:
-    """The most frequent models per batch of a call's chunks, finished or not; None without chunks."""
+    """The most frequent models per batch of a call's chunks; None without chunks."""
     numbers = [path.name.partition("-")[0] for path in directory.glob("*-*")]
     counts = Counter(int(number) for number in numbers if number.isdecimal() and int(number))
     return counts.most_common(1)[0][0] if counts else None
@@ -74,7 +74,7 @@ def models_per_batch_of(directory: Path) -> int | None:
 
 def kept_models(checkpoints: Path) -> int:
     """How many trained models `checkpoints` holds, over all calls; damaged chunks count as empty."""
-    return sum(len(_rows(path)) for path in checkpoints.glob("*/*-*.npz"))
+    return sum(map(_models_of, checkpoints.glob("*/*-*.npz")))
 
 
 def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " rows"]) -> Path:
@@ -151,14 +151,12 @@ def as_plain(leaf: Any) -> np.ndarray:
     return host if host.dtype.kind in PLAIN else host.view(f"u{host.dtype.itemsize}")
 
 
-def _rows(path: Path) -> np.ndarray:
-    try:
-        with open_regular(path, links=False) as file:
-            file.seek(DIGEST_BYTES)
-            with np.load(file, allow_pickle=False) as archive:
-                return archive["rows"]
-    except Exception:
-        return np.zeros(0, np.int64)
+def _models_of(path: Path) -> int:
+    with suppress(Exception), open_regular(path, links=False) as file:
+        file.seek(DIGEST_BYTES)
+        with np.load(file, allow_pickle=False) as archive:
+            return len(archive["rows"])
+    return 0
 
 
 def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:

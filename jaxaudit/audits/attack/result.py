@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -351,18 +350,12 @@ class AttackAudit:
         result = self.result
         figure, (curves, records) = panels(2)
         drawn = (result.deciding, *(attack for attack in result.attacks if attack.name != result.decided_by))
-        bands = [plot.Band(attack.name, *map(np.array, msgspec.structs.astuple(attack.roc))) for attack in drawn]
-        plot.draw_bands(curves, bands)
+        plot.draw_curves(curves, {attack.name: attack.roc for attack in drawn})
         if result.splits is not None:
-            attacked = result.splits.records
-            names = [attack.name for attack in result.attacks]
-            accuracies = [(name, np.array([record.accuracy[name] for record in attacked])) for name in names]
-            plot.draw_accuracies(records, np.array([record.pdtp for record in attacked]), accuracies)
+            plot.draw_accuracies(records, result.splits.records, [attack.name for attack in result.attacks])
         if result.exposure is not None:
             exposure = result.exposure
-            plot.draw_separations(
-                records, np.array(exposure.separation_edges), np.array(exposure.separation_counts), result.unit
-            )
+            plot.draw_separations(records, exposure.separation_edges, exposure.separation_counts, result.unit)
         return figure
 
 

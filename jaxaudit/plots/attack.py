@@ -34,9 +34,11 @@ def draw_accuracies(axes: Axes, records: Sequence[Any], attacks: Sequence[str]) 
     style.legend(axes, 3)
 
 
-def draw_estimates(axes: Axes, estimates: Mapping[str, Any], across: str, chance: float) -> None:
+def draw_estimates(
+    axes: Axes, estimates: Mapping[str, Any], across: str, chance: float, reference: str | None = None
+) -> None:
     """Draws each `Estimate` across, one row each from the top with its name: a mark, its interval, and a line at the
-    value of guessing.
+    value of guessing. The interval of the one named `reference` is shaded.
     """
     for place, row in enumerate(estimates.values()):
         if np.isfinite([row.low, row.high]).all():
@@ -48,6 +50,10 @@ def draw_estimates(axes: Axes, estimates: Mapping[str, Any], across: str, chance
     ends = [end for row in estimates.values() for end in (row.value, row.low, row.high)]
     finite = [end for end in ends if np.isfinite(end)]
     axes.set_xlim(min([*finite, chance]) - 0.05, max([*finite, chance]) + 0.05)
+    if reference is not None:
+        band = estimates[reference].low, estimates[reference].high
+        axes.axvspan(*band, color=style.LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
+        style.legend(axes, 1)
 
 
 def draw_curves(axes: Axes, curves: Mapping[str, Any]) -> None:

@@ -1,14 +1,13 @@
 """Charts of unlearning: scores of each method's models, and of retrained models."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from jaxaudit.plots.attack import draw_estimates
 from jaxaudit.plots.style import (
     BLUE,
     DASHES,
@@ -98,17 +97,6 @@ def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None
     axes.set_ylim(-0.02, 1.02)
     _logarithmic(axes, "x", low, high)
     legend(axes, 3 if max(len(short(method.name)) for method in attacked) < 12 else 2)
-
-
-def draw_told_apart(axes: Axes, estimates: Mapping[str, Any], across: str, retraining: str, guess: float) -> None:
-    """Draws how well models are told apart from retrained ones, one row per method: an `Estimate` and its interval.
-
-    The interval of `retraining` itself is shaded; a line marks `guess`.
-    """
-    draw_estimates(axes, estimates, across, guess)
-    best = estimates[retraining].low, estimates[retraining].high
-    axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
-    legend(axes, 1)
 
 
 def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from jaxaudit.errors import visible
 from jaxaudit.json_types import Count
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots.attack import draw_estimates
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import demand
 from jaxaudit.report.page import PageTable, Picture, table_of
@@ -193,7 +194,7 @@ def estimates_pictures(
             f"the best there is; original are the models before unlearning. {better} is better forgetting. The dotted "
             f"line is {'retraining' if name == 'quality' else 'guessing'}.",
             chart(
-                lambda axes: plot.draw_told_apart(axes, estimates, across, retraining, guess),
+                lambda axes: draw_estimates(axes, estimates, across, guess, retraining),
                 row_height(len(estimates)) + 0.2,
             ),
             estimates_table(measured, "models", across, estimates),

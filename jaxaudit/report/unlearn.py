@@ -264,18 +264,14 @@ def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
     return (_efficacies("compared-unlearning", drawn, None),)
 
 
-def _values(drawn: list[plot.MethodMarks], title: str, names: tuple[str, ...]) -> PageTable:
-    columns = {
-        "models": ("0.name", str),
-        "seed": ("1", str),
-        **{name: lambda row, name=name: _of_seed(getattr(row[0], name), row[1]) for name in names},
-    }
+def _values(drawn: list[plot.MethodMarks]) -> PageTable:
+    def of_seed(name: str) -> Column:
+        return lambda row: "-" if getattr(row[0], name) is None else precise(float(getattr(row[0], name)[row[1]]))
+
+    columns: dict[str, Column] = {"models": ("0.name", str), "seed": ("1", str)}
+    columns |= {name: of_seed(name) for name in ("efficacy", "bound", "attack")}
     rows = [(method, seed) for method in drawn for seed in range(len(method.efficacy))]
-    return table_of(title, rows, columns, ("models",))
-
-
-def _of_seed(values: np.ndarray | None, seed: int) -> str:
-    return "-" if values is None else precise(float(values[seed]))
+    return table_of("Efficacy, its bound and attack probability of every model", rows, columns, ("models",))
 
 
 def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, float] | None) -> Picture:
@@ -285,7 +281,7 @@ def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, flo
         "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
         "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
         chart(lambda axes: plot.draw_efficacies(axes, drawn, band), row_height(len(drawn)) + 0.2),
-        _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound")),
+        _values(drawn),
     )
 
 
@@ -320,7 +316,7 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
         "; ".join(medians),
         "The mean probability of membership that a learned attack gives the forgotten records." + line,
         chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
-        _values(drawn, "Efficacy and attack probability of every model", ("efficacy", "attack")),
+        _values(drawn),
     )
 
 

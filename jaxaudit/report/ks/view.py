@@ -44,6 +44,13 @@ OF_RHO = (
     *("replicate", "noise floor", "positive control", "the paper's rule", "log-odds"),
 )
 OF_USE = ("upper limit", "detectable fraction")
+OF_SETS = {
+    "calibration": "calibration set",
+    "holdout": "holdout",
+    "reference": "reference",
+    "members": "known members",
+    "shadows": "shadow bank",
+}
 
 
 _LIMITS = "at most: its one-sided 95% upper limit. min. detect.: smallest"
@@ -102,11 +109,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
                 if used
                 else ()
             ),
-            *(("calibration set",) if sets.calibration is not None else ()),
-            *(("holdout",) if sets.holdout is not None else ()),
-            *(("reference",) if sets.reference is not None else ()),
-            *(("known members",) if sets.members is not None else ()),
-            *(("shadow bank",) if sets.shadows is not None else ()),
+            *(term for role, term in OF_SETS.items() if getattr(sets, role) is not None),
         ),
         _errors(targets),
         (*_details(result), *group_details(targets)),

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation
-from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.attack_rates import MEMBER_SHARES, AttackRates
 from jaxaudit.metrics.epsilon import EpsilonBound
 from jaxaudit.metrics.vulnerability import Vulnerability
 
@@ -408,14 +408,7 @@ def _check_rates(rates: AttackRates) -> None:
         resolved = rate.resolvable and rate.holds
         demand(resolved != bool(np.isnan(rate.value)), "a rate is shown that cannot be told, or the reverse")
     shares = {tuple(rate.predictive_value) for rate in rates.tpr_at_fpr}
-    demand(len(shares) == 1 and all(map(_is_share, shares.pop())), "its shares of members are no shares")
+    demand(shares == {tuple(f"{share:g}" for share in MEMBER_SHARES)}, "its shares of members are no shares")
     points = [rates.roc.fpr, rates.roc.tpr, rates.roc.low, rates.roc.high]
     demand(len({len(point) for point in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
     demand(all(0 <= value <= 1 for point in points for value in point), "its ROC curve leaves the unit square")
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 < float(text) < 1
-    except ValueError:
-        return False

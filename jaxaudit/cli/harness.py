@@ -38,7 +38,7 @@ from jaxaudit.cli.options import (
     with_values,
 )
 from jaxaudit.cli.parameters import as_parameters
-from jaxaudit.cli.progress import say, told_what_stands
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Audit, Job, Outcome, Summary
 from jaxaudit.cli.workers import before_jax, crew
 from jaxaudit.errors import InputError, InputErrors
@@ -76,13 +76,6 @@ class Command:
 def run(command: Command, options: Any) -> None:
     """Runs a command and prints or writes its result; exits with status 3 for a verdict in `--fail-on`."""
     output = getattr(options, "output", options)
-    places = [field for field in fields_of(options) if field.flag in ("--out", "--report")]
-    # A bank that is trained stands before its models do, and says itself how many do.
-    with told_what_stands(*(place.value for place in places if place.name != "bank" or not _recipe(options))):
-        _run(command, options, output)
-
-
-def _run(command: Command, options: Any, output: Any) -> None:
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     refuse_bad_options(options, command.checks)
     before_jax(_recipe(options))

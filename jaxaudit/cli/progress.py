@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -216,53 +216,13 @@ def lasting_interrupt() -> Iterator[Callable[[], None]]:
 
 
 INTERRUPTED = 130
-MARKS = ("result.json", "deal.json", "bank.json")
-"""The file of a directory that stands only beside all others: of a run, a deal, a bank."""
-STANDS = ("is written, and whole", "are written, and whole")
-
+RESULT = "result.json"
 Begin = Callable[["Identity", int, str], Path | None]
 """`begin(identity, models, line)` prints the line and what was found; returns the folder of stored models, if any."""
 
 
 class Interrupted(SystemExit):
     """Ctrl-C, already reported to the user."""
-
-
-@contextmanager
-def told_what_stands(*places: Path | None) -> Iterator[None]:
-    """The context of a command that writes these files and directories: Ctrl-C is answered with what stands of them.
-
-    Each is written whole or not at all, so what is there after an interruption and was not there before, or was another
-    file, is whole: writing is not undone.
-
-    Raises:
-        Interrupted: for a KeyboardInterrupt, after a line about what was written.
-    """
-    contents_before = [(place, _content(place)) for place in places if place is not None]
-    try:
-        yield
-    except (KeyboardInterrupt, Interrupted) as error:
-        whole = [str(place) for place, before in contents_before if _content(place) - before]
-        is_reported = isinstance(error, Interrupted)
-        if whole:
-            say(f"{'' if is_reported else 'Interrupted: '}{' and '.join(whole)} {STANDS[len(whole) > 1]}.")
-        elif not is_reported:
-            say(f"Interrupted{': nothing was written' if contents_before else ''}.")
-        raise Interrupted(INTERRUPTED) from error
-
-
-def _content(place: Path) -> set[tuple[str, int, int]]:
-    """What marks a file, or a directory that a command writes, as complete: its file that is written last."""
-    marks = set[tuple[str, int, int]]()
-    for path in (place / mark for mark in MARKS) if os.path.isdir(place) else (place,):
-        with suppress(OSError, ValueError):
-            status = path.stat()
-            marks.add((path.name, status.st_ino, status.st_mtime_ns))
-    return marks
-
-
-def _marked(out: Path | None) -> bool:
-    return out is not None and bool(_content(out))
 
 
 @contextmanager
@@ -298,10 +258,11 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
         yield begin
     except BaseException as error:
         kept = _in_words(work, total) if elsewhere is None else elsewhere()
+        # Written last of all files of a run: there is nothing to go on with.
+        is_written = out is not None and os.path.lexists(out / RESULT)
         if work is not None:
-            work.keep() if kept and not _marked(out) else work.remove()
-        # Whoever called says that the result stands.
-        if not isinstance(error, KeyboardInterrupt) or _marked(out):
+            work.keep() if kept and not is_written else work.remove()
+        if not isinstance(error, KeyboardInterrupt) or is_written:
             raise
         goes_on = "continues from there" if kept else "starts again"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.parameters import at_home
-from jaxaudit.cli.progress import say, told_what_stands
+from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 
 
@@ -75,9 +75,8 @@ def report(
             figures.mkdir(parents=True, exist_ok=True)
             if any(figures.iterdir()):
                 raise InputError(f"--figures {figures} is not empty; name a new directory (nothing was changed).")
-    with told_what_stands(out):
-        write_report(out, read)
-        say(f"written: {out}")
+    write_report(out, read)
+    say(f"written: {out}")
     if figures is not None:
         from jaxaudit.report.html.render import write_pictures
 

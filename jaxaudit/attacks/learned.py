@@ -20,7 +20,7 @@ from jaxaudit.ensemble.chunk import Results
 from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.program import DISPATCH
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners.stepped import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
 
@@ -127,28 +127,19 @@ def learned_probabilities(
     If outputs carry no information, a network gives the share of members among its training records. The outputs are
     each target model's, of the kind that the attack was trained on.
     """
-    if outputs.shape[::2] != attack.mean.shape:
-        raise InputError(
-            f"outputs of shape {outputs.shape} do not fit an attack on {attack.mean.shape[0]} models with "
-            f"{attack.mean.shape[1]} outputs: give those of the same models in the same order."
-        )
+    models, features = attack.mean.shape
+    check_shapes((models, outputs.shape[1], features), outputs=outputs)
     standardised = (outputs - attack.mean[:, None]) / attack.scale[:, None]
     logits = _logits_many(attack.params, jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32))
     return np.asarray(jax.nn.sigmoid(logits))
 
 
 def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used: np.ndarray, classes: int) -> None:
-    if outputs.shape[:2] != membership.shape or labels.shape != membership.shape[1:] or used.shape != membership.shape:
-        raise InputError(
-            f"membership has shape {membership.shape}, but outputs {outputs.shape}, labels {labels.shape} and used "
-            f"{used.shape}: give one row per target model and one column per record, the same for all."
-        )
-    if not np.isfinite(outputs).all():
-        raise InputError("outputs are not all finite: a probability of 0 has no logarithm; give the probabilities.")
-    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
-        raise InputError(
-            f"labels are from {labels.min()} to {labels.max()}, but there are {classes} classes, numbered from 0."
-        )
+    check_shapes(outputs.shape[:2], membership=membership, used=used)
+    check_shapes(outputs.shape[1:2], labels=labels)
+    # A probability of 0 has no logarithm: probabilities may be given.
+    check_ranges("(-inf, inf)", outputs=outputs)
+    check_ranges(f"[0, {classes - 1}]", "classes are numbered from 0", labels=labels)
     one_sided = ~((membership & used).any(axis=1) & (~membership & used).any(axis=1))
     if one_sided.any():
         raise InputError(

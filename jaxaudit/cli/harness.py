@@ -151,10 +151,6 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
             remember_models_per_batch(facts, number)
         # The number determines which models are trained.
         job = _at(job, number)
-    if machines is not None and machines.dry_run:
-        from jaxaudit.cli.pace import estimate_by_trial
-
-        return estimate_by_trial(name, job, number, machines)
     checkpoints = None
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})

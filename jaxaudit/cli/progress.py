@@ -33,6 +33,9 @@ LEAST_SECONDS = 3.0
 USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 """The signals that are handled, and their default handlers in Python."""
 
+Show = Callable[[int, int, float | None], None]
+"""`show(done, total, seconds left)`; None until there is an estimate."""
+
 
 @contextmanager
 def progress_on_stderr(
@@ -48,16 +51,19 @@ def progress_on_stderr(
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
-        warn = _foretold(shorter)
-        ended = False
+        clock, advice, ended = Pace(), shorter, False
 
         def show_and_check(done: int, total: int) -> None:
-            nonlocal ended
+            nonlocal advice, ended
             check()
             if ended:
                 return
-            warn(done, total)
-            show(min(done, total), total)
+            left = clock.left(done, total)
+            if advice and left is not None:
+                if left > LONG_SECONDS:
+                    say(f"about {duration(left)} left; {advice}")
+                advice = ""
+            show(min(done, total), total, left)
             if after is not None and done >= total:
                 ended = True
                 shown.close()
@@ -87,23 +93,8 @@ class Pace:
         return (now - began) * (total - done) / (done - before)
 
 
-def _foretold(shorter: str) -> Callable[[int, int], None]:
-    """Prints the remaining time once, if it is minutes, with advice how to shorten it."""
-    pace, is_told = Pace(), not shorter
-
-    def warn(done: int, total: int) -> None:
-        nonlocal is_told
-        left = None if is_told else pace.left(done, total)
-        if left is not None:
-            is_told = True
-            if left > LONG_SECONDS:
-                say(f"about {duration(left)} left; {shorter}")
-
-    return warn
-
-
 @contextmanager
-def _bar(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], None]]:
+def _bar(label: str, more: Callable[[], str]) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -114,25 +105,22 @@ def _bar(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], N
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    pace = Pace()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None, left="compiling")
 
-        def show(done: int, total: int) -> None:
-            left = pace.left(done, total)
+        def show(done: int, total: int, left: float | None) -> None:
             bar.update(task, completed=done, total=total, left=_with(_left(done, left), more()))
 
         yield show
 
 
 @contextmanager
-def _log(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], None]]:
+def _log(label: str, more: Callable[[], str]) -> Iterator[Show]:
     started = last = time.monotonic()
-    pace = Pace()
 
-    def show(done: int, total: int) -> None:
+    def show(done: int, total: int, left: float | None) -> None:
         nonlocal last
-        now, left = time.monotonic(), pace.left(done, total)
+        now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
             rest = _left(done, left) if done < total else ""

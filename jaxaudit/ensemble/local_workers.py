@@ -69,11 +69,6 @@ class Pulling:
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
 
     @property
-    def places(self) -> int:
-        """The number of workers, running or to be started, without places that were given up."""
-        return self._left
-
-    @property
     def answered(self) -> int:
         return self._answered
 

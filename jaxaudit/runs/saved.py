@@ -17,12 +17,12 @@ import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import refuse_repeated_keys
-from jaxaudit.data.paths import exists, open_regular, read_small
+from jaxaudit.data.paths import exists, open_regular
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
 from jaxaudit.report.kinds import ARRAYS, NAMES, RunKind, run_kind
 from jaxaudit.report.record import VERSION, Run
-from jaxaudit.runs.directory import RESULT, TABLE
+from jaxaudit.runs.directory import RESULT
 from jaxaudit.runs.unfinished import NAME as UNFINISHED
 from jaxaudit.version import __version__
 
@@ -35,7 +35,6 @@ LONGEST_WHOLE = 18
 """The most characters of a whole number, as for 64 bits."""
 DEEPEST = 50
 LARGEST_ARRAYS = 512 << 20
-LARGEST_TABLE = 1 << 20
 
 
 def read_result(path: Path) -> Mapping[str, Any]:
@@ -65,8 +64,6 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
             raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
     archive = NpzArrays(path, LARGEST_ARRAYS)
     return {name: archive.read(name) for name in names if name in archive.sizes}
-
-
 
 
 def _refuse(name: str) -> float:
@@ -169,19 +166,6 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
             f"{shown}: its files do not match or are damaged, so make the run again: {visible(str(error))[:400]}"
         ) from error
     return Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
-
-
-def read_printed(path: Path) -> str:
-    """The table that the command of a run printed, safe to show; `InputError` without one."""
-    _result_file(path)
-    try:
-        text = read_small(path / TABLE, LARGEST_TABLE, links=False).decode()
-    except ValueError as error:
-        raise InputError(
-            f"{_short(path)} has no {TABLE} that can be read, as the directory of a run has; give the directory, or "
-            "leave out `text` for a page of the run."
-        ) from error
-    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def _result_file(path: Path) -> Path:

@@ -169,10 +169,10 @@ OUTPUTS, LABELS, MEMBER = attack_data(4, 1, 40)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"membership": MEMBER[:, :39]}, r"membership has shape \(1, 39\), but outputs \(1, 40, 3\)"),
-        ({"labels": LABELS[:39]}, r"labels \(39,\)"),
-        ({"outputs": np.where(OUTPUTS < -2, -np.inf, OUTPUTS)}, "outputs are not all finite"),
-        ({"classes": 2}, "from 0 to 2, but there are 2 classes"),
+        ({"membership": MEMBER[:, :39]}, r"`membership` has shape \(1, 39\) but must have \(1, 40\)"),
+        ({"labels": LABELS[:39]}, r"`labels` has shape \(39,\)"),
+        ({"outputs": np.where(OUTPUTS < -2, -np.inf, OUTPUTS)}, "`outputs` must be finite"),
+        ({"classes": 2}, "`labels` must be .*at most 1; got 2"),
         ({"membership": np.ones_like(MEMBER)}, "the attack on model 0 would see"),
         ({"used": MEMBER}, "non-members"),
     ],

@@ -21,11 +21,10 @@ from support.references import softmax
 
 from jaxaudit.cli.shadows import train as train_module
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.unfinished import working_in
+from jaxaudit.runs.unfinished import hold, sign, working_in
 
 N = 50
 HELD = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
-PAIR = ("--query", "q.npz", "--calibration", "c.npz")
 RECIPE = (
     "--model",
     "mlp",
@@ -40,7 +39,6 @@ RECIPE = (
 )
 TRAINED = (*RECIPE, "--recipe", "models-per-batch=10", "--seed", "5")
 TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
-TWO_SETS = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
 AS_SAID = ("--same-recipe", "--json")
 IN_KS = ("--test-option", "rho.replicates=0", "--effort", "full", "--image-size", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
@@ -107,30 +105,6 @@ def test_a_bank_gives_the_numbers_of_ks_with_the_same_seed(folder: Path):
         same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
 
 
-@pytest.mark.outer
-def test_without_a_holdout_too(folder: Path):
-    """By the shadow test, with the target's outputs on the calibration set and without them."""
-    assert train(*PAIR, models=76).code == 0
-    for outputs in (TWO_SETS, TWO_SETS[:2]):
-        trained = good(*PAIR, *outputs, *TRAINED, *IN_KS, "--shadow-models", "38", "--out", f"run{len(outputs)}")
-        assert [each["name"] for each in trained["tests"]] == ["shadow"]
-        for bank in ("bank", f"run{len(outputs)}"):
-            same(good("--shadows", bank, *outputs, *BY_BANK), trained)
-
-
-@pytest.mark.outer
-def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
-    """What was not drawn has columns, too: the next target's files are those of the sets."""
-    trained = good(
-        *HELD, *TARGET, *TRAINED, *IN_KS, "--sample", "40", "--test-option", "holdout.mixed=20", "--out", "run"
-    )
-    bank = load_bank("run")
-    assert (bank.description.sizes, int(bank.dropped.sum())) == ((N, N, N), 30)
-    same(good("--shadows", "run", *TARGET, *BY_BANK), trained)
-    with np.load("run/confidences.npz") as kept:
-        assert not [name for name in kept.files if "log_odds" in name]
-
-
 SIX, TWELVE = 6, 12
 KILLED = (*HELD, *TRAINED, "--epochs", "100", "--recipe", "models-per-batch=2", "--out", "bank")
 """Two models at a time: when the first files are there, others are not trained yet."""
@@ -174,8 +148,6 @@ def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(fo
     before = content(folder)
     planned = grown("--dry-run", models=TWELVE)
     assert (planned.code, f"{SIX} of them trained; {TWELVE - SIX} to train" in planned.out) == (0, True)
-    planned = grown("--dry-run", "--workers", "1", models=TWELVE)
-    assert (planned.code, f"shadows train: {TWELVE - SIX} models" in planned.out) == (0, True), planned
     assert content(folder) == before
     assert grown(models=TWELVE).code == 0
     assert without_command("bank") == without_command("whole")
@@ -203,7 +175,7 @@ def test_of_two_commands_on_one_new_bank_the_second_says_so(folder: Path, monkey
 
     monkeypatch.setattr(train_module, "lay", late)
     done = train(*HELD)
-    why = "in use by another process" if holder == "at work" else "another command made this bank"
+    why = f"in use by another process (pid {os.getpid()})" if holder == "at work" else "another command made this bank"
     assert (done.code, why in done.err, "other files" in done.err) == (2, True, False), done.err
     assert content(folder) == before
     assert train(*HELD).code == 0
@@ -320,18 +292,6 @@ def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):
 
 
 @pytest.mark.outer
-def test_a_bank_of_models_that_stop_early_gives_the_numbers_of_ks(folder: Path):
-    stopping = ("--epochs", "40", "--recipe", "patience=3:0.25")
-    assert train(*HELD, *stopping).code == 0
-    assert "patience 3" in said("bank")["recipe"]
-    assert train(*HELD, "--epochs", "40", out="to the end").code == 0
-    assert not np.array_equal(outputs("bank"), outputs("to the end"))
-    trained = good(*HELD, *TARGET, *TRAINED, *stopping, *IN_KS, "--test-option", "holdout.mixed=20", "--out", "run")
-    for bank in ("bank", "run"):
-        same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
-
-
-@pytest.mark.outer
 def test_ones_own_learner_trains_the_models(folder: Path):
     """Against its formula in NumPy."""
     done = learned("mine.py:learner")
@@ -375,8 +335,11 @@ def test_only_one_command_writes_a_new_bank(folder: Path):
     """While it writes, its lock is in the folder of its drafts."""
     work = Path("bank/unfinished")
     work.mkdir(parents=True)
-    with working_in(work):
-        for command in (("plan", *HELD), ("train", *HELD, *TRAINED)):
-            refused(("shadows", *command, "--models", "20", "--out", "bank"), ("--out bank is in use",))
+    lock = hold(work)
+    assert lock is not None
+    sign(work)
+    for command in (("plan", *HELD), ("train", *HELD, *TRAINED)):
+        refused(("shadows", *command, "--models", "20", "--out", "bank"), ("--out bank is in use",))
+    lock.release()
     assert train(*HELD).code == 0
     assert not work.exists()

@@ -2,10 +2,10 @@
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +16,12 @@ import optax
 import pytest
 
 from jaxaudit.cli import pace
-from jaxaudit.cli.groups import RecipeFlags
+from jaxaudit.cli.groups import ShadowRecipe
 from jaxaudit.cli.pace import OperationsPace, PlannedTraining, pace_of
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import StepCost, StepTime, bytes_under_way, count_step
-from jaxaudit.ensemble.checkpoint import write_chunk
+from jaxaudit.ensemble.checkpoint import write_arrays, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.models import MLP
@@ -46,11 +46,20 @@ def train(checkpoints: Path | None, models: int) -> None:
     write_chunk(checkpoints / "call" / f"1-{models}.npz", rows, rows)
 
 
-def work(out: Path | None, models: int = 0, error: BaseException | None = None) -> None:
+def begin_to_train(checkpoints: Path | None, models: int, taken: int) -> None:
+    """What is kept of a chunk after so many steps, of 10 an epoch and 15 epochs."""
+    assert checkpoints is not None
+    arrays = {"rows": np.arange(models), "position": np.array([taken, 10, 15])}
+    write_arrays(checkpoints / "call" / f"{models}-{taken}.state", arrays)
+
+
+def work(out: Path | None, models: int = 0, error: BaseException | None = None, taken: int = 0) -> None:
     with lasting_work(out) as begin:
         checkpoints = begin(SELF, 9, "training")
         if models:
             train(checkpoints, models)
+        if taken:
+            begin_to_train(checkpoints, 2, taken)
         if error:
             raise error
 
@@ -87,6 +96,23 @@ def test_an_interrupt_says_what_is_kept(out: Path | None, models: int, said: str
     assert interrupted.startswith(f"Interrupted: {said}")
 
 
+@BOTH
+def test_models_in_training_are_told_and_kept(out: Path | None, capsys: Any):
+    told = []
+    for models, taken in ((0, 60), (3, 60), (0, 81)):
+        with pytest.raises(Interrupted):
+            work(out, models, KeyboardInterrupt(), taken)
+        lines = capsys.readouterr().err.splitlines()[1:]
+        told.append([(line.split(":")[0], *map(int, re.findall(r"\d+", line))) for line in lines])
+    # Trained of all, in training.
+    first, second, third = (0, 9, 2), (3, 9, 2), (3, 9, 4)
+    assert told == [
+        [("Interrupted", *first)],
+        [("Resuming", *first), ("Interrupted", *second)],
+        [("Resuming", *second), ("Interrupted", *third)],
+    ]
+
+
 def test_an_interrupt_before_anything_began(capsys: Any):
     def stop() -> None:
         raise KeyboardInterrupt
@@ -108,7 +134,7 @@ def test_the_same_run_twice_at_once(cache: Path, capsys: Any):
         assert len(list(cache.glob("unfinished/*/chunks/*/*"))) == 1
     with lasting_work(Path("run")) as begin:
         begin(SELF, 9, "training")
-        with pytest.raises(InputError, match=r"^`directory` run is in use"), lasting_work(Path("run")):
+        with pytest.raises(InputError, match=rf"^`directory` run .*{os.getpid()}"), lasting_work(Path("run")):
             pass
 
 
@@ -203,43 +229,6 @@ def test_who_ignores_it_goes_on_ignoring_it(number: signal.Signals):
         check()
 
 
-def test_other_threads_may_use_it():
-    failed = []
-
-    def work() -> None:
-        try:
-            with lasting_interrupt() as check:
-                check()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert failed == []
-
-
-def test_other_dropped_errors_are_still_reported(monkeypatch: pytest.MonkeyPatch):
-    seen = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
-    with lasting_interrupt():
-
-        def callback(phase: str, info: Any) -> None:
-            gc.callbacks.remove(callback)
-            raise ValueError
-
-        gc.callbacks.append(callback)
-        gc.collect()
-    assert seen == [ValueError]
-
-
-def test_a_result_that_was_written_stays():
-    with lasting_work(Path("run")) as begin:
-        train(begin(SELF, 9, "training"), 3)
-        write(Path("run"), {}, {"confidences.npz": arrays({})})
-    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
-
-
 def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.MonkeyPatch, capsys: Any):
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "disk full")
@@ -286,7 +275,7 @@ def training(cost: StepCost = COST) -> PlannedTraining:
 
 def test_a_short_run_is_counted_with_what_it_compiles():
     large = COST._replace(equations=3 * COST.equations)
-    one, three = (pace_of(RecipeFlags(), training(cost), 1e9) for cost in (COST, large))
+    one, three = (pace_of(ShadowRecipe(), training(cost), 1e9) for cost in (COST, large))
     assert one.where == three.where == OperationsPace().where
     assert three.compiling == pytest.approx(3 * one.compiling)
     assert three.seconds(1e9) - one.seconds(1e9) == pytest.approx(2 * one.compiling, abs=0.1)
@@ -296,14 +285,14 @@ def test_a_short_run_is_counted_with_what_it_compiles():
 def test_a_dry_run_and_a_long_run_are_timed(dry_run: bool, operations: float, monkeypatch: pytest.MonkeyPatch):
     """Seconds of a step and of its compilation become those of all steps and of the program."""
     monkeypatch.setattr(pace, "measure_step", lambda *given: StepTime(0.5, 4.0))
-    timed = pace_of(RecipeFlags(dry_run=dry_run), training(), operations)
+    timed = pace_of(ShadowRecipe(dry_run=dry_run), training(), operations)
     steps = operations / COST.step
     assert timed.seconds(operations) == pytest.approx(0.5 * steps + 4.0 + pace.FIXED_SECONDS, rel=1e-3)
     assert timed.where == "on this machine"
 
 
 def test_workers_elsewhere_are_not_timed_here():
-    assert pace_of(RecipeFlags(dry_run=True, workers="2"), training(), 1e15).where == OperationsPace().where
+    assert pace_of(ShadowRecipe(dry_run=True, workers="2"), training(), 1e15).where == OperationsPace().where
 
 
 def test_memory_is_that_of_arrays_and_the_program():

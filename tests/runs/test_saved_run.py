@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from pyarrow import parquet
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho
 from support.saved_runs.pdtp import pdtp_run
@@ -24,13 +25,12 @@ from jaxaudit.json_types import from_builtins
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import run_kind, schema_of
 from jaxaudit.runs import saved as run_files
-from jaxaudit.runs.directory import write
-from jaxaudit.runs.saved import Columns, as_cell, read_printed, read_run, record_files
+from jaxaudit.runs.saved import Columns, as_cell, read_run, record_files
 from jaxaudit.version import __version__
 
 
 def of_many(folder: Path, records: int = 1000) -> Path:
-    """A run of so many records, of which the result lists forty, as of more than it may list."""
+    """A run of so many records, of which the result lists forty, without the file of all of them."""
     result = as_json(pdtp_run())
     result["distribution"][0]["records"] += records - 40
     return save(pdtp_run(), folder, {**result, "records_measured": records, "training_records": records})
@@ -50,8 +50,18 @@ def test_a_run_comes_back_as_it_was(tmp_path, kind: str):
         assert set(read_run(tmp_path / run.name).arrays) == set(run.arrays)
 
 
-def test_of_many_records_the_listed_ones_are_shown(tmp_path):
-    assert report_html([read_run(of_many(tmp_path / "run"))])
+def test_of_many_records_all_are_drawn(tmp_path):
+    columns = {"pdtp": np.full(1000, 0.02)}
+    folder = of_many(tmp_path / "run")
+    assert read_run(folder).arrays == {}
+    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
+    run = read_run(folder)
+    assert run.arrays["pdtp"].tolist() == columns["pdtp"].tolist()
+    assert report_html([run])
+    for wrong in (columns["pdtp"][:9], -columns["pdtp"]):
+        parquet.write_table(pyarrow.table({"pdtp": wrong}), folder / "records.parquet")
+        with pytest.raises(InputError):
+            read_run(folder)
 
 
 @pytest.mark.parametrize(
@@ -122,26 +132,24 @@ def test_neither_links_nor_channels_in_a_run_are_read(tmp_path, name: str):
         read_run(folder)
 
 
-def test_the_printed_table_of_a_run(tmp_path):
-    folder = tmp_path / "run"
-    write(folder, {}, {}, "a table\nof \x1b[31mtwo lines\n")
-    assert read_printed(folder) == "a table\nof \\x1b[31mtwo lines\n"
-    table = folder / "table.txt"
-    for make, message in (
-        (table.unlink, r"no table\.txt"),
-        (lambda: table.write_bytes(b"\xff"), r"no table\.txt that can be read"),
-        (lambda: table.write_bytes(b" " * (2 << 20)), r"no table\.txt that can be read"),
-        (lambda: (table.unlink(), table.symlink_to("result.json")), r"no table\.txt that can be read"),
-    ):
+@pytest.mark.parametrize(
+    "columns",
+    [{"pdtp": ["a long text"] * 1000}, {"pdtp": np.zeros(1000, np.float32)}, {"seed_floor": np.zeros(1000)}],
+    ids=["text", "short floats", "another"],
+)
+def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
+    folder = of_many(tmp_path / "run")
+    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
+    with pytest.raises(InputError, match=r"records\.parquet has other columns"):
+        read_run(folder)
+    (folder / "records.parquet").write_bytes(b"PAR1" + b"\xff" * 100 + b"PAR1")
+    with pytest.raises(InputError, match=r"records\.parquet cannot be read"):
+        read_run(folder)
+    more = of_many(tmp_path / "more", 10**12)
+    for make in (lambda: None, (more / "records.parquet").touch):
         make()
-        with pytest.raises(InputError, match=message):
-            read_printed(folder)
-    for place, message in (
-        (folder / "result.json", r"result\.json has no table\.txt that can be read"),
-        (tmp_path / "none", "does not exist"),
-    ):
-        with pytest.raises(InputError, match=message):
-            read_printed(place)
+        with pytest.raises(InputError, match="more than 10,000,000 records"):
+            read_run(more)
 
 
 @pytest.mark.parametrize(

@@ -199,16 +199,11 @@ def refuse_other(out: Path, earlier: Description | None, planned: Description) -
     if earlier is None:
         return
     ours, earlier_facts = _facts(planned), _facts(earlier)
-    differing = [
-        f"{name} ({_short(_apart(earlier_facts[name], ours[name]))} there, "
-        f"{_short(_apart(ours[name], earlier_facts[name]))} here)"
-        for name in ours
-        if ours[name] != earlier_facts[name]
-    ]
+    differing = [name for name in ours if ours[name] != earlier_facts[name]]
     if differing:
         raise InputError(
-            f"--out {out} is a bank with other {'; '.join(differing)}; repeat its own command, or name a new directory "
-            "(nothing was changed)."
+            f"--out {out} is a bank with other {', '.join(differing)}, as its {DESCRIPTION} says; repeat its own "
+            "command, or name a new directory (nothing was changed)."
         )
     if earlier.models > planned.models:
         least = earlier.models - earlier.own_models
@@ -233,22 +228,6 @@ def _facts(of: Description) -> dict[str, Any]:
         "models of --tests": of.own_kinds,
         "recipe": of.recipe,
     }
-
-
-def _apart(value: Any, other: Any) -> Any:
-    """The part of a list in words that the other list lacks; anything else unchanged.
-
-    >>> _apart("mlp, epochs 40", "mlp, epochs 3"), _apart(None, "x")
-    ('epochs 40', None)
-    """
-    if not isinstance(value, str) or not isinstance(other, str):
-        return value
-    return ", ".join(fact for fact in value.split(", ") if fact not in other.split(", ")) or value
-
-
-def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:

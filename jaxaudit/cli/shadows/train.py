@@ -1,7 +1,6 @@
 """Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.dealt import named_sets
-from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
+from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, source_hashes
@@ -51,7 +50,7 @@ PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     """Draws the training sets, or those of further models, and returns the work: to train all missing models.
 
-    For a dry run without workers, returns an estimate of the work. Without a directory, the bank of the work is in the
+    For a dry run, returns an estimate of the work. Without a directory, the bank of the work is in the
     folder of unfinished work (`Execution.checkpoints`), whose owner removes it.
     """
     options = with_groups_of_sets(options, named_sets(options.data))
@@ -96,7 +95,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
     plan = Summary(_estimate(options.recipe, sets, description, members, training))
-    if options.recipe.dry_run and options.recipe.workers is None:
+    if options.recipe.dry_run:
         return plan
     for line in plan.lines:
         say(line)
@@ -108,7 +107,9 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             _train_missing(bank, key, np.concatenate(sets.parts), learner, execution)
         return bank
 
-    def train_in(folder: Path, execution: Execution) -> Bank:
+    def train_aside(execution: Execution) -> Bank:
+        folder = execution.checkpoints
+        assert folder is not None, "whoever wants no directory gives one"
         if not exists(folder / BANK / DESCRIPTION):
             # A process may have been killed while it wrote the bank.
             shutil.rmtree(folder / BANK, ignore_errors=True)
@@ -117,21 +118,9 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         train_bank(key, bank, np.concatenate(sets.parts), learner, missing.tolist(), execution=execution)
         return bank
 
-    def train_aside(execution: Execution) -> Bank:
-        if execution.checkpoints is not None:
-            return train_in(execution.checkpoints, execution)
-        # On the same disk, for a bank that is not kept.
-        beside = next(parent for parent in out.absolute().parents if parent.is_dir())
-        try:
-            temporary = tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
-        except OSError as error:
-            raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
-        with temporary as folder:
-            return train_in(Path(folder), execution)
-
     return Job(
         options=options,
-        audit=train_aside if options.recipe.dry_run or options.bank is None else train,
+        audit=train_aside if options.bank is None else train,
         outcome=lambda bank, _: Summary(
             (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")
         ),
@@ -203,16 +192,16 @@ def _in_words(options: TrainOptions) -> str:
         and field.value not in (None, ())
         and field.name != "models_per_batch"
     ]
-    values = [
-        " ".join(map(str, field.value)) if isinstance(field.value, tuple) else field.value for field in set_fields
+    facts = [
+        f"{field.flag.removeprefix('--').replace('-', ' ')} "
+        + (" ".join(map(str, field.value)) if isinstance(field.value, tuple) else str(field.value))
+        for field in set_fields
     ]
-    flags = [field.flag.removeprefix("--").replace("-", " ") for field in set_fields]
-    facts = [f"{flag} {value}" for flag, value in zip(flags, values, strict=True)]
     return ", ".join([*facts, *sources])
 
 
 def _estimate(
-    recipe: RecipeFlags,
+    recipe: ShadowRecipe,
     sets: BankSets,
     description: Description,
     members: Int[np.ndarray, " missing"],
@@ -231,23 +220,13 @@ def _estimate(
         memory += training.bytes
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
-            f": {most}{_numbers(counts)} steps of {learner.batch_size} records",
+            f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records",
             f"{most}{pace_of(recipe, training, operations).words(operations)}",
         )
     done = description.models - models
     have = f", {done} of them trained" if done else ""
-    training_text = f" on {_numbers(members)} records each{steps}" if models else ""
+    training_text = f" on {members.mean():,.0f} records each{steps}" if models else ""
     return (
         f"{description.models} shadow models{have}; {models} to train{training_text}",
         f"{time}, {memory / 2**30:.1f} GiB of memory, {models * outputs / 2**20:,.0f} MiB of disk for outputs",
     )
-
-
-def _numbers(counts: Int[np.ndarray, " some"]) -> str:
-    """Numbers of training records in words: one number, or their range with the mean.
-
-    >>> _numbers(np.array([7000, 7000])), _numbers(np.array([5480, 5620]))
-    ('7,000', '5,480 to 5,620 (on average 5,550)')
-    """
-    least, most = counts.min(), counts.max()
-    return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {counts.mean():,.0f})"

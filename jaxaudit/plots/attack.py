@@ -90,23 +90,6 @@ def draw_separations(axes: Axes, edges: Sequence[float], counts: Sequence[int], 
     axes.set_xlim(0, 1)
 
 
-def draw_beside_pdtp(
-    axes: Axes, pdtp: Float[np.ndarray, " n"], named_shares: Float[np.ndarray, " n"], risky: tuple[float, float]
-) -> None:
-    """Draws a mark for each record: PDTP across (nats), and up the share of its models for which it is called a member.
-
-    Lines mark the two values of `risky`, from which a record is at risk: of PDTP, and of the share.
-    """
-    most = _most(pdtp, 3.0)
-    how: dict[str, Any] = {"color": BLUE, "markersize": 4.5, "alpha": 0.45, "markeredgewidth": 0, "clip_on": False}
-    axes.plot(np.minimum(pdtp, most), named_shares, "o", **how)
-    dress(axes, "PDTP (nats)", "share of its models that name it")
-    _set_pdtp(axes, most, (0.01, 0.1, 1.0, 10.0))
-    axes.set_ylim(-0.03, 1.03)
-    axes.axvline(risky[0], **style.LIMIT)
-    axes.axhline(risky[1], **style.LIMIT)
-
-
 def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
     """The upper end of the axis of PDTP."""
     return max(least, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3

@@ -7,13 +7,11 @@ from operator import itemgetter
 
 import numpy as np
 
-from jaxaudit.audits.attack.exposure import OFTEN, RISKY
 from jaxaudit.audits.attack.finding import NOT_GIVEN
 from jaxaudit.audits.attack.result import (
     AttackedTarget,
     AttackOutcome,
     AttackResult,
-    BesidePDTP,
     Exposure,
     SplitAttacks,
     check_attack_result,
@@ -24,7 +22,7 @@ from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import attack as plot
 from jaxaudit.plots.style import chart, row_height
-from jaxaudit.report.attack_records import CUT, beside_table, beside_words, records_tables
+from jaxaudit.report.attack_records import CUT, records_tables
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import NONE, count_text, estimates_table, level_text, number_text, precise, span, text
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
@@ -38,7 +36,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
     result = run.result
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
-    halves, beside = result.splits, result.beside_pdtp
+    halves = result.splits
     rates_by_attack = [(attack.name, attack.of_targets) for attack in result.attacks if attack.of_targets is not None]
     return RunContent(
         question,
@@ -52,7 +50,6 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
                 _rates_table(f"{name}, targets of known membership", rates, "both")
                 for name, rates in rates_by_attack[:1]
             ),
-            *(() if beside is None else (beside_table(beside, result.decided_by, result.unit),)),
             *records_tables(result, top),
         ),
         _legend(result),
@@ -60,7 +57,6 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
             *terms("membership attack", "ROC and AUC", "nat", "interval"),
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
             *(terms("accuracy of an attack", "PDTP", "correlation") if halves is not None else ()),
-            *(terms("PDTP", "DTP-1") if beside is not None else ()),
             *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
@@ -274,8 +270,6 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
             "on these records alone."
         )
-    if result.beside_pdtp is not None:
-        lines.append(beside_words(result.beside_pdtp, result.unit))
     if result.left_out:
         lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
     return tuple(lines)
@@ -314,7 +308,6 @@ def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
         _curves(result),
         result.splits and _against_pdtp(result, result.splits),
         result.exposure and _separations(result.exposure, result.unit),
-        result.beside_pdtp and _beside(result.beside_pdtp, result.unit),
     )
     return tuple(filter(None, drawn))
 
@@ -401,25 +394,6 @@ def _separations(exposure: Exposure, unit: str) -> Picture:
         f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
         chart(lambda axes: plot.draw_separations(axes, edges, counts, unit)),
         table_of(f"{unit.title()}s by separation", bins, columns, ("separation",)),
-    )
-
-
-def _beside(comparison: BesidePDTP, unit: str) -> Picture:
-    """PDTP against the share of models that name a record, or a group."""
-    values, named_shares = np.array(comparison.pdtp), np.array(comparison.named)
-    alone = f"{comparison.pdtp_alone:,} at risk by PDTP alone, {comparison.attack_alone:,} by the attack alone"
-    columns = {
-        "PDTP (nats)": lambda pair: f"{pair[0]:.4g}",
-        "share of its models that name it": lambda pair: f"{pair[1]:.4g}",
-    }
-    return Picture(
-        "beside-pdtp",
-        f"PDTP, and how often a {unit} is given away",
-        f"{comparison.both:,} {unit}s are at risk by both, {alone}.",
-        f"A mark is a {unit}. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more "
-        f"of the models trained on the {unit} give it away. {alone}. {beside_words(comparison, unit)}",
-        chart(lambda axes: plot.draw_beside_pdtp(axes, values, named_shares, (RISKY, OFTEN))),
-        table_of(f"{unit.title()}s by PDTP and calls", zip(comparison.pdtp, comparison.named, strict=True), columns),
     )
 
 

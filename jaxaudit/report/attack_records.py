@@ -1,36 +1,13 @@
-"""Tables of single records of an `attack` run: the riskiest, the attacked, and PDTP compared with the attack."""
+"""Tables of single records of an `attack` run: the riskiest, and the attacked."""
 
-import math
 from collections.abc import Sequence
 
-from jaxaudit.audits.attack.result import AttackResult, BesidePDTP, Riskiest
+from jaxaudit.audits.attack.result import AttackResult, Riskiest
 from jaxaudit.errors import visible
 from jaxaudit.report.numbers import NONE, count_text, number_text, precise
 from jaxaudit.report.page import Column, PageTable, tables_of_first
 
 CUT = " (cut)"
-
-
-def beside_table(comparison: BesidePDTP, attack: str, unit: str) -> PageTable:
-    """Numbers of records or groups at risk by both measures, by one, or by neither."""
-    columns = ("", f"given away by {visible(attack)}", "not given away")
-    rows = (
-        ("PDTP above 1", f"{comparison.both:,}", f"{comparison.pdtp_alone:,}"),
-        ("PDTP up to 1", f"{comparison.attack_alone:,}", f"{comparison.neither:,}"),
-    )
-    return PageTable(f"{unit.title()}s at risk by PDTP, and by the attack", columns, rows, columns[1:], on="both")
-
-
-def beside_words(comparison: BesidePDTP, unit: str) -> str:
-    """A sentence on how the two measures agree."""
-    if math.isnan(comparison.rank_correlation):
-        return f"PDTP and the attack have no rank correlation: one of them is the same for all {unit}s."
-    correlation_words = f"{number_text(comparison.rank_correlation, 2)} (p = {comparison.p_value:.1g})"
-    return (
-        f"Rank correlation of PDTP with how often the attack names a {unit}: {correlation_words}; with its separation: "
-        f"{number_text(comparison.separation_correlation, 2)}. PDTP is of the classifier of its own run, and does not "
-        "say how much models differ by anyhow."
-    )
 
 
 def records_tables(result: AttackResult, top: int) -> tuple[PageTable, ...]:

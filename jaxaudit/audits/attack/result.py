@@ -18,9 +18,6 @@ from jaxaudit.metrics.vulnerability import Vulnerability
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_POINTS = 5_000
-"""The most records for which `BesidePDTP` lists both numbers: those with the largest PDTP."""
-
 
 class Named(StrictStruct, frozen=True):
     """The records of a target that are called members at a stated false positive rate (`fpr`).
@@ -130,32 +127,6 @@ class Epsilon(EpsilonBound, frozen=True, kw_only=True):
     of: Literal["record", "group"] = "record"
 
 
-class BesidePDTP(StrictStruct, frozen=True):
-    """PDTP of records compared with how often the deciding attack names them.
-
-    PDTP measures how far leaving a record out moves a model's output on it. An attack measures how far that change
-    exceeds the usual differences between models. A record is at risk by PDTP above 1 nat, and by the attack if half or
-    more of the models trained on it name it.
-
-    Attributes:
-        rank_correlation, p_value: Spearman's, between PDTP and the share of models that name the record; NaN if
-            undefined.
-        separation_correlation: Spearman's, between PDTP and the separation.
-        both, pdtp_alone, attack_alone, neither: number of records at risk by both measures, by one, or by neither.
-        pdtp, named: PDTP (nats) and shares, of at most `MOST_POINTS` records.
-    """
-
-    rank_correlation: NumberOrNaN
-    p_value: NumberOrNaN
-    separation_correlation: NumberOrNaN
-    both: Count
-    pdtp_alone: Count
-    attack_alone: Count
-    neither: Count
-    pdtp: tuple[Nats, ...]
-    named: tuple[float, ...]
-
-
 class AttackedRecord(StrictStruct, frozen=True):
     """One target record, attacked on models of random halves.
 
@@ -249,7 +220,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         exposure: with a bank. `splits`: on random halves.
-        beside_pdtp: PDTP compared with the deciding attack, if PDTP was given.
     """
 
     finding: Finding
@@ -267,7 +237,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     exposure: Exposure | None = None
     splits: SplitAttacks | None = None
     epsilon: Epsilon | None = None
-    beside_pdtp: BesidePDTP | None = None
 
     @property
     def deciding(self) -> AttackOutcome:
@@ -297,7 +266,6 @@ class RecordArrays:
         copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
         revealing: the class whose probability reveals the record most; None if the bank does not store it.
         called: which records are called members of each target.
-        pdtp: nats.
     """
 
     vulnerability: Vulnerability
@@ -305,7 +273,6 @@ class RecordArrays:
     copies: Int[np.ndarray, " n"]
     revealing: Int[np.ndarray, " n"] | None
     called: Bool[np.ndarray, "targets n"]
-    pdtp: Float[np.ndarray, " n"] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,12 +359,6 @@ def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) 
         bound = result.epsilon
         demand(bound.bound >= 0 and 0 < bound.delta < 1 and 0 < bound.level < 1, "its epsilon, delta or level is none")
         demand(0 <= bound.right <= bound.guesses <= bound.members + bound.non_members, "its guesses are miscounted")
-    if result.beside_pdtp is not None:
-        beside = result.beside_pdtp
-        compared = beside.both + beside.pdtp_alone + beside.attack_alone + beside.neither
-        points = min(compared, MOST_POINTS)
-        demand(len(beside.pdtp) == len(beside.named) == points, "PDTP and calls are of other records")
-        demand(all(0 <= share <= 1 for share in beside.named), "a share of models that name a record is none")
 
 
 def _check_rates(rates: AttackRates) -> None:

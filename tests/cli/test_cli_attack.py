@@ -103,9 +103,3 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
 )
 def test_options_that_cannot_be_used(words: tuple[str, ...], said: tuple[str, ...]):
     refused(("attack", *PEOPLE, *words), said)
-
-
-def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read():
-    for option in ("bins", "iterations", "shadow-pairs", "pooled-shadow-models", "smoothing", "epochs"):
-        done = jaxaudit("attack", *PEOPLE, f"--{option}", str(2**64))
-        assert (done.code, done.out, "people.csv: " in done.err) == (2, "", False)

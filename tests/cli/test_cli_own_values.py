@@ -12,8 +12,8 @@ from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
 from support.details import details_of
 
-from jaxaudit.cli.ks.options import KSOptions, parse_tests
-from jaxaudit.cli.own_code import source_hash, source_hashes
+from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.own_code import source_hashes
 from jaxaudit.data.bank.bank import load_bank
 
 ROOT = Path(__file__).parents[2]
@@ -89,26 +89,6 @@ def banked(made: Path, tmp_path: Path) -> Iterator[Path]:
         Path("mine.py").write_text(ATTACK)
         Path("held.py").write_text(HELD)
         yield tmp_path
-
-
-@pytest.mark.outer
-def test_a_test_of_ones_own_stands_beside_the_others_and_moves_none(own: Path):
-    """First it gives the verdict; what is stored repeats the run, and has no folder above the current one."""
-    words = (*QUICK, "--shadow-models", "19", "--target-data", "query.npz")
-    usual = jaxaudit("ks", *words, "--tests", "shadow,rho", "--json").result["targets"][0]
-    done = jaxaudit("ks", *words, "--tests", f"{own}/{EXAMPLE},shadow,rho", "--json", "--out", "run").result
-    (found,) = done["targets"]
-    assert (found["tests"][0]["name"], found["finding"]["sentence"][:21]) == ("sureness", "The mean log-odds are")
-    assert details_of(found) == details_of(usual)
-    assert details_of(found, "rho") == details_of(usual, "rho")
-    provenance = done["provenance"]
-    assert provenance["options"]["tests"] == f"{EXAMPLE},shadow,rho"
-    assert provenance["code_hashes"] == {"tests 0": source_hash(parse_tests(EXAMPLE)[EXAMPLE])}
-    assert str(own) not in Path("run/result.json").read_text()
-    assert jaxaudit(*provenance["command"][1:], "--json").result["targets"] == done["targets"]
-    assert jaxaudit("report", "run", "--out", "page.html").code == 0
-    assert "sureness test" in Path("page.html").read_text()
-    assert provenance["code_hashes"]["tests 0"] in Path("page.html").read_text()
 
 
 def test_its_code_is_part_of_a_runs_identity(own: Path, monkeypatch: pytest.MonkeyPatch):

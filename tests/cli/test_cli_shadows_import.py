@@ -179,19 +179,19 @@ def test_damaged_facts_of_privacy_meter_are_refused(folder: Path, text: str):
 
 def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
     write_lira(folder / "exp")
-    assert "holdout" in imported("exp").out
+    good("exp")
     assert load_bank("bank").description.sizes == (POOL, 0, 0)
     np.save("target.npy", pool().logits(1, np.ones(POOL, bool)))
     said = ("holdout", "0 of at least 19 models without the query set")
     refused(("ks", "--shadows", "bank", "--target", "target.npy"), said)
     # Nor are models of the holdout test where sets have sizes that they are not trained on.
     np.save("most.npy", QUERY[:8])
-    done = imported("exp", "--query-rows", "most.npy", "--holdout-rows", "h.npy", out="other")
-    assert "24 of the models are not of the holdout test" in done.out
+    good("exp", "--query-rows", "most.npy", "--holdout-rows", "h.npy", out="other")
+    assert "holdout test: no." in jaxaudit("shadows", "show", "other").out
 
 
 def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
-    """The records that one of the models was trained on, for instance: that model is then none of the holdout test."""
+    """The records that one of the models was trained on, for instance."""
     rows = write_lira(folder / "exp")
     numbers = good("exp", "--holdout-rows", "h.npy")
     assert numbers.description.sizes == (POOL - EACH, EACH, 0)
@@ -200,8 +200,8 @@ def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
     one, two = (good("exp", "--holdout-rows", f"{name}.npy", out=name) for name in ("mask", "sorted"))
     assert content(one.directory) == content(two.directory)
     np.save("rest.npy", ~rows[0])
-    done = imported("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
-    assert "of the models are not of the holdout test" in done.out
+    own = good("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
+    assert own.description.sizes == (int(rows[0].sum()), int((~rows[0]).sum()), 0)
 
 
 def test_models_of_several_networks_are_refused_by_their_names(folder: Path):

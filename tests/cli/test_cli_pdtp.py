@@ -130,13 +130,8 @@ def test_a_table_is_the_same_however_it_is_written():
     whole = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--json").result
     table = pyarrow.table({name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)})
     pyarrow.parquet.write_table(table, "people.parquet")
-    lines = [";".join(cell.replace(".", ",") for cell in row) for row in (header, *rows)]
-    Path("german.csv").write_text("\n".join(lines))
-    Path("tabs.txt").write_text("\n".join("\t".join(row) for row in (header, *rows)))
-    for words in (("--table", "people.parquet"), ("--csv", "german.csv"), ("--csv", "tabs.txt")):
-        done = jaxaudit("pdtp", *words, "--label", "income", "--model", "nb", "--json")
-        assert done.result["records"] == whole["records"]
-        assert ("decimal commas" in done.err) is ("german.csv" in words)
+    done = jaxaudit("pdtp", "--table", "people.parquet", "--label", "income", "--model", "nb", "--json")
+    assert done.result["records"] == whole["records"]
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json").result
     assert again["records"] == whole["records"]
 

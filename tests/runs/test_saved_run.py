@@ -14,7 +14,6 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from pyarrow import parquet
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho
 from support.saved_runs.pdtp import pdtp_run
@@ -30,7 +29,7 @@ from jaxaudit.version import __version__
 
 
 def of_many(folder: Path, records: int = 1000) -> Path:
-    """A run of so many records, of which the result lists forty, without the file of all of them."""
+    """A run of so many records, of which the result lists forty, as of more than it may list."""
     result = as_json(pdtp_run())
     result["distribution"][0]["records"] += records - 40
     return save(pdtp_run(), folder, {**result, "records_measured": records, "training_records": records})
@@ -50,18 +49,8 @@ def test_a_run_comes_back_as_it_was(tmp_path, kind: str):
         assert set(read_run(tmp_path / run.name).arrays) == set(run.arrays)
 
 
-def test_of_many_records_all_are_drawn(tmp_path):
-    columns = {"pdtp": np.full(1000, 0.02)}
-    folder = of_many(tmp_path / "run")
-    assert read_run(folder).arrays == {}
-    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
-    run = read_run(folder)
-    assert run.arrays["pdtp"].tolist() == columns["pdtp"].tolist()
-    assert report_html([run])
-    for wrong in (columns["pdtp"][:9], -columns["pdtp"]):
-        parquet.write_table(pyarrow.table({"pdtp": wrong}), folder / "records.parquet")
-        with pytest.raises(InputError):
-            read_run(folder)
+def test_of_many_records_the_listed_ones_are_shown(tmp_path):
+    assert report_html([read_run(of_many(tmp_path / "run"))])
 
 
 @pytest.mark.parametrize(

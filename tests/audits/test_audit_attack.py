@@ -15,7 +15,7 @@ from jaxaudit.audits.attack.result import AttackAudit, SplitAttacks
 from jaxaudit.audits.attack.train_splits import SplitModels, draw, draw_pairs, groups_of, pair_outputs, train_splits
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
 from jaxaudit.metrics.attack import strongest_attack
@@ -183,28 +183,6 @@ def test_shadows_are_asked_for_their_own_target():
             np.testing.assert_allclose(found.with_target[j, place], within, rtol=1e-4, atol=1e-5)
             without = outputs_of(of_out)[target]
             np.testing.assert_allclose(found.without_target[j, place], without, rtol=1e-4, atol=1e-5)
-
-
-# Stopping.
-
-
-def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
-    drawn = draw(KEY, CANDIDATES, 3, 8)
-    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadow_pairs", "pooled_shadows", "measured")}
-    models = models_to_train(drawn, learner(), models_per_batch=4, **plan).total
-    assert 6 < kept_models(tmp_path) < models
-    # Another width is asked for: what is kept decides, and the answer says so.
-    again = attack(
-        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(7, checkpoints=tmp_path)})
-    )
-    assert again.models_per_batch == 4
-    assert kept_models(tmp_path) == models
-    for name, scores in audit.scores.items():
-        np.testing.assert_array_equal(scores, again.scores[name])
-    assert str(audit.result) == str(again.result)
-    np.testing.assert_array_equal(audit.measurements, again.measurements)
 
 
 # What is refused.

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from jaxaudit.audits.ks.judge import leave_one_out
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.ks.train import Available, available_tests
 from jaxaudit.audits.open_bank import kinds_of, open_bank, pool_of, target_outputs
-from jaxaudit.cli.shadows.train import MODELS, unfinished_models
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import log_odds
@@ -282,34 +280,3 @@ def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(InputError, match=r"bank, model 4 of 6: .*00004\.npy"):
         open_bank(bank, range(6))
-
-
-HERE, OTHERS = {"jax": "0.10.2", "numpy": "2.4.0"}, {"jax": "0.10.3", "numpy": "2.4.0"}
-
-
-@pytest.mark.parametrize("there", [[0, 99_999], [-1, 0], [0, 0], [3, 1], [], [[0]]])
-def test_what_a_stranger_left_in_a_bank_is_no_work_of_ours(tmp_path: Path, there: list):
-    folder = tmp_path / "unfinished"
-    folder.mkdir()
-    np.save(folder / MODELS, np.array(there, int))
-    missing = np.array([0, 2, 3])
-    with unfinished_models(tmp_path, missing, 4, HERE) as (models, _):
-        assert models.tolist() == [0, 2, 3]
-    assert not folder.exists()
-
-
-def left_by(bank: Path, missing: list[int], versions: dict[str, str]) -> tuple[list[int], bool]:
-    """The models of a call that is stopped, and whether it found what one before it left."""
-    found = [], False
-    with suppress(KeyboardInterrupt), unfinished_models(bank, np.array(missing), 5, versions) as (models, folder):
-        found = models.tolist(), (folder / "left").exists()
-        (folder / "left").touch()
-        raise KeyboardInterrupt
-    return found
-
-
-def test_a_stopped_call_is_taken_up_but_not_by_other_versions_nor_by_the_first_after_these(tmp_path: Path):
-    assert left_by(tmp_path, [0, 2, 3], HERE) == ([0, 2, 3], False)
-    assert left_by(tmp_path, [3, 4], HERE) == ([0, 2, 3], True)
-    found = [left_by(tmp_path, [0, 2, 3], versions)[1] for versions in (OTHERS, OTHERS, HERE, HERE)]
-    assert found == [False, True, False, True]

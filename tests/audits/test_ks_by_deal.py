@@ -46,10 +46,10 @@ def test_the_verdict_is_that_of_the_parts() -> None:
     assert str(result).splitlines()[0].startswith("first: not forgotten. Use of the query set was detected")
     assert result._repr_html_().count("<p>") == 2
     key = jax.random.key(7)
-    outputs = {
-        role: ja.outputs_of(USED[role], FLAT.class_names, len(DEAL.sets[role]), name="a") for role in [*DEAL.sets]
-    }
-    target = ja.FileTarget(outputs["query"], on_holdout=outputs["holdout"], on_members=outputs["members"])
+    query, holdout, members = (
+        ja.outputs_of(USED[role], FLAT.class_names, len(part), name="a") for role, part in DEAL.items()
+    )
+    target = ja.FileTarget(query, on_holdout=holdout, on_members=members)
     shadows = ja.train_shadows(key, DEAL.query, targets=[target], holdout=DEAL.holdout, members=DEAL.members)
     parts = ja.judge(key, shadows, [target]).targets[0]
     assert ja.ks(DEAL, USED).targets[0].usage == parts.usage

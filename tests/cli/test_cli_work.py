@@ -86,23 +86,6 @@ def test_an_interrupt_says_what_is_kept(out: Path | None, models: int, said: str
     assert interrupted.startswith(f"Interrupted: {said}")
 
 
-@BOTH
-def test_models_in_training_are_told_and_kept(out: Path | None, capsys: Any):
-    told = []
-    for models, taken in ((0, 60), (3, 60), (0, 81)):
-        with pytest.raises(Interrupted):
-            work(out, models, KeyboardInterrupt(), taken)
-        lines = capsys.readouterr().err.splitlines()[1:]
-        told.append([(line.split(":")[0], *map(int, re.findall(r"\d+", line))) for line in lines])
-    # Trained of all, in training.
-    first, second, third = (0, 9, 2), (3, 9, 2), (3, 9, 4)
-    assert told == [
-        [("Interrupted", *first)],
-        [("Resuming", *first), ("Interrupted", *second)],
-        [("Resuming", *second), ("Interrupted", *third)],
-    ]
-
-
 def test_an_interrupt_before_anything_began(capsys: Any):
     def stop() -> None:
         raise KeyboardInterrupt

@@ -122,26 +122,6 @@ def test_neither_links_nor_channels_in_a_run_are_read(tmp_path, name: str):
 
 
 @pytest.mark.parametrize(
-    "columns",
-    [{"pdtp": ["a long text"] * 1000}, {"pdtp": np.zeros(1000, np.float32)}, {"seed_floor": np.zeros(1000)}],
-    ids=["text", "short floats", "another"],
-)
-def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
-    folder = of_many(tmp_path / "run")
-    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
-    with pytest.raises(InputError, match=r"records\.parquet has other columns"):
-        read_run(folder)
-    (folder / "records.parquet").write_bytes(b"PAR1" + b"\xff" * 100 + b"PAR1")
-    with pytest.raises(InputError, match=r"records\.parquet cannot be read"):
-        read_run(folder)
-    more = of_many(tmp_path / "more", 10**12)
-    for make in (lambda: None, (more / "records.parquet").touch):
-        make()
-        with pytest.raises(InputError, match="more than 10,000,000 records"):
-            read_run(more)
-
-
-@pytest.mark.parametrize(
     ("kind", "name", "wrong", "said"),
     [
         ("ks", "query", lambda a: a[:1], "query confidences are misshapen"),

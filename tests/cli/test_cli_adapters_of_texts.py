@@ -13,19 +13,8 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 ADAPTERS = (
-    *(
-        "--model",
-        "base",
-        "--recipe",
-        "lora=2",
-        "--epochs",
-        "2",
-        "--recipe",
-        "optimizer=adamw",
-        "--recipe",
-        "learning-rate=0.01",
-    ),
-    *("--recipe", "batch-size=8", "--recipe", "models-per-batch=4"),
+    *("--model", "base", "--recipe", "lora=2", "--epochs", "2", "--recipe", "optimizer=adamw"),
+    *("--recipe", "learning-rate=0.01", "--recipe", "batch-size=8", "--recipe", "models-per-batch=4"),
 )
 
 
@@ -64,12 +53,12 @@ def test_adapters_are_left_out_attacked_and_measured():
     ("words", "said"),
     [
         (("--model", "base"), "give their rank, such as --recipe lora=8"),
-        (("--recipe", "lora=2"), "--recipe lora=needs --model FOLDER"),
-        (("--model", "base", "--recipe", "lora=2", "--recipe", "tokens=words"), "--tokens: is not for adapters"),
+        (("--recipe", "lora=2"), "--recipe lora needs --model FOLDER"),
+        (("--model", "base", "--recipe", "lora=2", "--recipe", "tokens=words"), "--recipe tokens: is not for adapters"),
     ],
 )
 def test_adapters_need_a_folder_and_a_rank(words: tuple[str, ...], said: str):
     for command in ("pdtp", "attack"):
         refused((command, "--query", "q.jsonl", "--recipe", "optimizer=adamw", *words), (said,))
-    refused(("pdtp", "--recipe", "lora=2"), ("--recipe lora=needs --model FOLDER",))
+    refused(("pdtp", "--recipe", "lora=2"), ("--recipe lora needs --model FOLDER",))
     refused(("pdtp", "--model", "base", "--recipe", "lora=2"), ("--model base is for texts",))

@@ -19,7 +19,7 @@ from jaxaudit.metrics.epsilon import refuse_unless_coins
 from jaxaudit.runs.saved import read_run
 
 N, MODELS = 200, 16
-SETS = ("--query", "q.npz", "--holdout", "h.npz")
+SETS = ("--deal", "deal")
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inputs, labels = records(2, 0.0, 2 * N)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for place, name in enumerate("qh"):
+        Path("deal").mkdir()
+        for place, role in enumerate(("query", "holdout")):
             part = slice(place * N, (place + 1) * N)
-            np.savez(f"{name}.npz", x=inputs[part], y=labels[part])
+            who = place * N + np.arange(N) // 2
+            np.savez(f"deal/{role}.npz", x=inputs[part], y=labels[part], who=who)
         for name, words, memory in (("coins", ["--coins"], 12.0), ("forgetful", ["--coins"], 0.0), ("fixed", [], 12.0)):
             done = jaxaudit("shadows", "plan", *SETS, *words, "--models", str(MODELS), "--out", name)
             assert done.code == 0, done.err
@@ -94,7 +96,7 @@ def test_the_first_attack_that_is_named_gives_the_bound(folder: Path):
 def test_models_are_trained_by_coins(folder: Path):
     """Sizes of their training sets vary, whatever tests of ks would take; a plan is the same deal."""
     recipe = ("--model", "mlp", "--recipe", "hidden=4", "--epochs", "1", "--recipe", "models-per-batch=4")
-    query = ("--query", "q.npz", "--coins", "--models", "8")
+    query = ("--query", "deal/query.npz", "--coins", "--models", "8")
     done = jaxaudit("shadows", "train", *query, *recipe, "--out", "trained")
     assert done.code == 0, done.err
     bank = load_bank("trained")
@@ -125,10 +127,8 @@ def test_delta_needs_a_bank(folder: Path):
 
 
 def test_coins_deal_groups_and_the_bound_is_of_groups(folder: Path):
-    for place, name in enumerate(("who.npy", "others.npy")):
-        np.save(name, place * N + np.arange(N) // 2)
-    words = ("--groups", "who.npy", "--holdout-groups", "others.npy", "--coins", "--models", "8", "--out", "new")
-    assert jaxaudit("shadows", "plan", *SETS, *words[:-3], str(MODELS), "--out", "new").code == 0
+    words = ("--groups", "who", "--coins", "--models", str(MODELS), "--out", "new")
+    assert jaxaudit("shadows", "plan", *SETS, *words).code == 0
     bank = load_bank("new")
     masks = np.array(bank.membership).reshape(MODELS, N, 2)
     np.testing.assert_array_equal(masks[..., 0], masks[..., 1])

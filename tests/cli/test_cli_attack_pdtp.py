@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         for seed, name in enumerate(("query.csv", "holdout.csv", "other.csv", "mixed.csv")):
             write_table(Path(name), seed, name == "mixed.csv")
-        plan = ("--query", "query.csv", "--holdout", "holdout.csv", "--image-size", "none", "--models", str(MODELS))
+        plan = ("--deal", ".", "--image-size", "none", "--models", str(MODELS))
         done = jaxaudit("shadows", "plan", *plan, "--out", "bank")
         assert done.code == 0, done.err
         bank = load_bank("bank")

@@ -174,7 +174,7 @@ def test_an_identifier_is_pointed_at():
     [
         (("--label", "income"), ("--label", "--csv", "--data")),
         (("--data", "people.csv", "--label", "income"), ("--data people.csv", "--csv people.csv")),
-        ((*PEOPLE, "--recipe", "hidden=65536,65536,65536,65536"), ("--recipe", "hidden=GiB")),
+        ((*PEOPLE, "--recipe", "hidden=65536,65536,65536,65536"), ("--recipe hidden=65536", "GiB")),
         ((*PEOPLE, "--trees", "1000000", "--depth", "20", "--model", "trees"), ("GiB", "--trees", "--depth")),
         (
             ("--data", "digits", "--drop", "x"),

@@ -24,23 +24,15 @@ from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.unfinished import hold, sign, working_in
 
 N = 50
-HELD = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
-PAIR = ("--query", "q.npz", "--calibration", "c.npz")
+HELD = ("--deal", "deal", "--calibration", "c.npz")
+PAIR = ("--query", "deal/query.npz", "--calibration", "c.npz")
+FILES = {"query": "deal/query.npz", "holdout": "deal/holdout.npz", "calibration": "c.npz"}
 RECIPE = (
-    "--model",
-    "mlp",
-    "--recipe",
-    "hidden=16",
-    "--epochs",
-    "6",
-    "--recipe",
-    "learning-rate=0.02",
-    "--recipe",
-    "batch-size=20",
+    *("--model", "mlp", "--recipe", "hidden=16", "--epochs", "6"),
+    *("--recipe", "learning-rate=0.02", "--recipe", "batch-size=20"),
 )
 TRAINED = (*RECIPE, "--recipe", "models-per-batch=10", "--seed", "5")
-TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
-TWO_SETS = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
+TARGET = ("--target", "target")
 AS_SAID = ("--same-recipe", "--json")
 IN_KS = ("--test-option", "rho.replicates=0", "--effort", "full", "--image-size", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
@@ -48,7 +40,7 @@ BY_BANK = ("--seed", "5", *AS_SAID)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """`q.npz`, `h.npz`, `c.npz` of 50 records each, a target's outputs, and code of one's own, forgotten afterwards."""
+    """Sets of 50 records each, a target's outputs on two of them, and code of one's own, forgotten afterwards."""
     with own_modules(tmp_path):
         write_inputs(tmp_path)
         Path("mine.py").write_text(OWN)
@@ -59,10 +51,14 @@ def write_inputs(folder: Path) -> None:
     inputs, labels = records(2, 0.0, 3 * N)
     logits = np.random.default_rng(3).normal(size=(3 * N, CLASSES))
     logits[np.arange(3 * N), labels] += 1 + (np.arange(3 * N) < N)
-    for place, name in enumerate("qhc"):
-        part = slice(place * N, (place + 1) * N)
-        np.savez(folder / f"{name}.npz", x=inputs[part], y=labels[part])
-        np.save(folder / f"on_{name}.npy", logits[part])
+    (folder / "deal").mkdir()
+    parts = {role: slice(place * N, (place + 1) * N) for place, role in enumerate(FILES)}
+    for role, part in parts.items():
+        np.savez(folder / FILES[role], x=inputs[part], y=labels[part])
+    for model, roles in {"target": ("query", "holdout"), "of_two": ("query", "calibration")}.items():
+        (folder / model).mkdir()
+        for role in roles:
+            np.save(folder / f"{model}/{role}.npy", logits[parts[role]])
 
 
 def train(*words: str, out: str = "bank", models: int = 20) -> Done:
@@ -111,11 +107,11 @@ def test_a_bank_gives_the_numbers_of_ks_with_the_same_seed(folder: Path):
 def test_without_a_holdout_too(folder: Path):
     """By the shadow test, with the target's outputs on the calibration set and without them."""
     assert train(*PAIR, models=76).code == 0
-    for outputs in (TWO_SETS, TWO_SETS[:2]):
-        trained = good(*PAIR, *outputs, *TRAINED, *IN_KS, "--shadow-models", "38", "--out", f"run{len(outputs)}")
+    for run, outputs in (("run1", "of_two"), ("run2", "of_two/query.npy")):
+        trained = good(*PAIR, "--target", outputs, *TRAINED, *IN_KS, "--shadow-models", "38", "--out", run)
         assert [each["name"] for each in trained["tests"]] == ["shadow"]
-        for bank in ("bank", f"run{len(outputs)}"):
-            same(good("--shadows", bank, *outputs, *BY_BANK), trained)
+        for bank in ("bank", run):
+            same(good("--shadows", bank, "--target", outputs, *BY_BANK), trained)
 
 
 @pytest.mark.outer
@@ -169,7 +165,10 @@ def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(fo
     assert grown(models=SIX).code == 0
     assert times == {model: Path(f"bank/outputs/{model:05}.npy").stat().st_mtime_ns for model in kept}
     assert load_bank("bank").finished().tolist() == [*range(SIX)]
-    for words, why in ((("--epochs", "9"), "recipe"), (("--seed", "6"), "seed"), (("--query", "h.npz"), "query set")):
+    Path("swapped").mkdir()
+    for role, other in (("query", "holdout"), ("holdout", "query")):
+        Path(f"swapped/{role}.npz").symlink_to(folder / FILES[other])
+    for words, why in ((("--epochs", "9"), "recipe"), (("--seed", "6"), "seed"), (("--deal", "swapped"), "query set")):
         refused(("shadows", "train", *KILLED, *words, "--models", f"{TWELVE}"), (why,))
     before = content(folder)
     planned = grown("--dry-run", models=TWELVE)
@@ -336,7 +335,7 @@ def test_ones_own_learner_trains_the_models(folder: Path):
     """Against its formula in NumPy."""
     done = learned("mine.py:learner")
     assert done.code == 0, done.err
-    sets = [np.load(f"{name}.npz") for name in "qhc"]
+    sets = [np.load(path) for path in FILES.values()]
     inputs, labels = (np.concatenate([each[name] for each in sets]) for name in sets[0].files)
     for row, logits in zip(np.load("own/membership.npy"), outputs("own"), strict=True):
         means = np.stack([inputs[row & (labels == each)].mean(axis=0) for each in range(CLASSES)])

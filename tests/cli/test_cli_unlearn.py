@@ -227,7 +227,8 @@ def test_the_recorded_command_repeats_the_run():
     words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
     first = jaxaudit("unlearn", *words, "--json").result
     command = first["provenance"]["command"]
-    assert {"--class", "--models-per-batch"} <= set(command)
+    assert "--class" in command
+    assert any(word.startswith("models-per-batch=") for word in command)
     second = jaxaudit(*command[1:], "--json").result
     assert second["methods"] == first["methods"]
     assert second["provenance"]["command"] == command

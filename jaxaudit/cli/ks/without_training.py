@@ -110,6 +110,13 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
     description, names = bank.description, inputs_of(options).sets.names
+    if description.outputs in SCORED:
+        # Of records without classes only their number is known.
+        for role, size in zip(Sizes._fields, description.sizes, strict=True):
+            name = names.get(Role(role))
+            if name is not None and count_of(role, name) != size:
+                raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
+        return {}
     data = replace(options.data, label=inputs_of(options).sets.label)
     read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
     sets_by_role: dict[str, Examples] = {}
@@ -139,9 +146,13 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
     Of records without classes only their number is known.
     """
     data, description = options.data, bank.description
-    name = inputs_of(options).sets.names.get(Role.MEMBERS)
-    if name is None or not all(Role.MEMBERS in model.places for model in inputs_of(options).targets):
+    targets, name = inputs_of(options).targets, inputs_of(options).sets.names.get(Role.MEMBERS)
+    if not all(Role.MEMBERS in model.places for model in targets):
         return None, None
+    if name is None:
+        raise InputError(
+            f"{targets[0].name}: has outputs on members, whose records the bank lacks; give members.* of --deal."
+        )
     if description.outputs in SCORED:
         count = count_of("members", name)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)

@@ -50,15 +50,9 @@ SESSIONS = {
 """The page that shows what a command prints."""
 COMPARISON = DOCS / "explanation" / "comparison.md"
 SCORE = DOCS / "how_to" / "score_my_method.md"
-START_COMMAND = (
-    "ks --query query.csv --calibration calibration.csv --target outputs.csv",
-    "--holdout holdout.csv --holdout-target holdout_outputs.csv",
-)
+START_COMMAND = "ks --deal sets --target outputs.npz"
 MEMBERS_DEAL = "deal digits --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
-MEMBERS_COMMAND = (
-    "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
-    "--target query_outputs.csv --holdout-target holdout_outputs.csv --members-target members_outputs.csv",
-)
+MEMBERS_COMMAND = "ks --deal deal --target outputs.npz"
 COMMANDS = tuple(SESSIONS)
 OTHERS = (
     "deal",
@@ -151,13 +145,13 @@ def session_section(*words: str) -> str:
 
 
 def start_section() -> str:
-    """What the audit by shadow models prints, on the files that the page makes."""
-    return _after(START, (), "start files", START_COMMAND)
+    """What the audit by a holdout alone prints, on the files that the page makes."""
+    return _after(START, (), "start files", (START_COMMAND,))
 
 
 def members_section() -> str:
     """What the members test prints, on the deal and the outputs that the page makes."""
-    return _after(START, (MEMBERS_DEAL,), "members files", MEMBERS_COMMAND)
+    return _after(START, (MEMBERS_DEAL,), "members files", (MEMBERS_COMMAND,))
 
 
 def patients_section() -> str:
@@ -170,7 +164,7 @@ def patients_section() -> str:
 
 def left_section() -> str:
     """What the members test prints of one unlearned model that forgot too much."""
-    return _after(SCORE, (MEMBERS_DEAL,), "over-forgotten model", (*MEMBERS_COMMAND, "--question left"))
+    return _after(SCORE, (MEMBERS_DEAL,), "over-forgotten model", (f"{MEMBERS_COMMAND} --question left",))
 
 
 def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[str]) -> str:

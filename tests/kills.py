@@ -28,8 +28,8 @@ COMMANDS = {
     "ks mlp": (
         "ks",
         *SETS,
-        "--hidden",
-        "256,128",
+        "--recipe",
+        "hidden=256,128",
         "--epochs",
         "800",
         "--test-option",

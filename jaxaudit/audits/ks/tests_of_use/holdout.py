@@ -43,7 +43,14 @@ BY_GROUPS = (
     "given. p (not used) is exact if the provider chose at random which whole groups to share. The members test uses "
     "groups, too; other tests do not."
 )
-
+OF_DEAL = (
+    "Holdout test: p (not used) is exact if the provider sampled query set and holdout alike and trained on none of "
+    "the holdout."
+)
+OF_MODELS = (
+    "The other numbers assume that the target is trained by the shadow models' recipe; where its other data differ "
+    "from the calibration set, p (all used) is too small."
+)
 ALONE = Lack(
     "Give its outputs on records that it did use, or those of the model before a deletion; or train shadow models by "
     "its own recipe"
@@ -73,16 +80,14 @@ class HoldoutTest(KSTest):
         "records into query set and holdout, whatever the model is. Forgotten is said of a target that is trained by "
         "the shadow models' own recipe alone; one that used more than the stated share is then called so in at most 5%."
     )
-    assumes: ClassVar[str] = (
-        "Holdout test: p (not used) is exact if the provider sampled query set and holdout alike and trained on none "
-        "of the holdout. The other numbers assume that the target is trained by the shadow models' recipe; where its "
-        "other data differ from the calibration set, p (all used) is too small."
-    )
-
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
     compares_before: ClassVar[bool] = True
     least: ClassVar[Mapping[str, int]] = MappingProxyType({"mixed": LEAST})
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "dealt"
+
+    @property
+    def assumes(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"{OF_DEAL} {OF_MODELS}" if self.mixed else OF_DEAL
 
     @property
     def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -28,14 +28,8 @@ COMMANDS = {
     "ks mlp": (
         "ks",
         *SETS,
-        "--recipe",
-        "hidden=256,128",
-        "--epochs",
-        "800",
-        "--test-option",
-        "rho.replicates=2",
-        "--tests",
-        "rho",
+        *("--recipe", "hidden=256,128", "--epochs", "800", "--test-option", "rho.replicates=2"),
+        *("--tests", "rho"),
     ),
     "ks liu-cnn": (
         "ks",

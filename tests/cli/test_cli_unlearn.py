@@ -19,16 +19,8 @@ from jaxaudit.unlearning import becker_code, paper
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
 SMALL = (
     *DATA,
-    "--recipe",
-    "hidden=8",
-    "--epochs",
-    "4",
-    "--recipe",
-    "batch-size=10",
-    "--seeds",
-    "3",
-    "--recipe",
-    "models-per-batch=3",
+    *("--recipe", "hidden=8", "--epochs", "4", "--recipe", "batch-size=10", "--seeds", "3"),
+    *("--recipe", "models-per-batch=3"),
 )
 QUICK = (*SMALL, "--nonmembers", "0")
 """Without membership attacks."""
@@ -136,14 +128,8 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them():
     files = [f"{name}-0{seed}" for name in ("original", "retraining", "amnesiac", "fisher") for seed in (0, 2)]
     references = [word for file in files[1:] for word in ("--reference", f"{file}=run/{file}.safetensors")]
     words = (
-        "--model",
-        "mlp",
-        "--recipe",
-        "hidden=8",
-        "--params",
-        f"run/{files[0]}.safetensors",
-        "--data",
-        "run/forget.npz",
+        *("--model", "mlp", "--recipe", "hidden=8", "--params", f"run/{files[0]}.safetensors"),
+        *("--data", "run/forget.npz"),
     )
     found = jaxaudit("efficacy", *words, *references, "--json").result["models"]
     assert [each["name"] for each in found[1:]] == files[1:]
@@ -213,16 +199,8 @@ def test_the_recorded_command_repeats_the_run():
     """The number of models per batch, too, which was measured."""
     words = [
         *DATA,
-        "--recipe",
-        "hidden=8",
-        "--epochs",
-        "2",
-        "--recipe",
-        "batch-size=10",
-        "--seeds",
-        "2",
-        "--methods",
-        "fisher",
+        *("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=10", "--seeds", "2"),
+        *("--methods", "fisher"),
     ]
     words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
     first = jaxaudit("unlearn", *words, "--json").result
@@ -289,16 +267,8 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 @pytest.mark.outer
 def test_without_data_it_takes_the_digits_that_come_with_the_package():
     words = (
-        "--epochs",
-        "1",
-        "--seeds",
-        "2",
-        "--nonmembers",
-        "0",
-        "--methods",
-        "retraining",
-        "--recipe",
-        "models-per-batch=2",
+        *("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--methods", "retraining"),
+        *("--recipe", "models-per-batch=2"),
     )
     result = jaxaudit("unlearn", *words, "--json").result
     assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining"]
@@ -314,18 +284,8 @@ def test_without_data_it_takes_the_digits_that_come_with_the_package():
 )
 def test_mnist_as_in_the_paper():
     words = (
-        "--data",
-        "mnist",
-        "--class",
-        "3",
-        "--fraction",
-        "0.25",
-        "--recipe",
-        "hidden=8",
-        "--epochs",
-        "1",
-        "--seeds",
-        "2",
+        *("--data", "mnist", "--class", "3", "--fraction", "0.25", "--recipe", "hidden=8", "--epochs", "1"),
+        *("--seeds", "2"),
     )
     quick = ("--nonmembers", "0", "--methods", "retraining", "--recipe", "models-per-batch=2")
     result = jaxaudit("unlearn", *words, *quick, "--json").result
@@ -343,14 +303,8 @@ def test_records_that_were_trained_on_are_no_test_records():
     np.savez("half.npz", x=inputs[chosen], y=labels[chosen])
     words = (
         *QUICK,
-        "--recipe",
-        "models-per-batch=2",
-        "--seeds",
-        "2",
-        "--methods",
-        "retraining",
-        "--test-data",
-        "half.npz",
+        *("--recipe", "models-per-batch=2", "--seeds", "2", "--methods", "retraining"),
+        *("--test-data", "half.npz"),
     )
     done = jaxaudit("unlearn", *words, "--json")
     assert done.result["protocol"]["test_records"] == 160
@@ -364,14 +318,7 @@ def test_a_network_of_ones_own_with_dropout_and_batch_normalisation():
     words = (
         "unlearn",
         *QUICK,
-        "--seeds",
-        "2",
-        "--recipe",
-        "models-per-batch=2",
-        "--epochs",
-        "1",
-        "--model",
-        "ours:Net",
+        *("--seeds", "2", "--recipe", "models-per-batch=2", "--epochs", "1", "--model", "ours:Net"),
     )
     refused(words, ("amnesiac unlearning undoes", "batch normalisation", "another method"))
     done = jaxaudit(*words, "--methods", "retraining", "--out", "ours", "--json")

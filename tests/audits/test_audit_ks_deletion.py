@@ -112,25 +112,26 @@ def test_beside_the_holdout_test_it_is_asked_by_name() -> None:
     assert [usage.method for usage in found.usage] == ["holdout", "deletion"]
 
 
-ASKED = ("--query", "q.npz", "--holdout", "later.npz")
-FILES = ("--target", "after.csv", "--holdout-target", "after_h.csv")
-BEFORE = ("--before", "before.csv", "--holdout-before", "before_h.csv")
+ASKED = ("--deal", "sets", "--target", "after", "--before", "before")
 
 
 @pytest.fixture
 def deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, examples in (("q.npz", QUERY), ("later.npz", HOLDOUT)):
-        np.savez(name, x=examples.inputs, y=examples.labels)
-    for name, seed, used in (("after", 1, 0.0), ("before", 2, 1.0)):
-        for suffix, file in zip(("", "_h"), outputs(seed, used), strict=True):
-            np.savetxt(f"{name}{suffix}.csv", file.probabilities, "%.6f", ",")
+    for folder in ("sets", "alone", "after", "before"):
+        Path(folder).mkdir()
+    for role, examples in (("query", QUERY), ("holdout", HOLDOUT)):
+        np.savez(f"sets/{role}.npz", x=examples.inputs, y=examples.labels)
+    Path("alone/query.npz").symlink_to(Path("sets/query.npz").absolute())
+    for model, seed, used in (("after", 1, 0.0), ("before", 2, 1.0)):
+        for role, file in zip(("query", "holdout"), outputs(seed, used), strict=True):
+            np.savetxt(f"{model}/{role}.csv", file.probabilities, "%.6f", ",")
 
 
 @pytest.mark.outer
 @pytest.mark.usefixtures("deletion")
 def test_the_command_line_needs_neither_calibration_nor_members() -> None:
-    done = jaxaudit("ks", *ASKED, *FILES, *BEFORE, "--out", "run", "--json")
+    done = jaxaudit("ks", *ASKED, "--out", "run", "--json")
     assert done.code == 0, done.err
     (found,) = done.result["targets"]
     details = found["tests"][0]["details"]
@@ -149,13 +150,12 @@ def test_the_command_line_needs_neither_calibration_nor_members() -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ((*ASKED[:2], *FILES[:2], *BEFORE), "--holdout"),
-        ((*ASKED, *FILES, *BEFORE[:2]), "--holdout-before"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "holdout"), "calibration set"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "members"), "--before: no test"),
-        ((*ASKED, *FILES, *BEFORE[2:]), "--before"),
+        (("--deal", "alone", *ASKED[2:]), "alone has no holdout.*"),
+        ((*ASKED, "--before", "before/query.csv"), "--before query.csv: has no outputs on a holdout"),
+        ((*ASKED, "--target", "after/query.csv"), "--before needs each --target's outputs on the holdout"),
+        ((*ASKED, "--tests", "members"), "--before: no test"),
     ],
-    ids=["no holdout", "no outputs on it", "a test with models", "a test with members", "no outputs before"],
+    ids=["no holdout", "no outputs on it before", "no outputs on it after", "a test with members"],
 )
 def test_what_lacks_is_named(words: tuple[str, ...], named: str) -> None:
     done = jaxaudit("ks", *words)

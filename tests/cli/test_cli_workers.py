@@ -92,19 +92,12 @@ def test_a_network_from_a_file_goes_to_workers(sets: Path):
 
 @pytest.mark.outer
 def test_a_bank_trained_by_workers(sets: Path):
-    words = ("shadows", "train", "--query", "query.npz", "--holdout", "far.npz", "--calibration", "calibration.npz")
+    (sets / "deal").mkdir()
+    for role, name in (("query", "query"), ("holdout", "far"), ("calibration", "calibration")):
+        (sets / f"deal/{role}.npz").symlink_to(sets / f"{name}.npz")
     words = (
-        *words,
-        "--models",
-        "3",
-        "--epochs",
-        "2",
-        "--recipe",
-        "hidden=8",
-        "--recipe",
-        "models-per-batch=2",
-        "--model",
-        "mlp",
+        *("shadows", "train", "--deal", "deal", "--models", "3", "--model", "mlp", "--epochs", "2"),
+        *("--recipe", "hidden=8", "--recipe", "models-per-batch=2"),
     )
     outputs = []
     for name, more in (("alone", ()), ("by two", ("--workers", "2"))):

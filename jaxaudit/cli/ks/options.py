@@ -406,4 +406,6 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
 
 def has_calibration_outputs(inputs: KSInputs) -> bool:
     """Whether there are targets, and all have outputs on the calibration set."""
-    return bool(inputs.targets) and all("calibration" in model.places for model in inputs.targets)
+    from jaxaudit.data.examples import Role
+
+    return bool(inputs.targets) and all(Role.CALIBRATION in model.places for model in inputs.targets)

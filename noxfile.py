@@ -137,11 +137,3 @@ def package(session: nox.Session) -> None:
             session.run(str(python), "-m", "pip", "install", "--quiet", str(file), external=True)
             with session.chdir(elsewhere):
                 session.run(str(python), str(ROOT / "tests" / "smoke.py"), external=True, env={"PYTHONPATH": ""})
-
-
-@nox.session
-def footprint(session: nox.Session) -> None:
-    """What an installation weighs, in all and by package; `-- torch` for that of an extra."""
-    extras = f"[{','.join(session.posargs)}]" if session.posargs else ""
-    session.install(f"{ROOT}{extras}", "packaging")
-    session.run("python", str(ROOT / "tests" / "footprint.py"), *session.posargs)

@@ -18,7 +18,7 @@ from jaxaudit.data.sequences import sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.learners import language_model
-from jaxaudit.metrics.deal import deal_members
+from jaxaudit.metrics.deal import deal_holdout, deal_members
 
 AUTHORS, EPOCHS = 90, 30
 FIRST = ("Ada", "Bela", "Cora", "Dimitri", "Esra", "Fumiko", "Goran", "Hana", "Ivo", "Jana")
@@ -49,7 +49,7 @@ def main() -> None:
     """Deals, trains, asks, judges."""
     texts, authors = make_texts(np.random.default_rng(7))
     key = jax.random.key(7)
-    held = ja.deal(key, len(authors), 0.3, groups=authors)
+    held = deal_holdout(key, len(authors), 0.3, groups=authors)
     members = deal_members(key, held, 0.4, groups=authors)
     sets = np.where(held, "holdout", np.where(members, "members", "query"))
 

@@ -44,7 +44,7 @@ from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome
 from jaxaudit.audits.attack.train_splits import ATTACKS, train_splits
-from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
+from jaxaudit.data import Examples, Table, candidate_indices, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import Learner, naive_bayes
 from jaxaudit.learners.logistic_regression import logistic_regression
@@ -192,10 +192,10 @@ def main() -> None:
     arguments = parser.parse_args()
 
     started = time.time()
-    tables = {
-        data: candidates(np.random.default_rng(arguments.seed), load_table(name), CANDIDATES)
-        for data, name in DATA.items()
-    }
+    tables = {}
+    for data, name in DATA.items():
+        table, random = load_table(name), np.random.default_rng(arguments.seed)
+        tables[data] = table.take(candidate_indices(random, len(table), CANDIDATES))
     rows = [run(case, tables[case.data], arguments.seed, size_of(case, arguments.size)) for case in CASES]
     record = {
         "experiment": "long2017_attacks",

@@ -13,6 +13,9 @@ where age is a category. Writes `results/long2017_fig6-DEVICE.json`, `.md` and `
 """
 
 import argparse
+import csv
+import gzip
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -26,13 +29,47 @@ from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.audits.pdtp.audit import reduce_pdtp
 from jaxaudit.audits.pdtp.result import Reduction
-from jaxaudit.data import Examples, Table, category_counts, load_table, ordinal
+from jaxaudit.data import Column, Examples, Table, category_counts, ordinal
+from jaxaudit.data.tables.table import recode
 from jaxaudit.learners import NaiveBayes, naive_bayes
 from jaxaudit.metrics.pdtp import dtp, every_input
 
 PAPER = {"records": 1_600_000, "max_dtp": 3.09, "after_first_removal": 0.65, "after_second_removal": 3.0}
 AGES = {"a category a year": ("age",), "a Gaussian": ()}
 BINS = (0, 100)
+
+
+RACES = (
+    "White",
+    "Black or African American",
+    "American Indian",
+    "Alaska Native",
+    "American Indian or Alaska Native, tribes specified or not, no other races",
+    "Asian",
+    "Native Hawaiian or Other Pacific Islander",
+    "Some Other Race",
+    "Two or More Races",
+)
+MARITAL = (
+    *("Married, spouse present", "Married, spouse absent"),
+    *("Widowed", "Divorced", "Separated", "Never married"),
+)
+"""The Bureau's categories, whose codes count from 1."""
+CODES = ("AGEP", "MSP", "RAC1P", "SEX")
+
+
+def census() -> Table:
+    """The persons with an income (all from 15 years on) in DATA/acs/*.csv, gzipped or not, with numbers for ages."""
+    rows = list[list[int]]()
+    for path in sorted(Path(os.environ["JAXAUDIT_DATA"], "acs").glob("*.csv*")):
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as stream:
+            persons = [person for person in csv.DictReader(stream) if person["PINCP"] not in ("", "N")]
+        rows += [[*(int(person[code]) for code in CODES), float(person["PINCP"]) > 50_000] for person in persons]
+    values = np.array([row for row in rows if row[0] >= 15])
+    kinds = {"age": (), "marital-status": MARITAL, "race": RACES, "sex": ("Male", "Female")}
+    columns = tuple(Column(*name_and_kind) for name_and_kind in kinds.items())
+    codes = (values[:, :4] - [0, 1, 1, 1]).astype(np.float32)
+    return Table(codes, columns, values[:, 4].astype(np.int32), ("<=50K", ">50K"), "acs")
 
 
 def exact_dtp(
@@ -63,7 +100,7 @@ def person(table: Table, record: int) -> str:
 
 def curve(key: Key[Array, ""], age: str, bins: int, removals: int) -> dict[str, Any]:
     """One curve of the figure."""
-    table = load_table("acs", categorical=AGES[age])
+    table = recode(census(), categorical=AGES[age])
     examples, counts = ordinal(table), category_counts(table)
     learner = naive_bayes(counts, len(table.class_names))
     started = time.time()

@@ -27,7 +27,7 @@ from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import Case, classifier
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.audits.left_out import leave_out
-from jaxaudit.data import Examples, candidates, load_table
+from jaxaudit.data import Examples, candidate_indices, load_table
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.metrics.pdtp import BINS, pdtp, seed_floor
 
@@ -58,7 +58,7 @@ def run(name: str, seed: int, count: int) -> dict[str, dict[str, Any]]:
     what, random = SETS[name], np.random.default_rng(seed)
     table = load_table(what["name"])
     if what["candidates"]:
-        table = candidates(random, table, what["candidates"])
+        table = table.take(candidate_indices(random, len(table), what["candidates"]))
     examples, learner = classifier(Case("NN", name), table)
     people = two_people(random, examples)
     # For Adult the probability of the high salary, as in the paper; else of each one's own class.

@@ -41,8 +41,8 @@ ITEMS = {
         Item(
             "Table 2",
             "rho for seven targets; query ACDC 3T, calibration ACDC 1.5T",
-            "ACDC is given to those who register, and was not at hand; with it: `jaxaudit ks --query acdc:FOLDER@3.0 "
-            "--calibration acdc:FOLDER@1.5 --model medical-cnn`",
+            "ACDC is given to those who register, and was not at hand; with its slices as arrays: "
+            "`jaxaudit ks --query acdc_3t.npz --calibration acdc_1.5t.npz --model medical-cnn`",
         ),
     ),
     "becker2022": (

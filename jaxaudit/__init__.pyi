@@ -19,6 +19,10 @@ from .audits.finding import Confidence as Confidence
 from .audits.finding import Finding as Finding
 from .audits.ks.bank import BankPlan as BankPlan
 from .audits.ks.bank import plan_bank as plan_bank
+from .audits.ks.by_deal import Deal as Deal
+from .audits.ks.by_deal import deal as deal
+from .audits.ks.by_deal import ks as ks
+from .audits.ks.by_deal import open_deal as open_deal
 from .audits.ks.evidence import Evidence as Evidence
 from .audits.ks.evidence import TargetOutputs as TargetOutputs
 from .audits.ks.judge import judge as judge
@@ -65,6 +69,7 @@ from .data.bank.bank import load_bank as load_bank
 from .data.examples import Role as Role
 from .data.examples import Sets as Sets
 from .data.outputs.outputs import load_outputs as load_outputs
+from .data.outputs.outputs import outputs_of as outputs_of
 from .data.scores.files import load_scores as load_scores
 from .data.scores.table import ScoreTable as ScoreTable
 from .data.scores.table import score_table as score_table
@@ -89,7 +94,6 @@ from .learners import nearest_neighbours as nearest_neighbours
 from .learners import network as network
 from .learners import random_trees as random_trees
 from .metrics.checks import Check as Check
-from .metrics.deal import deal as deal
 from .models.restore import load_weights as load_weights
 from .shadow_models import Kind as Kind
 from .shadow_models import Pool as Pool

@@ -166,8 +166,8 @@ _FOLDERS = re.compile(r"(?P<before>[^/\\~]*[:=])??(?P<path>(?:[~/\\]|[A-Za-z]:[/
 def without_folders(text: str) -> str:
     """A path, or an option that ends in one, without the folders above the current one, which name users and projects.
 
-    >>> without_folders("/somewhere/else/q.npz@train[:100]"), without_folders("acdc:~/ACDC@3.0")
-    ('q.npz@train[:100]', 'acdc:ACDC@3.0')
+    >>> without_folders("/somewhere/else/q.npz@train[:100]"), without_folders("mine:~/q.npz")
+    ('q.npz@train[:100]', 'mine:q.npz')
     >>> without_folders("retrained=/runs/a.safetensors"), without_folders("../q.npz"), without_folders("mnist:0.5")
     ('retrained=a.safetensors', '../q.npz', 'mnist:0.5')
     """

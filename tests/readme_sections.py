@@ -50,9 +50,10 @@ SESSIONS = {
 """The page that shows what a command prints."""
 COMPARISON = DOCS / "explanation" / "comparison.md"
 SCORE = DOCS / "how_to" / "score_my_method.md"
-START_COMMAND = "ks --deal sets --target outputs.npz"
+START_COMMAND = ("ks --deal sets --target outputs.npz",)
 MEMBERS_DEAL = "deal digits --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
-MEMBERS_COMMAND = "ks --deal deal --target outputs.npz"
+MEMBERS_COMMAND = ("ks --deal deal --target outputs.npz",)
+LEFT_COMMAND = ("ks --deal deal --target outputs.npz --question left",)
 COMMANDS = tuple(SESSIONS)
 OTHERS = (
     "deal",
@@ -144,27 +145,12 @@ def session_section(*words: str) -> str:
     return f"```text\n$ jaxaudit {' '.join(words)}\n{_run(list(words))}\n```"
 
 
-def start_section() -> str:
-    """What the audit by a holdout alone prints, on the files that the page makes."""
-    return _after(START, (), "start files", (START_COMMAND,))
-
-
-def members_section() -> str:
-    """What the members test prints, on the deal and the outputs that the page makes."""
-    return _after(START, (MEMBERS_DEAL,), "members files", (MEMBERS_COMMAND,))
-
-
 def patients_section() -> str:
     """What the blind test of a deletion prints, of two companies' answers."""
     with tempfile.TemporaryDirectory() as folder:
         printed = _python([str(ROOT / "examples" / "deletion_case.py")], Path(folder))
     # The commitment follows from a salt, which is new in each deal.
     return f"```text\n{re.sub('[0-9a-f]{64}', 'the one of letter 1', printed)}\n```"
-
-
-def left_section() -> str:
-    """What the members test prints of one unlearned model that forgot too much."""
-    return _after(SCORE, (MEMBERS_DEAL,), "over-forgotten model", (f"{MEMBERS_COMMAND} --question left",))
 
 
 def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[str]) -> str:
@@ -226,16 +212,6 @@ def logs_section() -> str:
             shown = _run(" ".join(command).split(), Path(folder))
             lines += [f"$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}", shown]
     return "\n".join(("```text", *lines, "```"))
-
-
-def chat_section() -> str:
-    """What is printed of a deal of the chats that the page makes; deals are repeated by their seed."""
-    return _after(CHATS, (), "chat files", CHAT_COMMAND)
-
-
-def authors_section() -> str:
-    """The same of the deal of each author's chats over all sets."""
-    return _after(CHATS, (), "chat files", AUTHORS_COMMAND)
 
 
 def _program(page: Path, name: str, folder: str) -> None:
@@ -340,22 +316,7 @@ ERROR_ROWS = {
     "forgotten, never used": "never used, called `forgotten`: right",
     "inconclusive": "all targets, called `inconclusive`",
 }
-WAYS = {
-    "members": "outputs on known members and a holdout",
-    "members, models": "the same, and shadow models",
-    "own recipe": "outputs on a holdout, and shadow models of the own recipe",
-    "neither": "outputs on a holdout, and shadow models of other recipes",
-}
-RATES_SHOWN = {
-    "false alarms": "wrong: `not forgotten`, but never used",
-    "wrong forgotten": "wrong: `forgotten`, but more than 25% used",
-    "at stated": "`forgotten`, exactly 25% used: allowed up to 5%",
-    "covered": "the 95% limit is at or above the truth",
-    "forgotten": "found: `forgotten` of what was never used",
-    "found": "found: use of all",
-    "half found": "found: use of half",
-}
-IN_SHORT = {way: given for way, given in WAYS.items() if way != "members, models"}
+IN_SHORT = {way: given for way, given in memory_rates.WAYS.items() if way != "members, models"}
 DELETED, KEPT = "0.0", {"1.0": "all", "0.5": "half", "0.25": "exactly a quarter"}
 """What was used, in the two tables of README."""
 AFTER = {
@@ -407,21 +368,11 @@ def memory_rates_section() -> str:
     lines = []
     for result, page in results_of("memory_rates"):
         rates = result["rates"]
-        final = ", ".join(rates["final"])
+        sets = {"by cell": rates["by recipe"], "looked at once": rates["final worlds"], "all worlds": rates["overall"]}
+        counted = f"{memory_rates.deals(rates)} in {len(rates['worlds'])} worlds"
+        words = "recipes, partly by chance, with 1,000 query records or more"
         lines += [
-            f"{memory_rates.deals(rates)} in {len(rates['worlds'])} worlds; with 95% intervals. First those of the "
-            f"{len(rates['final'])} worlds that were looked at only once ({final}):",
-            "",
-            *_table(WAYS, RATES_SHOWN, partial(_of_way, rates["final worlds"])),
-            "",
-            "All worlds:",
-            "",
-            *_table(WAYS, RATES_SHOWN, partial(_of_way, rates["overall"])),
-            "",
-            f"The worst of {len(rates['by recipe'])} recipes, partly by chance, with 1,000 query records or more:",
-            "",
-            *_table(WAYS, RATES_SHOWN, partial(_worst, rates["by recipe"])),
-            "",
+            *_in_worlds(memory_rates.LAYOUT, counted, {**sets, "final": rates["final"]}, "by cell", words),
             "Each verdict, by what was used (1,000 query records or more; in brackets 300, of other worlds: they do "
             "not show what fewer records do):",
             "",
@@ -430,7 +381,7 @@ def memory_rates_section() -> str:
             *(
                 f"| {given} | {memory_rates.USED[float(used)]} | "
                 f"{' | '.join(_both(rates['verdicts'], way, used, verdict) for verdict in VERDICTS)} |"
-                for way, given in WAYS.items()
+                for way, given in memory_rates.WAYS.items()
                 for used in rates["verdicts"]["300"][way]
             ),
             "",
@@ -524,23 +475,11 @@ def scores_section() -> str:
 
 def language_rates_section() -> str:
     """How often verdicts on language models were wrong, by what a table of scores held, from the committed results."""
-    lines = []
+    cells, lines = "worlds and sizes, groups of a set x records of a group", []
     for result, page in results_of("score_rates"):
         rates = result["rates"]
         lines += [
-            f"{score_rates.counted(rates)}; with 95% intervals. First the worst of {len(rates['by cell'])} worlds "
-            "and sizes, groups of a set x records of a group:",
-            "",
-            *score_rates.LAYOUT.worst_table(rates["by cell"]),
-            "",
-            f"The worlds that were looked at only once ({', '.join(rates['final'])}):",
-            "",
-            *score_rates.LAYOUT.table(rates["looked at once"], _rate),
-            "",
-            "All worlds:",
-            "",
-            *score_rates.LAYOUT.table(rates["all worlds"], _rate),
-            "",
+            *_in_worlds(score_rates.LAYOUT, score_rates.counted(rates), rates, "by cell", cells),
             "When query set and holdout of models that used neither were dealt anew, p was at most 5% in "
             f"{_rate(rates['again']['holdout']['all'])}, and beside retrained models in "
             f"{_rate(rates['again']['retrained']['all'])}.",
@@ -562,23 +501,12 @@ def language_rates_section() -> str:
 
 def adapter_rates_section() -> str:
     """How often verdicts on adapters were wrong beside models of another recipe, from the committed results."""
-    lines = []
+    layout, lines = score_rates_adapters.LAYOUT, []
     for result, page in results_of("score_rates_adapters"):
         rates = result["rates"]
+        counted = score_rates_adapters.counted_adapters(rates)
         lines += [
-            f"{score_rates_adapters.counted_adapters(rates)}; with 95% intervals. First the worst of "
-            f"{len(rates['by recipe'])} recipes of targets:",
-            "",
-            *score_rates_adapters.LAYOUT.worst_table(rates["by recipe"]),
-            "",
-            f"The worlds that were looked at only once ({'; '.join(rates['final'])}):",
-            "",
-            *score_rates_adapters.LAYOUT.table(rates["looked at once"], _rate),
-            "",
-            "All worlds:",
-            "",
-            *score_rates_adapters.LAYOUT.table(rates["all worlds"], _rate),
-            "",
+            *_in_worlds(layout, counted, rates, "by recipe", "recipes of targets"),
             *score_rates_adapters.adapter_sentences(rates),
             "",
             f"By recipe and world: [the page]({page}).",
@@ -586,17 +514,27 @@ def adapter_rates_section() -> str:
     return "\n".join(lines)
 
 
+def _in_worlds(layout: Any, counted: str, rates: dict[str, Any], parts: str, words: str) -> list[str]:
+    """The worst part, the worlds that were looked at only once, and all worlds."""
+    between = ", " if parts == "by cell" else "; "
+    return [
+        f"{counted}; with 95% intervals. First the worst of {len(rates[parts])} {words}:",
+        "",
+        *layout.worst_table(rates[parts]),
+        "",
+        f"The worlds that were looked at only once ({between.join(rates['final'])}):",
+        "",
+        *layout.table(rates["looked at once"], _rate),
+        "",
+        "All worlds:",
+        "",
+        *layout.table(rates["all worlds"], _rate),
+        "",
+    ]
+
+
 def _of_method(cells: dict[str, Any], method: str, name: str) -> str:
     return _rate(cells[method][name])
-
-
-def _of_way(cells: dict[str, Any], way: str, name: str) -> str:
-    return "-" if not memory_rates.LAYOUT.has(way, name) else _rate(cells[way][name])
-
-
-def _worst(by_recipe: dict[str, Any], way: str, name: str) -> str:
-    found = memory_rates.LAYOUT.worst(by_recipe, way, name)
-    return "-" if found is None else f"{found[0]}: {found[1]['count']} of {found[1]['of']}"
 
 
 def short_error_rates_section() -> str:
@@ -689,32 +627,42 @@ def section(text: str, name: str) -> str:
     return found[1]
 
 
+SESSION_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
+    **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
+    (START, "members session"): partial(_after, START, (MEMBERS_DEAL,), "members files", MEMBERS_COMMAND),
+    (START, "start session"): partial(_after, START, (), "start files", START_COMMAND),
+    (SCORE, "score session"): score_section,
+    (SCORE, "left session"): partial(_after, SCORE, (MEMBERS_DEAL,), "over-forgotten model", LEFT_COMMAND),
+    (LOGS_PAGE, "logs session"): logs_section,
+    (CHATS, "chat session"): partial(_after, CHATS, (), "chat files", CHAT_COMMAND),
+    (CHATS, "authors session"): partial(_after, CHATS, (), "chat files", AUTHORS_COMMAND),
+    (DELETION, "patients session"): patients_section,
+}
+"""What commands print, on the page that shows it."""
+RESULT_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
+    (REFERENCES, "references"): references_section,
+    (COMPARISON, "cross-checks"): crosschecks_section,
+    (SPEED, "headline"): headline_section,
+    (ERROR_RATES, "table 1"): table_1_section,
+    (ERROR_RATES, "error rates"): error_rates_section,
+    (ERROR_RATES, "memory rates"): memory_rates_section,
+    (ERROR_RATES, "deletion rates"): deletion_rates_section,
+    (SHARED, "deletion rates"): deletion_rates_section,
+    (ERROR_RATES, "score rates"): scores_section,
+    (ERROR_RATES, "language rates"): language_rates_section,
+    (ERROR_RATES, "adapter rates"): adapter_rates_section,
+    (README, "error rates in short"): short_error_rates_section,
+}
+"""What follows from files of the repository."""
+
+
 def main(names: list[str]) -> None:
     """Writes the sections of these names anew, or every section."""
     sections: dict[tuple[Path, str], Callable[[], str]] = {
         **{(page_of(command), f"{command} help"): partial(help_section, command) for command in (*COMMANDS, *OTHERS)},
         (COMMAND_LINE / "index.md", "commands"): commands_section,
-        **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
-        (START, "members session"): members_section,
-        (START, "start session"): start_section,
-        (SCORE, "score session"): score_section,
-        (SCORE, "left session"): left_section,
-        (LOGS_PAGE, "logs session"): logs_section,
-        (CHATS, "chat session"): chat_section,
-        (CHATS, "authors session"): authors_section,
-        (DELETION, "patients session"): patients_section,
-        (REFERENCES, "references"): references_section,
-        (COMPARISON, "cross-checks"): crosschecks_section,
-        (SPEED, "headline"): headline_section,
-        (ERROR_RATES, "table 1"): table_1_section,
-        (ERROR_RATES, "error rates"): error_rates_section,
-        (ERROR_RATES, "memory rates"): memory_rates_section,
-        (ERROR_RATES, "deletion rates"): deletion_rates_section,
-        (SHARED, "deletion rates"): deletion_rates_section,
-        (ERROR_RATES, "score rates"): scores_section,
-        (ERROR_RATES, "language rates"): language_rates_section,
-        (ERROR_RATES, "adapter rates"): adapter_rates_section,
-        (README, "error rates in short"): short_error_rates_section,
+        **SESSION_SECTIONS,
+        **RESULT_SECTIONS,
     }
     for (page, name), write in sections.items():
         if not names or name in names:

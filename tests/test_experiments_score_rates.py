@@ -9,8 +9,8 @@ import optax
 import pytest
 
 from experiments import score_rates as judge
-from experiments.score_rates import LAYOUT, WAYS, by_way, lines, summarise
-from experiments.score_rates_worlds import DEALS, GROUPS, PART, PER_GROUP, WORLDS, draw_corpus, planned, token_numbers
+from experiments.score_rates import LAYOUT, by_way
+from experiments.score_rates_worlds import DEALS, GROUPS, PART, WORLDS, draw_corpus, planned, token_numbers
 from jaxaudit import models
 from jaxaudit.learners.language_model import language_model
 
@@ -45,13 +45,6 @@ def test_a_part_of_a_query_set_was_used_in_the_same_share():
                 assert model.groups[query].mean() == model.used(deal)
                 assert len(np.unique(query)) == len(np.unique(holdout)) == groups
                 assert len(np.unique(np.concatenate([query, holdout, members]))) == 2 * groups + PART
-
-
-def test_notes_are_of_one_length_and_repeat_no_record(corpus):
-    assert corpus.inputs.shape[0] == GROUPS * PER_GROUP == len(corpus.texts)
-    assert len(set(corpus.texts)) == len(corpus.texts)
-    # The same facts in other words, and other facts in those words: of one length, token by token.
-    np.testing.assert_array_equal((corpus.paraphrased >= 0).sum(axis=1), (corpus.wrong >= 0).sum(axis=1))
 
 
 def test_token_numbers_are_those_of_a_loop(corpus):
@@ -119,16 +112,3 @@ def test_rates_count_what_they_say():
     assert LAYOUT.worst(by_cell, "holdout", "covered") is None
     name, rate = LAYOUT.worst(by_cell, "members", "at stated") or ("", {})
     assert (name, rate["count"], rate["of"]) == ("every one", 2, 2)
-
-
-def test_the_page_tells_every_way():
-    shares = (0.0, 0.25, 0.5, 1.0)
-    answers = [answer(way, used, "inconclusive") for way in WAYS for used in shares]
-    others = {"forget_quality": 0.5, "privleak": -20.0, "t_test": 0.2, "dataset_inference": 0.01}
-    answers += [{**answer("others", used, ""), **others} for used in shares]
-    answers.append({"world": "notes", "deal": 0, "model": 0, "way": "holdout", "again": 0.03})
-    found = summarise(answers)
-    assert found["again"]["holdout"]["all"]["count"] == found["field"]["0.0"]["privleak"]["count"] == 1
-    assert found["tables"] == 4
-    page = "\n".join(lines(found))
-    assert all(words in page for words in WAYS.values())

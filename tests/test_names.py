@@ -11,32 +11,10 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "jaxaudit"
 NO_NOUNS = frozenset(
-    [
-        "each",
-        "found",
-        "own",
-        "said",
-        "there",
-        "given",
-        "asked",
-        "dealt",
-        "those",
-        "these",
-        "them",
-        "whose",
-        "what",
-        "both",
-        "mine",
-        "theirs",
-        "others",
-        "told",
-        "known",
-        "wanted",
-        "made",
-        "named",
-        "like",
-        "here",
-    ]
+    {
+        *("each", "found", "own", "said", "there", "given", "asked", "dealt", "those", "these", "them", "whose"),
+        *("what", "both", "mine", "theirs", "others", "told", "known", "wanted", "made", "named", "like", "here"),
+    }
 )
 """Pronouns and participles: as names they say that there is a thing, and not what it is."""
 SEVERAL = frozenset({"prepare", "pictures", "compared"})

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from support.tiny_learners import Convolved, Dropped, learner
+from support.tiny_learners import Convolved, learner
 
 from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
@@ -99,10 +99,8 @@ PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = 
         lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=False),
         (words(50), words(40)),
     ),
-    "paired": lambda: (lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=True), (words(50), words(50))),
     "initial weights": lambda: (partial(INIT, trained(LiuCNN, 28, 28, 1)), (KEYS,)),
     "block of a perceptron": lambda: a_block(learner(), (4,)),
-    "block of dropout": lambda: a_block(learner(Dropped), (4,)),
     "block of Liu's network": lambda: a_block(trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
     "block of the medical network": lambda: a_block(trained(MedicalCNN, 32, 32, 1), (32, 32, 1)),
     "block of a transformer": lambda: a_block(trained(ViT, 16, 16, 1), (16, 16, 1)),

@@ -71,10 +71,3 @@ def test_an_audit_is_made_saved_and_shown(tmp_path: Path):
     assert "@misc{long2017membership" in python(RUN, "cite", "run", cwd=tmp_path)
     # The same numbers as with everything.
     assert jaxaudit(*words[:5], "--json").result["records"] == result["records"]
-
-
-def test_networks_are_trained(tmp_path: Path):
-    few = ("--epochs", "1", "--recipe", "hidden=8", "--recipe", "models-per-batch=4")
-    printed = python(RUN, "pdtp", "--data", "wine", "--sample", "20", *few, "--out", "run", cwd=tmp_path)
-    assert "Which records does this kind of classifier expose?" in printed
-    assert (tmp_path / "run" / "result.json").exists()

@@ -33,14 +33,8 @@ MAY_BE = {
 """By the first words of the table's last column: the canaries that may be in such a file."""
 SMALL = ("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
 ENOUGH = (
-    "--test-option",
-    "rho.replicates=3",
-    "--shadow-models",
-    "20",
-    "--test-option",
-    "holdout.mixed=20",
-    "--effort",
-    "full",
+    *("--test-option", "rho.replicates=3", "--test-option", "holdout.mixed=20"),
+    *("--shadow-models", "20", "--effort", "full"),
 )
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
 
@@ -119,21 +113,10 @@ def _run_all(home: Path, file: Path) -> list[Written]:
             written.append(Written(command, printed, done.out.encode(), numbers))
         return done.out
 
-    share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", str(2**60 + 5))
-    run(
-        "deal",
-        f"{file}.csv",
-        "--label",
-        "diagnosis",
-        "--groups",
-        "patient",
-        *share,
-        "--blind",
-        out="of_csv",
-        page=False,
-    )
-    run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
-    run("deal", f"{file}.jsonl", "--groups", "patient", *share, out="texts", page=False)
+    share = ("--groups", "patient", "--members-share", "0.3", "--holdout-share", "0.4", "--seed", str(2**60 + 5))
+    run("deal", f"{file}.csv", "--label", "diagnosis", *share, "--blind", out="of_csv", page=False)
+    run("deal", f"{file}.npz", *share, "--blind", out="deal", page=False)
+    run("deal", f"{file}.jsonl", *share, out="texts", page=False)
     Path("tables").mkdir()
     write_evaluations()
     run("scores lm-eval", "samples", "--query", "query", "--holdout", "holdout", "--out", "tables/samples.csv")

@@ -34,7 +34,7 @@ COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
-    no_args_is_help=True,
+    invoke_without_command=True,
     context_settings=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -70,8 +70,19 @@ def _print_version(is_asked: bool) -> bool:
     return is_asked
 
 
+QUESTIONS = """What does a trained model still remember?
+
+Has a model forgotten these records, or never used them?   jaxaudit ks
+How much information on records is left in its weights?    jaxaudit efficacy
+May it be published: which records does it give away?      jaxaudit attack
+
+Each runs on embedded data as it stands. Before records are shared: jaxaudit deal. All commands: jaxaudit --help
+"""
+
+
 @app.callback()
 def top(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -99,6 +110,8 @@ def top(
 
     `jaxaudit doctor` (what is ready here)
     """
+    if context.invoked_subcommand is None:
+        print(QUESTIONS, end="")
 
 
 def main() -> None:

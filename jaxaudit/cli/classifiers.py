@@ -172,7 +172,7 @@ class TableData(DataFolder):
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
-        "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits; or a "
+        "NAME[@SPLIT]: breast-cancer, wine, adult, location, or a set of images such as digits; or a "
         "file of texts, .jsonl. [default: breast-cancer]",
         "--data",
         "--query",

@@ -290,9 +290,6 @@ class SetsFlags(Images):
         check=parse_image_size,
         of=GIVEN,
     )
-    field_strength: Path | None = option(
-        "CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]", names="file"
-    )
     drop_overlap: bool = option(
         "Drop calibration records that are in the query set or the holdout, and records that are in both query set and "
         "holdout. Their outputs are dropped, too.",
@@ -303,7 +300,7 @@ class SetsFlags(Images):
 
 
 @dataclass(frozen=True)
-class Dealt:
+class DealtFlags:
     """The sets of a deal, and the groups that were dealt whole."""
 
     deal: Path | None = option(
@@ -316,7 +313,6 @@ class Dealt:
     groups: str | None = dealt_groups(
         "The array, column or key with the group of each record, such as its patient, in the files of all sets, if "
         "groups were dealt whole. [default: group, where a deal wrote it]",
-        of=GIVEN,
     )
 
 

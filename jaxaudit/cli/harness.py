@@ -38,7 +38,6 @@ from jaxaudit.cli.options import (
     with_values,
 )
 from jaxaudit.cli.parameters import as_parameters
-from jaxaudit.cli.parsers import ACDC, parse_acdc
 from jaxaudit.cli.progress import say, told_what_stands
 from jaxaudit.cli.show import Audit, Job, Outcome, Summary
 from jaxaudit.cli.workers import before_jax, crew
@@ -216,7 +215,7 @@ Question = tuple[Callable[..., object], tuple[Any, ...]]
 """A function that raises an `InputError` for invalid arguments, and its arguments."""
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
-FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors|msgpack)", re.IGNORECASE)
+FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors)", re.IGNORECASE)
 LISTED = 10_000
 LONGEST = 100
 
@@ -287,9 +286,7 @@ def _check_folder(folder: Path) -> None:
 
 def _check_data(option: str, name: str, data_dir: Path | None) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
-    if name.startswith(ACDC):
-        name = parse_acdc(name)[0]
-    elif _mode(name) is None:
+    if _mode(name) is None:
         source = name.rpartition("@")[0] if "@" in name else name
         candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
         existing = [path for path in candidates if _mode(path) is not None]

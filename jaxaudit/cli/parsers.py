@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from jaxaudit.errors import InputError
 
-ACDC = "acdc:"
 EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
 WORDS = 4096
@@ -165,22 +164,6 @@ def parse_outputs(text: str) -> tuple[str, Path]:
     return name.strip(), Path(os.path.expanduser(path))
 
 
-def parse_acdc(name: str) -> tuple[str, float]:
-    """The folder and the field strength in tesla, from `acdc:FOLDER@STRENGTH`.
-
-    >>> parse_acdc("acdc:scans@3.0")
-    ('scans', 3.0)
-    """
-    folder, _, strength = name.removeprefix(ACDC).rpartition("@")
-    try:
-        tesla = float(strength)
-    except ValueError:
-        tesla = float("nan")
-    if not folder or not tesla > 0:
-        raise InputError(f"{name} must be acdc:FOLDER@STRENGTH, the strength in tesla, such as acdc:ACDC@3.0.")
-    return folder, tesla
-
-
 def share_check(name: str) -> Callable[[float], None]:
     """A function that rejects an out-of-range share for the option or setting of this name, one of `SHARES`."""
     allowed, words = SHARES[name]
@@ -240,7 +223,7 @@ def other_split(query: str) -> str | None:
     source, _, split = query.rpartition("@") if "@" in query else (query, "", "train")
     other = {"train": "test", "test": "train"}.get(split)
     is_path = os.path.exists(query) or os.path.exists(source) or "." in source or os.sep in source.removeprefix("~")
-    return None if other is None or is_path or source.startswith(ACDC) or source in EMBEDDED else f"{source}@{other}"
+    return None if other is None or is_path or source in EMBEDDED else f"{source}@{other}"
 
 
 def parse_tokens(text: str) -> int | None:
@@ -274,13 +257,9 @@ def is_table(name: str) -> bool:
 
 
 def is_texts(path: str | Path) -> bool:
-    """Whether the name is that of a file of texts; of a Parquet file its columns tell.
+    """Whether the name is that of a file of texts.
 
     >>> is_texts("a/b.JSONL"), is_texts("b.jsonl.gz"), is_texts("b.csv")
     (True, True, False)
     """
-    if str(path).lower().endswith(".parquet"):
-        from jaxaudit.data.texts import has_texts
-
-        return has_texts(Path(os.path.expanduser(path)))
     return str(path).lower().endswith(TEXTS)

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Shaped
 
 from jaxaudit.cli.dealt import NamedSets
-from jaxaudit.cli.groups import Columns, Dealt, Images, SetsFlags, TextNetwork
+from jaxaudit.cli.groups import Columns, DealtFlags, Images, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
-from jaxaudit.cli.parsers import ACDC, TEXTS, is_texts, parse_acdc, parse_image_size, parse_template, parse_tokens
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.challenge import dealt_side
@@ -57,14 +57,7 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Exa
         )
     dealt_side(expanded(name))
     size = parse_image_size(data.image_size or "none")
-    if name.startswith(ACDC):
-        from jaxaudit.data.sets.acdc import load_acdc
-
-        folder, tesla = parse_acdc(name)
-        table = data.field_strength or Path(folder) / "field_strength.csv"
-        examples = replace(load_acdc(folder, table, tesla), name=without_folders(name))
-    else:
-        examples = load_told(name, data, image_size=size, gray=data.gray, groups=groups)
+    examples = load_told(name, data, image_size=size, gray=data.gray, groups=groups)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     return _prepared(name, examples, size, data.gray)
@@ -344,7 +337,7 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
     return np.array(values)
 
 
-def groups_of_sets(data: Dealt, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
+def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
     """The groups of the records of each set that was dealt, of so many records; None if no groups are named."""
     if data.groups is None:
         return None

@@ -1,4 +1,4 @@
-"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads disk and network; no JAX.
+"""Data sets by name or path, as `Examples` or `Table`. Only this subpackage reads the disk; no JAX.
 
 Whatever is missing, irregular, damaged, too large or of another kind is an `InputError` of every reader here, and of no
 other type; `Raises` says only what a reader refuses beyond that. Writers raise `OSError` where nothing can be written.
@@ -22,7 +22,6 @@ from jaxaudit.data.tables.table import (
     ColumnSummary,
     Table,
     candidate_indices,
-    candidates,
     category_counts,
     describe_record,
     describe_table,
@@ -41,7 +40,6 @@ __all__ = [
     "align_classes",
     "align_target_data",
     "candidate_indices",
-    "candidates",
     "category_counts",
     "concatenate",
     "describe_record",

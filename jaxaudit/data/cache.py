@@ -11,7 +11,6 @@ import os
 import re
 import stat
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,25 +57,16 @@ def is_users_own(folder: Path, closed: int = 0o022) -> bool:
 
 
 def cache_place() -> Path:
-    """Where the cache folder is: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder; for a user without
-    a home folder, as in a container, a private temporary folder, or `NOWHERE`.
+    """Where the cache folder is: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder; `NOWHERE` for a
+    user without a home folder.
     """
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
         return expanded(chosen)
-    try:
+    with suppress(RuntimeError, OSError):
         folder = Path(user_cache_dir("jaxaudit", appauthor=False))
-    except (RuntimeError, OSError):
-        return _private_folder()
-    # If the home folder is unknown, `~` may remain in the path.
-    return folder if folder.is_absolute() else _private_folder()
-
-
-def _private_folder() -> Path:
-    try:
-        folder = Path(tempfile.gettempdir()) / f"jaxaudit-{os.getuid()}"
-    except (OSError, AttributeError):  # no room, or no users with numbers
-        return NOWHERE
-    return folder if is_private(folder) else NOWHERE
+        # If the home folder is unknown, `~` may remain in the path.
+        return folder if folder.is_absolute() else NOWHERE
+    return NOWHERE
 
 
 def is_private(folder: Path) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from jaxaudit.data import chat_child
 from jaxaudit.data.texts import Message
 from jaxaudit.errors import InputError
@@ -72,7 +74,7 @@ def render_request(template: str, chats: Sequence[Sequence[Message]], tokens: Ma
     return {
         "template": template,
         "variables": dict(tokens),
-        "chats": [[message._asdict() for message in chat] for chat in chats],
+        "chats": [[msgspec.structs.asdict(message) for message in chat] for chat in chats],
         "mark": secrets.token_hex(16),
     }
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, load_mat, read_idx, read_idx_folder
+from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, read_idx, read_idx_folder
 from jaxaudit.data.labels import as_text, encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
@@ -16,7 +16,12 @@ from jaxaudit.data.selection import CLASS_NAMES, SPLITS, choose_splits, find_pai
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
-KINDS = (".npz", ".npy", *TABLES, ".mat")
+KINDS = (".npz", ".npy", *TABLES)
+OF_MATLAB = (
+    "python -c \"import numpy, scipy.io; m = scipy.io.loadmat('FILE.mat'); numpy.savez('FILE.npz', "
+    "x=m['X'].transpose(3, 0, 1, 2), y=m['y'] % 10)\""
+)
+"""A line that writes SVHN's images and labels, in which 10 is the digit 0."""
 
 
 def load_path(
@@ -38,10 +43,8 @@ def load_path(
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
     | `.csv`, `.parquet` | see `tables.own_table.read_own_table` |
-    | `.mat` or folder of train_32x32.mat, ... | SVHN, see `image_arrays.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
-    | folder of one such file, and no folders | that file |
 
     Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that the splits
     of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of `uint16`
@@ -62,9 +65,6 @@ def load_path(
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
     stored = _checked if exact else comparable
     if path.is_dir():
-        only = _only_file(path)
-        if only is not None:
-            return load_path(only, split=split, label=label, drop=drop, groups=groups, exact=exact)
         refuse_columns(path.name, label, drop)
         return _from_folder(path, split, size, gray, stored)
     suffix, match = path.suffix.lower(), IDX_NAME.fullmatch(path.name)
@@ -75,6 +75,8 @@ def load_path(
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_named(archive.names, archive.read, path.name, split, stored)
+    if suffix == ".mat":
+        raise InputError(f"{path}: MATLAB's files are read as .npz; of SVHN's X and y this writes one: {OF_MATLAB}")
     if suffix not in KINDS:
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
@@ -84,8 +86,6 @@ def load_path(
         from jaxaudit.data.tables.own_table import read_own_table
 
         return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact)
-    if suffix == ".mat":
-        return load_mat(path)
     beside = _labels_beside(path)
     codes, class_names = encode_labels(read_npy(beside), None, beside.name)
     return Examples(stored(read_npy(path), path.name), codes, class_names, path.name)
@@ -95,15 +95,6 @@ _Stored = Callable[[np.ndarray, str], np.ndarray]
 _KNOWN = f"{', '.join(KINDS)}, an IDX file or folder, or a folder of class-named folders of images"
 
 
-def _only_file(folder: Path) -> Path | None:
-    """The single data file in a folder without another known layout."""
-    shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
-    if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
-        return None
-    held = [entry for entry in shown if entry.suffix.lower() in KINDS and entry.is_file()]
-    return held[0] if len(held) == 1 else None
-
-
 def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
     inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
     if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
@@ -111,15 +102,11 @@ def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: boo
     arrays = {entry.stem: entry for entry in inside if entry.suffix.lower() == ".npy"}
     if arrays:
         return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split, stored)
-    matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
-    if matlab:
-        chosen = choose_splits(matlab, split, path.name)
-        return join_images([load_mat(matlab[s]) for s in chosen], path.name)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
         several = [entry for entry in inside if entry.suffix.lower() in KINDS]
         listed = ", ".join(entry.name[:40] for entry in (several or inside)[:5]) or "it is empty"
-        trouble = "several data files" if several else "no data of a known kind"
+        trouble = "data files, of which one must be named" if several else "no data of a known kind"
         raise InputError(f"{path}: this folder contains {trouble} ({listed}); give {_KNOWN}.")
     splits = {SPLITS.get(entry.name.lower(), ""): entry for entry in folders}
     if "" in splits or len(splits) < len(folders):

@@ -1,6 +1,6 @@
 """Images: read from a folder of class-named folders or as known sets are published, and preprocessed in one step.
 
-Known sets are IDX files (MNIST and its kin) and SVHN's MATLAB files. The step is the paper's: grayscale, one size, [0,
+Known sets are IDX files (MNIST and its kin). The step is the paper's: grayscale, one size, [0,
 1], joined into one array.
 """
 
@@ -367,41 +367,3 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
     return {split: (chosen[split, "images"], part) for split, part in zip(splits, parts, strict=True)}, names
-
-
-def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
-    """The images `X` (`[h, w, channels, n]`) and labels `y` of a MATLAB file, as `uint8[n, h, w, channels]`.
-
-    Labels that lie within 1..10 are SVHN's: 10 means the digit 0, and the classes are "0".."9". Images may take an
-    eighth of `max_bytes`.
-
-    Source: Netzer et al. (2011), Reading Digits in Natural Images with Unsupervised Feature Learning, format 2.
-    """
-    # Imported here because few runs read MATLAB's files.
-    from scipy.io import loadmat, whosmat
-
-    with (
-        open_data(path) as file,
-        parsing(f"{path}: is not a readable MATLAB file", "save it with save(..., '-v7') or as .npz."),
-    ):
-        _check_svhn({name: (kind, shape) for name, shape, kind in whosmat(file)}, path, max_bytes)
-        file.seek(0)
-        variables = loadmat(file, variable_names=("X", "y"))
-    labels, source = variables["y"].ravel(), f"{path.name}, y"
-    codes, names = encode_labels(labels, None, source)
-    if labels.min() >= 1 and labels.max() <= 10:
-        codes, names = (labels.astype(np.int64) % 10).astype(np.int32), tuple("0123456789")
-    return Examples(np.ascontiguousarray(np.transpose(variables["X"], (3, 0, 1, 2))), codes, names, path.name)
-
-
-def _check_svhn(stated: dict[str, tuple[str, tuple[int, ...]]], path: Path, max_bytes: int) -> None:
-    kind, shape = stated.get("X", ("nothing", ()))
-    label_kind, marks = stated.get("y", ("nothing", ()))
-    numbers = ("double", "single", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
-    images = kind == "uint8" and len(shape) == 4 and 0 not in shape
-    if not images or label_kind not in numbers or math.prod(marks) != shape[3]:
-        raise InputError(
-            f"{path}: X is {kind} of shape {shape} and y is {label_kind} of shape {marks}, not, as SVHN's, uint8 "
-            "[height, width, channels, n] and n numbers."
-        )
-    refuse_larger(path, 8 * math.prod(shape), max_bytes)

@@ -57,11 +57,10 @@ def encode_labels(
 
     | labels | class names |
     |---|---|
-    | `class_names` given | these; number k is the k-th of them from 0, text is looked up |
+    | `class_names` given | these; number k is the k-th of them from 0 |
     | whole numbers, smallest 0 | "0".."largest", classes without a record included |
     | other whole numbers (1..30, -1/+1) | the distinct numbers in ascending order |
     | text | the distinct texts in sorted order |
-    | one-hot `[n, k]` | "0".."k-1" |
 
     Whole numbers may be stored as floats, as booleans or as text; `[n, 1]` is `[n]`.
 
@@ -73,16 +72,16 @@ def encode_labels(
         raise InputError(f"{source}: there are no labels. Is the file empty?")
     if longer_than(values, LONGEST_NAME):
         raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters: no class names.")
-    if values.ndim == 2 and values.dtype.kind in "buif":
-        columns, values = values.shape[1], _from_one_hot(values, source)
-        class_names = class_names or [str(k) for k in range(columns)]
     if values.ndim != 1:
-        raise InputError(f"{source}: labels have shape {np.shape(labels)}; give one label for each record.")
+        raise InputError(
+            f"{source}: labels have shape {np.shape(labels)}; give one label for each record, of one-hot rows "
+            "labels.argmax(axis=1)."
+        )
     values = as_text(values)
     if values.dtype.kind == "U":
-        if class_names is not None:
-            return _look_up(values, class_names, source)
         numbers = _numbers_in_text(values)
+        if numbers is None and class_names is not None:
+            raise InputError(f"{source}: labels are texts, which name their classes; leave the class names out.")
         if numbers is None:
             names, codes = np.unique(values, return_inverse=True)
             return codes.astype(np.int32), tuple(names.tolist())
@@ -104,32 +103,6 @@ def encode_labels(
         return numbers.astype(np.int32), tuple(map(str, range(int(numbers.max()) + 1)))
     names, codes = np.unique(numbers, return_inverse=True)
     return codes.astype(np.int32), tuple(map(str, names.tolist()))
-
-
-def _from_one_hot(values: np.ndarray, source: str) -> np.ndarray:
-    if values.shape[1] > MOST_CLASSES:
-        raise InputError(f"{source}: labels have shape {values.shape}; there are at most {MOST_CLASSES:,} classes.")
-    wrong = np.flatnonzero(~(((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)))
-    if len(wrong):
-        raise InputError(
-            f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); give one "
-            "class for each record, as a number or as one 1 among zeros."
-        )
-    return values.argmax(axis=1)
-
-
-def _look_up(values: np.ndarray, class_names: Sequence[str], source: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    index = {name: i for i, name in enumerate(class_names)}
-    distinct, codes = np.unique(values, return_inverse=True)
-    unknown = [name for name in distinct.tolist() if name not in index]
-    if unknown:
-        first = int(np.argmax(values == unknown[0]))
-        raise InputError(
-            f"{source}: {len(unknown)} of the different labels (first: record {first}) are not among the class names; "
-            "add or correct them."
-        )
-    table = np.array([index[name] for name in distinct.tolist()], np.int32)
-    return table[codes], tuple(class_names)
 
 
 def _numbers_in_text(values: np.ndarray) -> np.ndarray | None:

@@ -76,8 +76,7 @@ def read_small(path: Path, most_bytes: int, *, links: bool = True) -> bytes:
     with open_data(path, links=links) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        most = f"{most_bytes >> 20:,} MiB" if most_bytes >= 1 << 20 else f"{most_bytes:,} bytes"
-        raise InputError(f"{path}: has more than {most}; is it the file that its name says?")
+        raise InputError(f"{path}: has more than {most_bytes:,} bytes; is it the file that its name says?")
     return data
 
 

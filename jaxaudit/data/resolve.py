@@ -15,7 +15,6 @@ from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, re
 from jaxaudit.data.sets.embedded import breast_cancer, digits, printed_digits, wine
 from jaxaudit.data.tables.table import Table, join_tables, recode
 from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
-from jaxaudit.data.tfds_prepare import has_originals, prepare_array_record
 from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
@@ -49,9 +48,7 @@ def load(
         3. a file or folder of that name in the data directory (`data_dir`, else `$JAXAUDIT_DATA`): with the
            four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
         4. a TFDS set `name[/config][:version]` already prepared in the data directory, `$TFDS_DATA_DIR` or
-           `~/tensorflow_datasets`: read without TensorFlow;
-        5. a TFDS set that can be prepared: into the first writable of those three, by a child process, from
-           original files in DATA_DIRECTORY/name or from the network. Needs the `prepare` extra.
+           `~/tensorflow_datasets`: read without TensorFlow.
 
     The prefix `tfds:` (`tfds:mnist`) skips to step 4. TFDS shuffles when it prepares, so `tfds:mnist` holds the
     records of `mnist` in another, fixed order. One-channel TFDS images have the shape `[n, height, width]`, others
@@ -67,16 +64,15 @@ def load(
         exact: inputs keep the type in which they are stored, see `load_path`.
 
     Raises:
-        InputError: nothing fits (with near matches), the set is not available here (with what to install or which
-            files to put where; offline this is known within 15 seconds), or it cannot be read.
+        InputError: nothing fits (with near matches), the set is not prepared here (with the line that prepares it, or
+            which files to put where), or it cannot be read.
 
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
-    # A path may itself contain an '@'.
-    source, split = (name, "") if exists(Path(name)) else split_name(name)
+    source, split = tfds.name_and_split(name)
     if split:
-        parse_split(split)  # a misprint is found before anything is downloaded
+        parse_split(split)  # a misprint is found before anything is read
     if source.startswith(_FORCE_TFDS) or source in _EMBEDDED:
         refuse_columns(source, label, drop)
     if source.startswith(_FORCE_TFDS):
@@ -101,12 +97,12 @@ def load_tfds(
     image_size: tuple[int, int] | None = None,
     gray: bool = True,
 ) -> Examples:
-    """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`.
+    """The prepared TFDS set `source` (`name[/config][:version]`): step 4 of `load`.
 
     `split`, `data_dir`, `image_size` and `gray` are as for `load`.
 
     Raises:
-        InputError: no such set is known.
+        InputError: no such set is known, or it is not prepared.
     """
     set_name = tfds.parse_set_name(source)
     folders = tfds.set_folders(data_dir)
@@ -114,10 +110,7 @@ def load_tfds(
     if prepared is None:
         if set_name is None or set_name.base not in tfds.known_names():
             raise InputError(_unknown(source, data_dir))
-        prepare_array_record(source, set_name.base, folders, tfds.data_folder(data_dir))
-        prepared = tfds.find_prepared(set_name, folders)
-        if prepared is None:
-            raise RuntimeError(f"{source} was prepared, but is not in {', '.join(map(str, folders))}")
+        tfds.refuse_unprepared(source, set_name, data_dir)
     return read_prepared(prepared, split, source, image_size, gray)
 
 
@@ -149,9 +142,6 @@ def _from_disk(
         # A path of several parts is the user's own, whatever its first folder is called.
         if set_name is None or set_name.base not in tfds.known_names() or "/" in source.rstrip("/"):
             raise
-        # Original files that only TFDS can read, in the folder where it looks for them.
-        if in_data_folder and has_originals(set_name.base, path):
-            return None
         raise type(error)(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
 
 
@@ -183,7 +173,6 @@ def _unknown(source: str, data_dir: Path | None) -> str:
 
 
 Splits = dict[str, Callable[[], Table]]
-_ALL = "all"
 
 
 def load_table(
@@ -201,8 +190,6 @@ def load_table(
     | `breast-cancer`, `wine` | `train` | come with scikit-learn |
     | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
-    | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
-    | `acs` | one per file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
     | a CSV or Parquet file | `train` | here, else in the data directory; see `read_own_table` |
 
     The data directory is `data_dir`, else `$JAXAUDIT_DATA`. The name of a set takes precedence; write `./adult` for a
@@ -220,9 +207,7 @@ def load_table(
     >>> load_table("wine@train[:50]", drop=["ash"])
     Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
     """
-    # A path may itself contain an '@'.
-    whole = name_or_path not in _NAMES and exists(Path(name_or_path))
-    source, split = (name_or_path, "") if whole else split_name(name_or_path)
+    source, split = (split_name if name_or_path in _NAMES else tfds.name_and_split)(name_or_path)
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.tables.own_table import read_own_table
@@ -241,37 +226,23 @@ def table_names() -> tuple[str, ...]:
 
 
 def _select_table(splits: Splits, split: str, name: str) -> Table:
-    parts = choose_parts(_ALL if not split and _ALL in splits else split, tuple(splits), name)
+    parts = choose_parts(split, tuple(splits), name)
     parts_and_rows = read_slices(parts, lambda split_name: splits[split_name](), name)
     pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in parts_and_rows]
     return join_tables(pieces, name)
 
 
 def _in_folder(source: str, data_dir: Path | None) -> Splits:
-    directory = data_folder(data_dir)
-    files = _files(source, directory / source) if directory else {}
+    # Imported here because most runs read none of these.
+    directory, read = data_folder(data_dir), getattr(import_module("jaxaudit.data.sets.tables"), source)
+    folder = (directory or Path()) / source
+    paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
+    # A split with a plain and a gzipped file counts once.
+    files = {split: path for split, path in paths if directory and path.is_file()}
     if not files:
         where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
         raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
-    splits = (_ALL, *files) if source == "acs" else files
-    return {split: partial(_read, source, files, split) for split in splits}
-
-
-def _files(source: str, folder: Path) -> dict[str, Path]:
-    """The file of each split that exists; a split with a plain and a gzipped file counts once."""
-    if source == "acs":
-        paths = sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
-        return {path.name.removesuffix(".gz").removesuffix(".csv"): path for path in paths}
-    split_paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
-    return {split: path for split, path in split_paths if path.is_file()}
-
-
-def _read(source: str, files: dict[str, Path], split: str) -> Table:
-    # Imported here because most runs read none of these.
-    read = getattr(import_module("jaxaudit.data.sets.tables"), "census" if source == "acs" else source)
-    if source != "acs":
-        return read(files[split])
-    return read([files[split]], split) if split != _ALL else read(list(files.values()), source)
+    return {split: partial(read, path) for split, path in files.items()}
 
 
 def _file(source: str, data_dir: Path | None) -> Path:
@@ -291,12 +262,9 @@ _EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_canc
 _FILES = {
     "adult": {"train": "adult.data", "test": "adult.test"},
     "location": {"train": "dataset_location.tgz"},
-    "purchase": {"train": "transactions.csv"},
 }
 _NEEDED = {
     "adult": "UCI's adult.data and adult.test (or .gz)",
     "location": "dataset_location.tgz of github.com/privacytrustlab/datasets",
-    "purchase": "transactions.csv (or .gz) of Kaggle's acquire-valued-shoppers-challenge",
-    "acs": "person files of the American Community Survey (.csv or .csv.gz)",
 }
 _NAMES = (*_EMBEDDED_TABLES, *_NEEDED)

@@ -89,9 +89,9 @@ def model_places(path: Path) -> ModelPlaces:
         parts, rows = [*counts], counts.total()
     if not parts:
         return ModelPlaces(name, Sets(query=OutputsPlace(path)), has_roles=False)
-    others = [part[:40] for part in parts if part not in [*Role]]
-    if others or Role.QUERY not in parts:
-        trouble = f"has outputs on {others[0]!r}" if others else "has no outputs on the query set (query)"
+    further = [part[:40] for part in parts if part not in [*Role]]
+    if further or Role.QUERY not in parts:
+        trouble = f"has outputs on {further[0]!r}" if further else "has no outputs on the query set (query)"
         raise InputError(f"{name}: {trouble}; a model's outputs by set are called {NAMES}, and nothing else is there.")
     return ModelPlaces(name, Sets(**{part: OutputsPlace(path, part, rows) for part in parts}))
 

@@ -1,9 +1,9 @@
-"""Records of text: JSON Lines or a JSON array of objects, gzipped or not, or Parquet as Hugging Face's sets are.
+"""Records of text: JSON Lines, an object a line, gzipped or not.
 
-The keys of a line say its shape, and the shape which value is the answer: `messages` (`role`, `content`) or
-`conversations` (`from`, `value`) the last message of the assistant; `prompt` and `completion` the completion;
-`instruction`, `input` and `output` the output; `prompt` or `question` and `answer` or `response` the answer; `text` the
-text. A line with two shapes is refused. No message quotes a text.
+The keys of a line say its shape, and the shape which value is the answer: `messages` (`role`, `content`) the last
+message of the assistant; `prompt` and `completion` the completion; `instruction`, `input` and `output` the output;
+`prompt` or `question` and `answer` or `response` the answer; `text` the text. A line with two shapes is refused, and so
+is another form, of chats or of the file, with the line of Python that writes it so. No message quotes a text.
 """
 
 import re
@@ -14,62 +14,61 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from jaxaudit.data.formats.parsing import begins_array, json_array, json_lines
+from jaxaudit.data.formats.parsing import json_lines
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
-LISTS = "prompt of messages"
-"""The form of lines whose prompt and completion are lists of messages."""
-ANSWERS = {
+FORMS: dict[str, tuple[str, ...]] = {
+    "messages": (),
     "prompt": ("answer", "completion", "response"),
     "question": ("answer", "response"),
     "instruction": ("output", "response"),
+    "text": (),
 }
-"""The keys of an answer, by the key of what precedes it."""
-MORE = {"instruction": ("input", "context", "system"), "messages": ("system",), "conversations": ("system",)}
-"""Further keys whose texts belong to the prompt."""
-HEADS: dict[str, tuple[str, ...]] = {"messages": (), "conversations": (), **ANSWERS}
-"""The keys of records that have an answer, with those of the answer where it has its own."""
-FORMS = (*HEADS, "text")
-"""The keys that tell the shape of a line; a line has one."""
-CHATS = ("messages", "conversations", LISTS, "instruction")
+"""The keys that tell the shape of a line, which has one, with those of its answer where it has its own."""
+CHATS = ("messages", "instruction")
 """The forms of which a model's chat template makes a text."""
+AS_MESSAGES = {"instruction": ("context", "system", "history"), "messages": ("system",)}
+"""Keys of prompts in other forms, by the one that they stand beside: their texts are written as messages."""
 NOT_RENDERED = ("tools", "functions")
 """Keys that some trainers write into the text before a chat."""
-ROLES = {
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "chatgpt": "assistant",
-    "model": "assistant",
-    "assistant": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "observation": "tool",
-}
-"""The roles of transformers, by the names of ShareGPT's `from`."""
 ANSWERING = "assistant"
 MOST_MESSAGES, LONGEST_ROLE = 1000, 64
 ADVICE = (
-    "give 'messages', 'conversations', 'prompt' and 'completion', 'instruction' and 'output', a 'prompt' or 'question' "
-    "with its 'answer', or a 'text' alone"
+    "give 'messages', 'prompt' and 'completion', 'instruction' and 'output', a 'prompt' or 'question' with its "
+    "'answer', or a 'text' alone"
 )
+SHAREGPT = (
+    "'conversations' are read as 'messages': line['messages'] = [{'role': {'human': 'user', 'gpt': 'assistant'}.get("
+    "turn['from'], turn['from']), 'content': turn['value']} for turn in line.pop('conversations')]"
+)
+
+
+AS_LINES = (
+    'texts are JSON Lines, an object a line; python -c "import json, pathlib; [print(json.dumps(row)) for row in {}]" '
+    "> FILE.jsonl writes them"
+)
+OTHER_FILES = {
+    b"[": AS_LINES.format("json.loads(pathlib.Path('FILE.json').read_bytes())"),
+    b"PAR1": AS_LINES.format("__import__('pyarrow.parquet').parquet.read_table('FILE.parquet').to_pylist()"),
+}
+"""What is said of a JSON array and of Parquet, by the first bytes."""
 
 
 class ShapeError(Exception):
     """Why a line is no record, as words that follow a colon; without any text of the line."""
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True):
     """A message of a chat, with its role as transformers names it: `system`, `user`, `assistant` or another."""
 
-    role: str
+    role: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_ROLE)]
     content: str
 
 
 class TextRecord(NamedTuple):
-    """A record of a line: its form (`FORMS` or `LISTS`), the text before the answer, and the answer or the text alone.
-    Forms of `CHATS` have the messages up to the answer (`chat`), and the number of those behind it, which nothing uses.
+    """A record of a line: its form, the text before the answer, and the answer or the text alone. Forms of `CHATS` have
+    the messages up to the answer (`chat`), and the number of those behind it, which nothing uses.
     """
 
     form: str
@@ -79,26 +78,8 @@ class TextRecord(NamedTuple):
     later: int = 0
 
 
-class _Part(msgspec.Struct):
-    type: str
-    text: str | None = None
-
-
-class _Turn(msgspec.Struct):
-    role: str | None = None
-    content: str | list[_Part] | None = None
-    sender: str | None = msgspec.field(default=None, name="from")
-    value: str | None = None
-
-
 _TEXT = msgspec.json.Decoder(str)
-_TURNS = msgspec.json.Decoder(list[_Turn])
-
-
-def keys_of_form(form: str) -> tuple[str, ...]:
-    """The keys of a line that hold texts of the record, or may."""
-    head = "prompt" if form == LISTS else form
-    return (head, *MORE.get(head, ()), *ANSWERS.get(head, ()))
+_MESSAGES = msgspec.json.Decoder(Annotated[list[Message], msgspec.Meta(max_length=MOST_MESSAGES)])
 
 
 def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
@@ -111,39 +92,30 @@ def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
     values = {name: value for name, value in line.items() if bytes(value) != b"null"}
     heads = [form for form in FORMS if form in values]
     if len(heads) != 1:
-        trouble = f"{' and '.join(map(repr, heads))}, several shapes" if heads else _no_shape(values)
-        raise ShapeError(f"{trouble}; {ADVICE}")
+        other = next((name for name in ("content", "input") if name in values), None)
+        hint = SHAREGPT if "conversations" in values else f"if {other!r} is its text, name it 'text'" if other else ""
+        trouble = f"{' and '.join(map(repr, heads))}, several shapes" if heads else "none of the keys of a record"
+        raise ShapeError(f"{trouble}; {hint or ADVICE}")
     (head,) = heads
-    if head not in ANSWERS:
+    for name in AS_MESSAGES.get(head, ()):
+        if bytes(values.get(name, b"")).strip(b'[]" '):
+            raise ShapeError(f"{_article(head)} with a {name!r}; write all turns as 'messages'")
+    if not FORMS[head]:
         if "answer" in values:
             raise ShapeError(f"{_article(head)} and an 'answer', of which one would not count")
-        if head == "text":
-            return TextRecord(head, "", _text(values, head))
-        return _of_chat(head, [*_system(values), *_messages(values, head)])
-    answers = [name for name in ANSWERS[head] if name in values]
+        return TextRecord(head, "", _text(values, head)) if head == "text" else _of_chat(head, _messages(values))
+    answers = [name for name in FORMS[head] if name in values]
     if len(answers) != 1:
-        names = " or ".join(map(repr, ANSWERS[head]))
+        names = " or ".join(map(repr, FORMS[head]))
         raise ShapeError(
             f"{' and '.join(map(repr, answers))}, two answers" if answers else f"{_article(head)} without {names}"
         )
-    if head == "prompt" and bytes(values[head]).startswith(b"["):
-        prompt, answer = _messages(values, head), _messages(values, answers[0])
-        if ANSWERING not in (message.role for message in answer):
-            raise ShapeError("no turn of the assistant in the completion, so no answer")
-        return _of_chat(LISTS, [*prompt, *answer])
+    prompt, answer = _text(values, head), _text(values, answers[0])
     if head == "instruction":
-        if bytes(values.get("history", b"")).strip(b"[] "):
-            raise ShapeError("an 'instruction' with a 'history'; write the turns as 'messages'")
-        inputs = [name for name in ("input", "context") if name in values]
-        user = [_text(values, name) for name in (head, *inputs)]
-        whole = Message("user", "\n".join(text for text in user if text.strip()))
-        return _of_chat(head, [*_system(values), whole, Message(ANSWERING, _text(values, answers[0]))])
-    return TextRecord(head, _text(values, head), _text(values, answers[0]))
-
-
-def _no_shape(values: Mapping[str, msgspec.Raw]) -> str:
-    other = next((name for name in ("content", "input") if name in values), None)
-    return "none of the keys of a record" + (f"; if {other!r} is its text, name it 'text'" if other else "")
+        prompts = [prompt, _text(values, "input") if "input" in values else ""]
+        whole = Message("user", "\n".join(text for text in prompts if text.strip()))
+        return _of_chat(head, [whole, Message(ANSWERING, answer)])
+    return TextRecord(head, prompt, answer)
 
 
 def _article(name: str) -> str:
@@ -154,41 +126,17 @@ def _text(values: Mapping[str, msgspec.Raw], name: str) -> str:
     try:
         return _TEXT.decode(values[name])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ShapeError(f"its {name!r} is no text; give one string") from error
+        raise ShapeError(f"its {name!r} is no text; give one string, or a chat as 'messages'") from error
 
 
-def _system(values: Mapping[str, msgspec.Raw]) -> list[Message]:
-    text = _text(values, "system") if "system" in values else ""
-    return [Message("system", text)] if text.strip() else []
-
-
-def _messages(values: Mapping[str, msgspec.Raw], name: str) -> list[Message]:
+def _messages(values: Mapping[str, msgspec.Raw]) -> list[Message]:
     try:
-        turns = _TURNS.decode(values[name])
+        return _MESSAGES.decode(values["messages"])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ShapeError(f"its {name!r} is no list of messages, objects with 'role' and 'content' of text") from error
-    if len(turns) > MOST_MESSAGES:
-        raise ShapeError(f"its {name!r} has more than {MOST_MESSAGES:,} messages")
-    return [_message(turn, name) for turn in turns]
-
-
-def _message(turn: _Turn, name: str) -> Message:
-    role, content = turn.role, turn.content
-    if (role is None) is (turn.sender is None):
-        raise ShapeError(f"its {name!r} has a message without a 'role' (or 'from'), or with both")
-    if role is None:
-        role, content = ROLES.get(str(turn.sender).lower()), turn.value
-        if role is None:
-            raise ShapeError(f"its {name!r} has a 'from' that is none of {', '.join(ROLES)}")
-    if isinstance(content, list):
-        if any(part.type != "text" for part in content):
-            raise ShapeError(f"its {name!r} has a message with a part that is no text, such as an image")
-        content = "".join(part.text or "" for part in content)
-    if content is None:
-        raise ShapeError(f"its {name!r} has a message without text, such as a call of a tool")
-    if not role or len(role) > LONGEST_ROLE:
-        raise ShapeError(f"its {name!r} has a 'role' that is empty or longer than {LONGEST_ROLE} characters")
-    return Message(role, content)
+        raise ShapeError(
+            f"its 'messages' are no list of up to {MOST_MESSAGES:,} objects with a 'role', of up to {LONGEST_ROLE} "
+            "characters, and a 'content', one string: no image, no call of a tool"
+        ) from error
 
 
 def _of_chat(form: str, messages: Sequence[Message]) -> TextRecord:
@@ -209,7 +157,6 @@ MOST_LINES = 1_000_000
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
-PARQUET = ".parquet"
 SHOWN_LINES = 5
 """Numbers of lines that a message names."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -246,7 +193,7 @@ class Texts(NamedTuple):
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys of the lines that hold texts of the records, or may."""
-        return keys_of_form(self.form)
+        return (self.form, *(("input",) if self.form == "instruction" else ()), *FORMS[self.form])
 
     @property
     def are_chats(self) -> bool:
@@ -305,7 +252,7 @@ class Texts(NamedTuple):
 
 
 def read_texts(path: Path) -> Texts:
-    """The records of a file of JSON Lines, of one JSON array of objects, or of Parquet; blank lines are skipped.
+    """The records of a file of JSON Lines; blank lines are skipped.
 
     Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory.
 
@@ -321,22 +268,19 @@ def read_texts(path: Path) -> Texts:
             than `LONGEST_LINE`, is no JSON object, has a key twice, or has not one shape with an answer
             (`data/texts.py`); or lines differ in their form.
     """
-    if path.suffix.lower() == PARQUET:
-        from jaxaudit.data.formats.parquet_file import parquet_objects
-
-        unit, objects = "row", parquet_objects
-    else:
-        unit, objects = ("record", json_array) if begins_array(path) else ("line", json_lines)
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
     troubles: dict[str, list[int]] = {}
-    for number, line in objects(path, LONGEST_LINE, MAX_BYTES // SHARE):
+    for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
+        other = next((words for start, words in OTHER_FILES.items() if not lines and line.startswith(start)), None)
+        if other is not None:
+            raise InputError(f"{path}: {other}.")
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
-        record = _record(line, f"{path}: {unit} {number}")
+        record = _record(line, f"{path}: line {number}")
         form = form or record.form
         trouble = record.prompt if record.form == WRONG else ""
         if form not in (WRONG, record.form) and not trouble:
-            trouble = f"{record.form!r}, where others have {form!r}; give all {unit}s one shape"
+            trouble = f"{record.form!r}, where others have {form!r}; give all lines one shape"
         if trouble:
             troubles.setdefault(trouble, []).append(number)
         lines.append(line)
@@ -346,19 +290,8 @@ def read_texts(path: Path) -> Texts:
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
     for trouble, numbers in troubles.items():
-        raise InputError(f"{path}: {_numbered(unit, numbers)}: {trouble}.")
+        raise InputError(f"{path}: {_numbered(numbers)}: {trouble}.")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
-
-
-def has_texts(path: Path) -> bool:
-    """Whether a Parquet file has the columns of a record of text and its answer; False also of a damaged one."""
-    from jaxaudit.data.formats.parquet_file import parquet_names
-
-    try:
-        names = {*parquet_names(path)}
-    except InputError:
-        return False
-    return any(name in names and (not answers or names & {*answers}) for name, answers in HEADS.items())
 
 
 def other_answers(texts: Texts) -> Texts | None:
@@ -399,11 +332,11 @@ def _record(line: bytes, where: str) -> TextRecord:
         return TextRecord(WRONG, str(error), "")
 
 
-def _numbered(unit: str, numbers: Sequence[int]) -> str:
+def _numbered(numbers: Sequence[int]) -> str:
     """Words for lines of these numbers: `line 2`, `lines 2, 5 and 9 more`."""
     shown = ", ".join(f"{number:,}" for number in numbers[:SHOWN_LINES])
     more = f" and {len(numbers) - SHOWN_LINES:,} more" if len(numbers) > SHOWN_LINES else ""
-    return f"{unit}{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _refuse_repeated(line_object: dict[str, msgspec.Raw], line: bytes, where: str) -> None:

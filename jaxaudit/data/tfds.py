@@ -10,15 +10,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.formats.parsing import parsed, parsing, quietly
 from jaxaudit.data.images import join_images, opened_image, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
@@ -27,6 +25,11 @@ from jaxaudit.data.selection import choose_parts, split_name
 from jaxaudit.errors import InputError
 
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
+_IDX = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+_ORIGINALS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("mnist", "fashion_mnist", "kmnist"), tuple(f"{file}-ubyte.gz" for file in _IDX)
+)
+"""Sets whose original files are read as they are."""
 _LONGEST_NAME = 200  # a folder's cannot have more than 255 bytes
 
 
@@ -65,9 +68,13 @@ def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
     """The path and the split of the set `NAME[@SPLIT]`; an existing path may itself contain an `@`. The path is None if
     NAME is no file or folder, here or in `data_dir`; the split is empty if none is named.
     """
-    # A path may itself contain an '@'.
-    source, split = (name, "") if exists(expanded(name)) else split_name(name)
+    source, split = name_and_split(name)
     return on_disk(source, data_dir), split
+
+
+def name_and_split(name: str) -> tuple[str, str]:
+    """`NAME[@SPLIT]` as (name, split); an existing path may itself contain an `@`."""
+    return (name, "") if exists(expanded(name)) else split_name(name)
 
 
 def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
@@ -79,8 +86,8 @@ def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
 
 
 def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
-    """The folder of the prepared set, in the first of `folders` that has it: the newest version unless one is named,
-    and the default config recorded by TFDS on disk, or the only one.
+    """The folder of the prepared set, in the first of `folders` that has it: the newest version and the only config,
+    unless they are named.
     """
     for folder in folders:
         root = folder / name.base
@@ -88,8 +95,6 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
             root = root / name.config
         elif not _versions(root):
             configs = sorted(path.name for path in _subfolders(root) if _versions(path))
-            if default := _default_config(root):
-                configs = [default] if default in configs else []
             if len(configs) > 1:
                 raise InputError(
                     f"{name.base} is prepared in {folder} with several configs; name one: "
@@ -121,16 +126,20 @@ def _versions(path: Path) -> list[Path]:
     )
 
 
-def _default_config(root: Path) -> str | None:
-    try:
-        name = json.loads(read_small(root / ".config" / "metadata.json", 2**20)).get("default_config_name")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    return name if isinstance(name, str) else None
+def refuse_unprepared(source: str, name: SetName, data_dir: Path | None) -> NoReturn:
+    """Refuses a set that nobody prepared here, with the line that prepares it, or which files are read without it."""
+    originals = _ORIGINALS.get(name.base)
+    folder = f"{data_folder(data_dir) or 'a folder that JAXAUDIT_DATA names'}/{name.base}"
+    or_put = f" Or put {', '.join(originals)} into {folder}." if originals else ""
+    raise InputError(
+        f"{source} is not prepared here, and nothing is downloaded here. Where TensorFlow is installed, this prepares "
+        f'it in $TFDS_DATA_DIR: python -c "import tensorflow_datasets as tfds; tfds.builder({source!r}, '
+        f"file_format='array_record').download_and_prepare()\".{or_put}"
+    )
 
 
 def known_names() -> tuple[str, ...]:
-    """The names of the sets that the installed TensorFlow Datasets can prepare."""
+    """The names of the sets of the installed TensorFlow Datasets."""
     import tensorflow_datasets as tfds
 
     return tuple(tfds.list_builders(with_community_datasets=False))
@@ -138,18 +147,13 @@ def known_names() -> tuple[str, ...]:
 
 _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
-_DTYPES = ("uint8", "uint16", "float32")
 _CHUNK = 1000
-_AT_ONCE = 1 << 28
-"""Bytes that records may take together if any of them may be as large as all pages."""
 _LARGEST_METADATA = 1 << 24
 _LARGEST_INFO = 1 << 21
 """Of the description, whose parser takes a second for each MiB."""
 _DAMAGED = "if it is damaged, delete it and prepare it again."
 _OWN = "tensorflow_datasets.core.features."
-# The last key of each occurs in sets prepared before 2022.
-_CLASS_KEYS = ("pythonClassName", "python_class_name", "type")
-_CONTENT_KEYS = ("featuresDict", "features_dict", "image", "classLabel", "class_label", "content")
+_CONTENT_KEYS = ("featuresDict", "image", "classLabel")
 
 
 class Supervised(NamedTuple):
@@ -164,7 +168,6 @@ class StoredImages(NamedTuple):
 
     keys: Supervised
     channels: int
-    dtype: str
     class_names: tuple[str, ...]
 
 
@@ -172,7 +175,7 @@ def read_prepared(
     folder: Path, split: str, name: str, size: tuple[int, int] | None = None, gray: bool = True
 ) -> Examples:
     """The records of one version of a prepared set, without TensorFlow: images as `stack_images` gives them, in the
-    order of the record files (array_record, parquet or tfrecord). Every part is decoded once for each `size` and then
+    order of the record files (array_record or tfrecord). Every part is decoded once for each `size` and then
     cached. `split` is in the syntax of `selection.parse_split`, or empty for the only split, else `train`.
     """
     complaint, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
@@ -240,27 +243,25 @@ def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Sup
 def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:
     """The entries of `features.json` for the image and the class; a damaged file raises any exception."""
     content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
-    nodes = {str(key): node for key, node in content.get("features", content).items()}
+    nodes = {str(key): node for key, node in content["features"].items()}
     kinds = {key: _kind(node) for key, node in nodes.items()}
     keys = supervised(kinds, supervised_keys, name)
     image, label = _content(nodes[keys.image]), _content(nodes[keys.label])
-    shape = image.get("shape", {})
-    # A protobuf message with numbers as text, or, in older sets, a list.
-    dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else shape
-    if len(dimensions) != 3 or image["dtype"] not in _DTYPES:
-        raise ValueError(f"images of {len(dimensions)} dimensions and type {str(image['dtype'])[:20]}")
-    count = int(label.get("numClasses") or label.get("num_classes") or 0)
+    dimensions = image["shape"]["dimensions"]
+    if len(dimensions) != 3 or image["dtype"] != "uint8" or int(dimensions[2]) not in _PIL_MODES:
+        raise ValueError(f"images of shape {dimensions[:4]} and type {str(image['dtype'])[:20]}")
+    count = int(label.get("numClasses") or 0)
     path = folder / f"{keys.label.replace('/', '.')}.labels.txt"
     lines = read_small(path, _LARGEST_METADATA).decode().split("\n") if exists(path) else []
     names = tuple(line.strip() for line in lines if line.strip())
     if not 0 <= count <= MOST_CLASSES or (names and len(names) != count):
         raise ValueError(f"{len(names)} names of {count} classes")
-    return StoredImages(keys, int(dimensions[2]), image["dtype"], names or tuple(map(str, range(count))))
+    return StoredImages(keys, int(dimensions[2]), names or tuple(map(str, range(count))))
 
 
 def _kind(node: Any) -> str:
     """TFDS's name of the class of a feature; the full name for a class of another package."""
-    class_name = str(next(node[key] for key in _CLASS_KEYS if key in node))
+    class_name = str(node["pythonClassName"])
     return class_name.rpartition(".")[2] if class_name.startswith(_OWN) else class_name[:80]
 
 
@@ -288,24 +289,16 @@ def _decode(
     def images() -> Iterator[np.ndarray]:
         for row, (encoded, label) in enumerate(records):
             labels.append(label)
-            yield _decode_image(encoded, stored, called(row))
+            yield _decode_image(encoded, stored.channels, called(row))
 
     stacked = stack_images(images(), len(span), name, size, gray, called)
     return {"images": stacked, "labels": np.array(labels, np.int32)}
 
 
-def _decode_image(encoded: bytes, stored: StoredImages, source: str) -> np.ndarray:
-    if stored.dtype == "uint8" and stored.channels in _PIL_MODES:
-        mode = _PIL_MODES[stored.channels]
-        with opened_image(io.BytesIO(encoded), _IMAGE_FORMATS, source) as image:
-            pixels = np.asarray(image if image.mode == mode else image.convert(mode))
-    else:
-        import tensorflow_datasets as tfds
-
-        with parsing(f"{source} cannot be read", _DAMAGED):
-            feature = tfds.features.Image(shape=(None, None, stored.channels), dtype=np.dtype(stored.dtype).type)
-            pixels = np.asarray(feature.decode_example_np(encoded))
-    return pixels[..., 0] if pixels.ndim == 3 and pixels.shape[-1] == 1 else pixels
+def _decode_image(encoded: bytes, channels: int, source: str) -> np.ndarray:
+    mode = _PIL_MODES[channels]
+    with opened_image(io.BytesIO(encoded), _IMAGE_FORMATS, source) as image:
+        return np.asarray(image if image.mode == mode else image.convert(mode))
 
 
 def _parsed_records(
@@ -335,11 +328,12 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
     if len(span) > sum(path.stat().st_size for path in paths):
         raise ValueError(f"its metadata state {len(span)} records, more than its files can contain")
     kind = builder.info.file_format.value
-    if kind != "array_record":
-        read = _parquet_records if kind == "parquet" else _tfrecords
+    if kind == "tfrecord":
         for path, instruction in zip(paths, instructions, strict=True):
-            yield from read(path, instruction.skip, instruction.take)
+            yield from _tfrecords(path, instruction.skip, instruction.take)
         return
+    if kind != "array_record":
+        raise ValueError(f"its records are {kind}, not array_record or tfrecord")
     source = builder.as_data_source(part, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
     if len(source) != len(span):
         raise OSError(f"{len(source)} records where dataset_info.json promises {len(span)}")
@@ -358,17 +352,3 @@ def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:
                 raise OSError(f"{path.name} is cut short or no TFRecord file at record {row}")
             if row >= skip:
                 yield record[:-4]
-
-
-def _parquet_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
-    from pyarrow import parquet
-
-    with open_data(path) as opened:
-        # A few bytes can hold a long record in each row.
-        largest = sum(column.unpacked_bytes for column in declared_columns(opened))
-        at_once = max(1, min(_CHUNK, _AT_ONCE // max(1, largest)))
-        file = parquet.ParquetFile(opened)
-        if [str(kind) for kind in file.schema_arrow.types] != ["binary"]:
-            raise ValueError(f"{path.name} has other columns than one of encoded records")
-        rows = chain.from_iterable(batch.column(0) for batch in file.iter_batches(at_once))
-        yield from (row.as_py() for row in islice(rows, skip, skip + take))

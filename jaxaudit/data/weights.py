@@ -1,35 +1,30 @@
 """Reads and writes the weights of a network as named arrays, independently of any module.
 
-Pickles are never loaded, and sizes are checked before memory is allocated. Trees of arrays as Flax (msgpack) and Orbax
-save them are read without these two libraries: Orbax opens arrays before their size can be checked, and for a damaged
-array it prints messages as long as the other arrays are being read; TensorStore gives shapes first.
+They are safetensors. Pickles are never loaded, and sizes are checked before memory is allocated. Of trees of arrays as
+Flax (msgpack) and Orbax save them, the refusal has the line that writes them so.
 """
 
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
 
 import ml_dtypes
-import msgpack
 import msgspec
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.paths import exists, expanded, file_size, open_data, read_small, regular_files
+from jaxaudit.data.paths import exists, expanded, file_size, open_data, read_small
 from jaxaudit.errors import InputError
 
 Weights = dict[str, np.ndarray]
-"""Arrays by name, the path of each in its tree joined by `/`."""
+"""Arrays by name, such as the path of each in its tree, joined by `/`."""
 
 METADATA = {"jaxaudit_weights": "1"}
 """The metadata of a file written here: the version of its names. The order of several entries would be undefined."""
 
-KINDS = "a .safetensors file or a folder of save_pretrained, a Flax .msgpack file, or a folder of Orbax with _METADATA"
+KINDS = "a .safetensors file or a folder of save_pretrained"
 PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
 """Suffixes of names that only PyTorch uses."""
 FROM_PYTORCH = (
@@ -43,7 +38,12 @@ TO_SAFETENSORS = (
     'Of a PyTorch state, where you trust it: python -c "import torch, safetensors.torch as s; '
     "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (`model`)"
 )
-MSGPACK = ".msgpack"
+MSGPACK, TREE = ".msgpack", "_METADATA"
+"""The suffix of a tree that Flax serialised, and the file in which Orbax describes one."""
+TREES = {
+    MSGPACK: "import pathlib; tree = f.msgpack_restore(pathlib.Path('FILE.msgpack').read_bytes())",
+    TREE: "import orbax.checkpoint as o; tree = o.PyTreeCheckpointer().restore('/PATH/OF/FOLDER')",
+}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
 LONGEST_INDEX = 64 * 2**20
 _DTYPES = {
@@ -62,19 +62,23 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
     | path | holds |
     |---|---|
     | `.safetensors` | arrays by name |
-    | `.msgpack` | what `flax.serialization.to_bytes` made of a tree of arrays |
     | folder | `model.safetensors`, or the files that its index names, as `save_pretrained` writes |
-    | folder with `_METADATA` | what an Orbax checkpointer saved; a checkpoint manager has it in STEP/default |
 
-    Names are as they were saved, a tree's paths joined by `/`; `jaxaudit.models.restore` fits them to a module.
+    Names are as they were saved; `jaxaudit.models.restore` fits them to a module.
 
     Raises:
         InputError: the path does not exist, is damaged, is not what its suffix says, could be a pickle, holds no array,
             more than `max_bytes`, or a number that is NaN or infinite (with the array's name).
     """
     path = expanded(path)
-    if (path / TREE).is_file():
-        return _finite(read_orbax(path, max_bytes), path)
+    for kind in TREES:
+        if path.suffix.lower() == kind or exists(path / kind):
+            raise InputError(
+                f'{path}: weights are {KINDS}. This writes one of a tree: python -c "import numpy, '
+                f"safetensors.numpy as s; from flax import serialization as f, traverse_util as t; {TREES[kind]}; "
+                "s.save_file({k: numpy.array(v, order='C') for k, v in t.flatten_dict(f.to_state_dict(tree), "
+                "sep='/').items()}, 'FILE.safetensors')\""
+            )
     path = _saved_weights(path) if path.is_dir() else path
     return _finite((_read_sharded if path.name.endswith(INDEX) else _read_file)(path, max_bytes), path)
 
@@ -111,7 +115,7 @@ def _saved_weights(folder: Path) -> Path:
     saved = next((path for path in (folder / WHOLE, folder / f"model{INDEX}") if exists(path)), None)
     if saved is None:
         raise InputError(
-            f"{folder}: has no {WHOLE}, no index of such files, and no {TREE} of Orbax (name the folder that has it). "
+            f"{folder}: has no {WHOLE}, and no index of such files; of Orbax name the folder with {TREE}. "
             "Other files there may be pickles, which are never loaded; save the model by save_pretrained(folder), "
             "which writes safetensors."
         )
@@ -151,8 +155,7 @@ def _placed(index: Path) -> dict[str, str]:
 
 
 def _read_file(path: Path, max_bytes: int) -> Weights:
-    suffix = path.suffix.lower()
-    if suffix not in (SAFETENSORS, MSGPACK):
+    if path.suffix.lower() != SAFETENSORS:
         raise InputError(
             f"{path}: weights are {KINDS}. Other files may be pickles, which run code when they are loaded, so they "
             f"are not. {TO_SAFETENSORS}."
@@ -162,13 +165,9 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
         refuse_larger(path, size, max_bytes, "save only the weights")
         with parsing(f"{path}: cannot be read", "is the disk damaged?"):
             data = file.read(size)
-    return _read_safetensors(data, path) if suffix == SAFETENSORS else read_msgpack(data, str(path))
-
-
-def _read_safetensors(data: bytes, path: Path) -> Weights:
     from safetensors import deserialize
 
-    weights = {}
+    weights: Weights = {}
     with parsing(f"{path}: is not a complete safetensors file of usual numbers", "save them as float32, whole."):
         for name, stored in deserialize(data):
             dtype = _DTYPES[stored["dtype"]]
@@ -188,147 +187,3 @@ def _finite(weights: Weights, path: Path) -> Weights:
                 f"{path}: {bad} of the {values.size} numbers of {name} are NaN or infinite; did training diverge?"
             )
     return weights
-
-
-MOST_VALUES = 1_000_000
-"""The most keys and values outside arrays; a tree of weights has a few thousand."""
-LONGEST_NAME, MOST_NAMES = 1_000, 2**24
-"""The most characters of a path, and of all paths."""
-MOST_AXES = 64
-ARRAY, COMPLEX, SCALAR = 1, 2, 3
-"""Flax's codes for types that msgpack does not have."""
-CHUNKED = "__msgpack_chunked_array__"
-_TREE_DTYPES = {
-    np.dtype(kind).name: np.dtype(kind)
-    for kind in ("f2", "f4", "f8", ml_dtypes.bfloat16, "?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "c8", "c16")
-}
-TREE = "_METADATA"
-"""The file in which Orbax describes a tree."""
-LARGEST_TREE = 2**24
-MOST_CHUNKS = 100_000
-_SPARE_BYTES = 2**20
-_NO_ARRAYS = {"None", "Dict", "List", "Tuple", "NamedTuple", "string"}
-_SEQUENCE = 1  # Orbax's code for a key that is a number
-
-
-def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
-    """The arrays of the tree by their paths, joined by `/`; single numbers as arrays without axes, None left out."""
-    left = MOST_VALUES
-
-    def count(values: Any) -> Any:
-        nonlocal left
-        left -= len(values)
-        if left < 0:
-            raise ValueError(f"more than {MOST_VALUES:,} values outside arrays")
-        return values
-
-    with parsing(f"{source}: is not a tree of arrays as flax.serialization writes it", "was it written to its end?"):
-        tree = msgpack.unpackb(
-            data,
-            ext_hook=_extension,
-            object_pairs_hook=lambda pairs: dict(count(pairs)),
-            list_hook=count,
-            max_map_len=MOST_VALUES,
-            max_array_len=MOST_VALUES,
-        )
-        return _flat(tree)
-
-
-def _flat(tree: Any) -> dict[str, np.ndarray]:
-    if not isinstance(tree, dict):
-        raise ValueError("its root is not a map")
-    leaves_by_name: dict[str, np.ndarray] = {}
-    waiting: list[tuple[str, Any]] = [("", tree)]
-    characters = 0
-    while waiting:
-        name, node = waiting.pop()
-        if isinstance(node, dict) and CHUNKED in node:
-            node = _joined(node)
-        if isinstance(node, dict | list):
-            items = list(node.items() if isinstance(node, dict) else enumerate(node))
-            # Checked before paths are built, since each child's path repeats its parent's.
-            lengths = [len(name) + 1 + len(str(key)) for key, _ in items]
-            characters += sum(lengths)
-            if max(lengths, default=0) > LONGEST_NAME or characters > MOST_NAMES:
-                raise ValueError("names that are too long for those of arrays")
-            waiting += [(f"{name}/{key}" if name else str(key), value) for key, value in reversed(items)]
-        elif isinstance(node, bool | int | float | complex | np.ndarray):
-            leaves_by_name[name] = np.asarray(node)
-        elif node is not None:
-            raise TypeError("a value that is not a number")
-    return leaves_by_name
-
-
-def _extension(code: int, data: bytes) -> Any:
-    if code == COMPLEX:
-        real, imaginary = msgpack.unpackb(data, max_array_len=2, max_map_len=0)
-        return complex(real, imaginary)
-    if code not in (ARRAY, SCALAR):
-        raise ValueError(f"a value of the unknown kind {code}")
-    shape, name, values = msgpack.unpackb(data, raw=True, max_array_len=MOST_AXES, max_map_len=0)
-    dtype = _TREE_DTYPES.get(name.decode("ascii", "replace"))
-    if dtype is None:
-        raise ValueError(f"an array of type {name[:20]!r}")
-    return np.frombuffer(values, dtype).reshape(shape)
-
-
-def _joined(node: dict[Any, Any]) -> np.ndarray:
-    """An array that was too large for one msgpack value, which Flax splits into several."""
-    shape, chunks = node.get("shape"), node.get("chunks")
-    if not (isinstance(shape, dict) and isinstance(chunks, dict) and chunks):
-        raise ValueError("an array in pieces without its shape")
-    try:
-        pieces = [np.asarray(chunks[str(index)]) for index in range(len(chunks))]
-        return np.concatenate(pieces).reshape([shape[str(axis)] for axis in range(len(shape))])
-    except KeyError as error:
-        raise ValueError(f"an array in pieces without its piece {error}") from error
-
-
-def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    """The arrays of an Orbax checkpoint by their paths, joined by `/`; text is left out."""
-    stored = sum(status.st_size for _, status in regular_files(path))
-    with parsing(f"{path}: is not a whole Orbax checkpoint", "was it written to its end?"):
-        paths, driver = _described(path)
-        arrays = {name: _opened(path, inner, driver) for name, inner in paths.items()}
-        claimed = max(stored, sum(array.dtype.numpy_dtype.itemsize * array.size for array in arrays.values()))
-        refuse_larger(path, claimed, max_bytes, "save only the weights")
-        return {name: np.asarray(array.read().result()) for name, array in arrays.items()}
-
-
-def _described(tree: Path) -> tuple[dict[str, str], str]:
-    """The path of each array by its name, in the tree's order, and the storage format."""
-    described = json.loads(read_small(tree / TREE, LARGEST_TREE))
-    ordered_names: list[tuple[list[tuple[int, int, str]], str, str]] = []
-    for leaf in described["tree_metadata"].values():
-        value = leaf["value_metadata"]
-        if value.get("skip_deserialize") or value["value_type"] in _NO_ARRAYS:
-            continue
-        keys = [(int(key["key_type"]), str(key["key"])) for key in leaf["key_metadata"]]
-        # In JAX's order of a tree: keys by name, positions in a sequence by number.
-        order = [(kind, int(key) if kind == _SEQUENCE else 0, key) for kind, key in keys]
-        ordered_names.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
-    names = {name: path for _, name, path in sorted(ordered_names)}
-    if len(set(names.values())) < len(ordered_names) or any(".." in Path(path).parts for path in names.values()):
-        raise ValueError("names that occur twice, or point outside it")
-    if any(len(name) > LONGEST_NAME for name in names):
-        raise ValueError(f"names of more than {LONGEST_NAME} characters")
-    return names, "zarr3" if described.get("use_zarr3") else "zarr"
-
-
-def _opened(tree: Path, path: str, driver: str) -> Any:
-    """An opened array; its storage format is checked so that reading takes little more memory than the array."""
-    import tensorstore
-
-    base = f"{tree.resolve()}/"
-    if (tree / "manifest.ocdbt").is_file():
-        store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{path}/"}
-    else:
-        store = {"driver": "file", "path": f"{base}{path}/"}
-    array: Any = tensorstore.open({"driver": driver, "kvstore": store}, read=True, open=True).result()
-    itemsize = array.dtype.numpy_dtype.itemsize
-    layout = array.chunk_layout
-    for chunk in (layout.read_chunk.shape or (), layout.write_chunk.shape or ()):
-        chunks = math.prod(-(-extent // max(1, part)) for extent, part in zip(array.shape, chunk, strict=True))
-        if chunks > MOST_CHUNKS or itemsize * math.prod(chunk) > itemsize * array.size + _SPARE_BYTES:
-            raise ValueError(f"chunks of shape {tuple(chunk)} for an array of shape {array.shape}")
-    return array

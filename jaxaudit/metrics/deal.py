@@ -25,7 +25,7 @@ NEAR, DEVIATIONS = 0.05, 3.0
 deviations of the size that independent draws of each record would give, whichever is more."""
 
 
-def deal(
+def deal_holdout(
     key: Key[Array, ""], records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
 ) -> Bool[np.ndarray, " records"]:
     """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
@@ -37,7 +37,7 @@ def deal(
         InputError: there are so few records or groups that no p-value of a test could be as small as 0.05.
 
     >>> import jax
-    >>> deal(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))
+    >>> deal_holdout(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))
     array([False, False, False,  True, False,  True,  True])
     """
     check_ranges("(0, 1)", share=share)
@@ -55,7 +55,7 @@ def deal_members(
 ) -> Bool[np.ndarray, " records"]:
     """Chooses known members, which are shared and stay in training, uniformly at random among records not `held`.
 
-    `share` is one of all records, the holdout included. The key may be that given to `deal`.
+    `share` is one of all records, the holdout included. The key may be that given to `deal_holdout`.
     """
     group_numbers, count = _numbered(len(held), groups)
     left = np.setdiff1d(group_numbers, group_numbers[held])

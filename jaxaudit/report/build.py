@@ -16,6 +16,7 @@ from jaxaudit.report.numbers import text
 from jaxaudit.report.page import Page, PageTable, Repeat, RunContent
 from jaxaudit.report.record import Provenance, Run
 from jaxaudit.report.sources import papers, sorted_terms
+from jaxaudit.report.words import in_words
 
 MOST_RUNS = 24
 
@@ -53,8 +54,14 @@ def part_of(run: Run[Any], top: int = 10) -> RunContent:
     """The content of one run; `top` is the number of records that a terminal lists."""
     kind = run_kind(run.kind)
     part = kind.view(run, top)._replace(name=visible(run.name), kind=run.kind, repeat=repeat(run.provenance))
+    names = run.provenance.options.get("name")
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    alone = part.answers[0].about if len(part.answers) == 1 else ""
+    part = in_words(part, names, alone)
     # What draws charts is imported only where they are drawn.
-    return part._replace(pictures=lambda: charts(run.kind).pictures(run)) if kind.charted else part
+    return (
+        part._replace(pictures=lambda: in_words(charts(run.kind).pictures(run), names, alone)) if kind.charted else part
+    )
 
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:

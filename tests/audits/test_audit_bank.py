@@ -12,11 +12,11 @@ from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
 from jaxaudit.audits.ks.judge import judge, leave_one_out
-from jaxaudit.audits.ks.result import KSAudit, Rates
+from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.tests_of_use import ShadowTest
 from jaxaudit.audits.ks.train import possible_tests
-from jaxaudit.audits.open_bank import kinds_of, open_bank
+from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -24,7 +24,6 @@ from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.power import detection_probability, separation
-from jaxaudit.shadow_models import OF_QUERY
 
 KEY = jax.random.key(8)
 MODELS, MEMORY = 21, 6.0
@@ -54,9 +53,6 @@ def without_holdout(tmp_path_factory: pytest.TempPathFactory) -> Bank:
 def most(trials: int, rate: float = ALPHA) -> int:
     """The number of trials of an event of this rate that happens more often only with probability `SURE`."""
     return int(stats.binom.ppf(1 - SURE, trials, rate))
-
-
-# What the models say
 
 
 def slow_evidence(bank: Bank) -> dict[str, list[dict[str, Any]]]:
@@ -104,9 +100,6 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
             assert trained.query_accuracy[place] == pytest.approx(model["query"])
 
 
-# Error rates
-
-
 def targets_of(bank: Bank, used: np.ndarray, count: int) -> list[FileTarget]:
     """Targets that were trained like the models of the bank, on these records."""
     found = []
@@ -137,60 +130,6 @@ def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: 
     assert counted(used, "not forgotten") == 5
 
 
-def by_share(found: tuple[Rates, ...]) -> dict[tuple[str, float], Rates]:
-    return {(each.test, each.used): each for each in found}
-
-
-@pytest.mark.outer
-def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(remembering: Bank):
-    """With half of the records. Where it used none: at most 5%, but for once in 1,000 keys."""
-    tests = (HoldoutTest(mixed=MODELS),)
-    rates = leave_one_out(KEY, evidence_of(remembering), tests)
-    assert leave_one_out(KEY, evidence_of(remembering), tests) == rates
-    found = by_share(rates)
-    assert [(used, each.targets, each.records) for (_, used), each in found.items()] == [
-        (used, MODELS, QUERY // 2) for used in (0.0, 0.5, 1.0)
-    ]
-    assert found["holdout", 1.0].not_forgotten == MODELS
-    assert found["holdout", 0.0].not_forgotten <= most(MODELS)
-    assert found["holdout", 0.5].not_forgotten > MODELS / 2
-
-
-@pytest.mark.outer
-def test_rates_are_measured_where_whole_groups_were_dealt(tmp_path: Path):
-    """Used models are found; of unused ones at most 5% are called so, but for once in 1,000 keys."""
-    bank = load_bank(planned(tmp_path / "bank", MODELS, 0, holdout=True, groups=True))
-    train(bank, range(MODELS), MEMORY)
-    unused, half, used = leave_one_out(KEY, evidence_of(bank), [HoldoutTest(mixed=MODELS)])
-    for each, share in ((unused, 0.0), (half, 0.5), (used, 1.0)):
-        assert (each.used, each.targets, each.records) == (share, MODELS, QUERY // 2)
-    assert unused.not_forgotten <= most(MODELS)
-    assert used.not_forgotten > 0.9 * MODELS
-
-
-@pytest.mark.outer
-def test_models_of_the_shadow_test_are_found(tmp_path: Path, without_holdout: Bank):
-    """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
-    kinds = kinds_of(without_holdout)
-    never, half, fully = ([place for place, each in enumerate(kinds) if each == kind] for kind in OF_QUERY)
-    models = [*never[:20], half[0], *fully]
-    tests = (ShadowTest(never=20, half=1, fully=20),)
-    # They were trained on 40 of 60 calibration records, so too few are left to be compared.
-    with pytest.raises(InputError, match="20 of the calibration records"):
-        leave_one_out(KEY, evidence_of(without_holdout, models, two_sets=True), tests)
-    folder = planned(tmp_path / "bank", 80, 0, holdout=False)
-    left_out = (np.arange(RECORDS) >= QUERY) & (np.arange(RECORDS) < 80)
-    np.save(folder / "membership.npy", without_holdout.membership & ~left_out)
-    bank = load_bank(folder)
-    train(bank, models, MEMORY)
-    for two_sets in (False, True):
-        found = by_share(leave_one_out(KEY, evidence_of(bank, models, two_sets=two_sets), tests))
-        assert [found["shadow", used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
-        assert found["shadow", 1.0].not_forgotten == 20
-        assert found["shadow", 0.0].not_forgotten <= most(20)
-        assert {each.records for each in found.values()} == {QUERY}
-
-
 def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: Bank):
     """In every kind, since the one that is the target judges no other."""
     bank = bank_of(tmp_path / "bank", MEMORY, 19)
@@ -201,9 +140,6 @@ def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: 
     few = evidence_of(without_holdout, range(77))
     with pytest.raises(InputError, match=r"with all of the query.*there are 19"):
         leave_one_out(KEY, few, (ShadowTest(never=39, half=19, fully=19),))
-
-
-# Power
 
 
 def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):

@@ -1,20 +1,28 @@
-"""What is measured is what the network computes: its outputs are logits, and those of its own framework."""
+"""Efficacy of what a network computes, and of models of sequences, beside a loop of gradients."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 from support.pure_modules import KEY, images
 
-from jaxaudit.audits.efficacy.audit import CHUNK, NamedWeights, checked_labels, measure_efficacy
+from jaxaudit.audits.efficacy.audit import (
+    CHUNK,
+    NamedWeights,
+    checked_labels,
+    measure_efficacy,
+    measure_sequence_efficacy,
+)
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian
-from jaxaudit.models import MLP, PureModule, pure_module
+from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian
+from jaxaudit.models import GPT, MLP, PureModule, pure_module
 from jaxaudit.models.bridge import Origin
 
 
@@ -96,3 +104,94 @@ def test_labels_that_the_likelihood_does_not_allow(labels: np.ndarray, likelihoo
 def test_one_output_takes_labels_with_and_without_an_axis():
     for labels in (np.array([0.5, 2]), np.array([[0.5], [2]])):
         assert checked_labels(labels, Gaussian(), 1, "records").dtype == np.float32
+
+
+LENGTH, TOKENS, N = 8, 23, 5
+POSITIONS = 2 * LENGTH
+
+
+def records(length: int = LENGTH) -> np.ndarray:
+    """Records of several lengths, whose first two tokens do not count."""
+    draw, tokens = np.random.default_rng(1), np.full((N, length), ~0, np.int32)
+    for row, each in enumerate(tokens):
+        used = 4 + row % (LENGTH - 3)
+        each[:used] = draw.integers(0, TOKENS, used)
+        each[:2] = ~each[:2]
+    return tokens
+
+
+def gpt(tied: bool, seed: int = 1) -> tuple[Any, Any]:
+    """The log-likelihood by the package's own model, and weights that are far from uniform."""
+    factory = partial(GPT, depth=2, width=12, heads=2, positions=POSITIONS, tied=tied)
+    net = pure_module(factory, (LENGTH,), TOKENS, of_tokens=True)
+    params, state = net.init(jax.random.key(seed))
+
+    def log_likelihood(params: Any, tokens: Any) -> Any:
+        logits = net.apply(params, state, jnp.where(tokens < 0, ~tokens, tokens), False)[0]
+        return SEQUENCE.log_prob(logits, tokens)
+
+    return log_likelihood, jax.tree.map(lambda leaf: 5 * leaf, params)
+
+
+def plain(logits: Any, tokens: np.ndarray) -> Any:
+    """The slow twin of the log-likelihood of one record: the sum over the tokens that count, one after another."""
+    total = 0.0
+    for place in range(1, len(tokens)):
+        if tokens[place] >= 0:
+            total += jax.nn.log_softmax(logits[place - 1])[tokens[place]]
+    return total
+
+
+def test_the_log_likelihood_is_a_sum_over_the_tokens_that_count():
+    tokens, logits = records(), np.random.default_rng(3).normal(size=(N, LENGTH, TOKENS))
+    expected = [float(plain(each, row)) for each, row in zip(logits, tokens, strict=True)]
+    np.testing.assert_allclose(SEQUENCE.log_prob(jnp.asarray(logits), jnp.asarray(tokens)), expected, rtol=1e-5)
+    shifted = logits.copy()
+    shifted[:, :, 0] += 40  # a token that is all but certain keeps its rest
+    certain = SEQUENCE.log_prob(jnp.asarray(shifted), jnp.zeros((N, LENGTH), jnp.int32))
+    assert ((np.asarray(certain) < 0) & (np.asarray(certain) > -1e-12)).all()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bool):
+    log_likelihood, params = gpt(tied)
+    tokens = records()
+    found = measure_sequence_efficacy(log_likelihood, NamedWeights("mine", params, None), tokens, vocabulary=TOKENS)
+    gradient = jax.jit(jax.grad(lambda params, row: log_likelihood(params, row[None])[0]))
+    slow = [
+        sum(float(np.sum(np.square(g))) for g in jax.tree.leaves(gradient(params, row))) for row in jnp.asarray(tokens)
+    ]
+    np.testing.assert_allclose(found.measured[0].per_example, slow, rtol=1e-4)
+    (model,) = found.result.models
+    assert model.information == pytest.approx(np.mean(slow), rel=1e-4)
+    assert model.efficacy == pytest.approx(1 / np.mean(slow), rel=1e-4)
+    assert model.mean_log_probability == pytest.approx(
+        float(jnp.mean(log_likelihood(params, jnp.asarray(tokens)))), rel=1e-5
+    )
+    assert model.accuracy is None
+    assert set(found.result.paths.values()) == {"contracted"}
+    assert any("output" in layer.name.split("/")[0] for layer in model.layers) is not tied
+    assert (found.result.outputs, found.result.likelihood) == (TOKENS, "sequence")
+    assert [record.class_name for record in found.result.records] == [""] * N
+    assert list(found.columns) == ["index", "information of mine", "similarity of mine"]
+
+
+def test_a_record_alone_has_the_number_that_it_has_beside_longer_ones():
+    """In double precision, where rounding cannot hide a trace of what fills up."""
+    log_likelihood, params = gpt(True)
+    with jax.enable_x64(True):
+        mine = NamedWeights("mine", jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params), None)
+        beside = measure_sequence_efficacy(log_likelihood, mine, records(POSITIONS)).measured[0].per_example
+        for row in (0, 3):
+            alone = measure_sequence_efficacy(log_likelihood, mine, records()[row : row + 1, : 4 + row])
+            np.testing.assert_allclose(alone.measured[0].per_example, beside[row], rtol=1e-10)
+
+
+def test_weights_of_another_network_and_of_one_name_are_refused():
+    log_likelihood, params = gpt(True)
+    mine = NamedWeights("mine", params, None)
+    with pytest.raises(InputError, match=r"`names_of_weights` .* got 'mine' twice"):
+        measure_sequence_efficacy(log_likelihood, mine, records(), references=[mine])
+    for other in (gpt(False)[1], jax.tree.map(lambda leaf: leaf[:-1], params)):
+        with pytest.raises(InputError, match="another architecture"):
+            measure_sequence_efficacy(log_likelihood, mine, records(), references=[NamedWeights("other", other, None)])

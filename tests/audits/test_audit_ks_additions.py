@@ -107,12 +107,3 @@ def test_more_of_a_kind_begins_with_what_was_there(base, everything):
     for kind in set(found.kinds):
         more_odds, odds = (each.log_odds[each.of(kind), : len(QUERY)] for each in (found, there))
         assert np.array_equal(more_odds[: len(odds)], odds)
-
-
-def test_which_test_decides_changes_no_number(everything):
-    """Only which of the findings is the target's."""
-    other = run(RHO, SHADOW)
-    same(other, everything, "shadow", "rho", "confidences")
-    for target in other.targets:
-        assert [each.name for each in target.tests] == ["rho", "shadow"]
-        assert target.finding == target.tests[0].finding

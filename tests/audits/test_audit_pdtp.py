@@ -1,6 +1,7 @@
-"""The pdtp audit: what it measures is the difference one record makes, and nothing else."""
+"""The pdtp audit: what one record, one group or one text changes; leave-one-out without refits in pieces."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -8,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.interrupts import stop_after
+from support.sequences import TEXTS, small_learner
 from support.tiny_learners import learner, records, small_mlp
 
-from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp, reduce_pdtp
+from jaxaudit.audits.left_out import leave_out, models_in_pieces
+from jaxaudit.audits.pdtp.audit import measure_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.data.sequences import counted_tokens, sequences
+from jaxaudit.ensemble import Execution, LocalWorkers, kept_models
 from jaxaudit.errors import InputError
-from jaxaudit.learners import naive_bayes, nearest_neighbours
-from jaxaudit.membership import everyone
+from jaxaudit.learners import LogisticRegression, NearestNeighbours, ReadsAllForEach, naive_bayes
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
@@ -84,22 +87,6 @@ def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
     np.testing.assert_allclose(answer.exact, answer.values)
 
 
-def test_where_nothing_is_removed_nothing_differs():
-    """A(T) stands in the program of the models it is compared with, wherever in a chunk it is: else rounding counts."""
-    keys = jnp.repeat(KEY[None], 12)
-    rows = everyone(23).repeat(12, axis=0)
-    for row, record in ((0, 5), (7, 6)):
-        rows[row, record] = False
-
-    def then(params, models):
-        return log_probs_many(NETWORK, params, INPUTS)
-
-    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, execution=Execution(4), summarize=then)
-    same = outputs[[1, 2, 3, 4, 5, 6, 8, 9, 10, 11]]
-    assert (same == same[0]).all()
-    assert (outputs[0] != same[0]).any()
-
-
 def test_duplicates_and_last_members_are_marked():
     inputs = np.concatenate([INPUTS, INPUTS[:2]])
     labels = np.concatenate([LABELS, LABELS[:2]]).astype(np.int32)
@@ -129,26 +116,6 @@ def test_the_riskiest_is_removed_and_the_rest_measured_again():
             reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
 
 
-def test_a_stopped_audit_goes_on_and_progress_rises_to_its_total(tmp_path):
-    seen: list[float] = []
-
-    def run(progress: Any = None, checkpoints: Any = None) -> PDTPAudit:
-        execution = Execution(3, progress, checkpoints)
-        return measure_pdtp(KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, execution=execution)
-
-    expected = run(lambda done, total: seen.append(done / total))
-    assert seen == sorted(seen)
-    assert seen[-1] == 1
-    # Each model counts the same, whether it leaves a record out or is another seed: 2 x (24 + 3) + 2 in chunks of 3.
-    assert np.diff(seen).max() < 0.15
-    with pytest.raises(KeyboardInterrupt):
-        run(stop_after(0.6), tmp_path)
-    assert list(tmp_path.glob("*/*.npz"))
-    again = run(checkpoints=tmp_path)
-    for name in ("records", "values", "exact", "classes", "directions"):
-        np.testing.assert_array_equal(getattr(expected, name), getattr(again, name))
-
-
 ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
 
 
@@ -159,10 +126,8 @@ ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
         (EXAMPLES, {"records": np.array([], int)}, "`records` .* got none"),
         (EXAMPLES, {"records": np.array([1, 1])}, "twice"),
         (EXAMPLES, {"records": np.array([23])}, "`records` .* below 23; got 23"),
-        (EXAMPLES, {"records": np.array([-1])}, "`records` .* got -1"),
         (EXAMPLES, {"measurements": 0}, "`measurements` must be at least 1; got 0"),
         (EXAMPLES, {"seeds": 1}, "`seeds` must be at least 2; got 1"),
-        (EXAMPLES, {"bins": -1}, "`bins` .* got -1"),
         (EXAMPLES, {"bins": 1}, "`bins` must be at least 2 .* got 1"),
     ],
 )
@@ -171,26 +136,143 @@ def test_bad_input_is_one_clear_line(examples, options, message):
         measure_pdtp(KEY, examples, Shares(3), **options)
 
 
-def test_what_no_record_can_exceed_is_asked_of_the_learner():
-    units = Examples(np.clip(INPUTS, 0, 1), LABELS, ("a", "b", "c"), "units")
-    neighbours = measure_pdtp(KEY, units, nearest_neighbours(3, neighbours=3, smoothing=2.0), bins=0)
-    assert neighbours.largest_possible == np.log1p(0.5)
-    assert neighbours.result.max_pdtp <= np.log1p(0.5)
-    assert neighbours.result.dtp_bound == neighbours.result.bound
-    for learned in (measure_pdtp(KEY, EXAMPLES, Shares(3)), measure_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
-        assert learned.largest_possible is None
-        assert learned.dtp_bound is None
+OF_GROUPS = jax.random.key(3)
+GROUPS = np.array(["ann", "bo", "cy", "di", "ed"])[np.random.default_rng(1).permutation(23) % 5]
+(WRITTEN,) = sequences([TEXTS])
+AUTHORS = np.array([4, 9, 4, 2, 9, 4])
 
 
-def test_the_verdict_is_the_rule_and_open_where_not_all_were_measured():
-    few = measure_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
-    assert few.result.max_pdtp <= 1
-    assert few.finding.verdict == "inconclusive"
-    found = measure_pdtp(KEY, EXAMPLES, Shares(3)).finding
-    assert found.verdict == "no record exposed"
-    # A learner of the caller's own is named as such: no model of theirs was judged.
-    assert found.sentence.startswith("In models (your learner Shares) that jaxaudit trained here: ")
-    risky = np.array([1.5, 0.0, 0.0])
-    assert replace(few, values=risky, exact=risky).finding.verdict == "records exposed"
-    # Above 1 by the edge of a bin alone.
-    assert replace(few, values=risky).finding.verdict == "inconclusive"
+def one_by_one(learner: Any, key: Any, examples: Examples, groups: np.ndarray) -> list[np.ndarray]:
+    """Log-probabilities of each record with its group and without it, by a model trained for each group alone."""
+    inputs, labels = jnp.asarray(examples.inputs), jnp.asarray(examples.labels)
+    said = jax.jit(lambda weights: learner.log_probs(learner.fit(key, inputs, labels, weights), inputs))
+    whole = np.asarray(said(np.ones(len(examples), np.float32)))
+    less = np.zeros_like(whole)
+    for group in set(groups.tolist()):
+        own = groups == group
+        less[own] = np.asarray(said(np.float32(~own)))[own]
+    return [whole, less]
+
+
+BY_GROUP = {"network": learner(small_mlp), "closed form": naive_bayes((0,) * 4, 3)}
+
+
+@pytest.mark.parametrize("name", BY_GROUP)
+def test_a_group_is_left_out_as_a_whole(name: str):
+    """A learner with a closed form for one record is refitted, too. Groups differ in size; records are in any order."""
+    chosen = np.random.default_rng(2).permutation(23)[:15]
+    how: dict[str, Any] = {"bins": 0, "seeds": 2, "groups": GROUPS, "execution": Execution(2)}
+    found = measure_pdtp(OF_GROUPS, EXAMPLES, BY_GROUP[name], records=chosen, **how)
+    key = jax.random.split(stream(OF_GROUPS, "measure"), 1)[0]
+    whole, less = one_by_one(BY_GROUP[name], key, EXAMPLES, GROUPS)
+    expected = np.abs(whole - less).max(axis=1)[chosen]
+    np.testing.assert_allclose(found.values, expected, atol=2e-4)
+    risks: Any = found.result.groups
+    assert sum(each.records for each in risks) == 15
+    for risk in risks:
+        own = GROUPS[chosen] == GROUPS[risk.first]
+        np.testing.assert_allclose(risk.pdtp, expected[own].max(), atol=2e-4)
+        assert risk.records == own.sum()
+    assert found.result.largest_group == max(np.unique(GROUPS, return_counts=True)[1])
+    assert found.dtp_bound is None
+    assert "group" in found.columns
+    alone = measure_pdtp(OF_GROUPS, EXAMPLES, BY_GROUP[name], records=chosen, **{**how, "groups": None})
+    assert alone.result.groups is None
+    assert (alone.values != found.values).any()
+
+
+@pytest.mark.parametrize("groups", [None, AUTHORS])
+def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.ndarray | None):
+    model = small_learner(WRITTEN.inputs.shape[1], 257)
+    found = measure_pdtp(OF_GROUPS, WRITTEN, model, groups=groups, seeds=2, execution=Execution(2))
+    key = jax.random.split(stream(OF_GROUPS, "measure"), 1)[0]
+    whole, less = (each[:, 0] for each in one_by_one(model, key, WRITTEN, np.arange(6) if groups is None else groups))
+    tokens = np.array([len(answer) + 1 for answer in TEXTS.answers])
+    np.testing.assert_array_equal(counted_tokens(WRITTEN), tokens)
+    np.testing.assert_allclose(found.values, np.abs(whole - less) * tokens, atol=2e-3)
+    np.testing.assert_allclose(found.columns["per_token"], np.abs(whole - less), atol=2e-4)
+    result: Any = found.result
+    assert result.texts.tokens == tokens.sum()
+    means = result.texts.with_record, result.texts.without_record
+    np.testing.assert_allclose(means, [whole.mean(), less.mean()], 1e-4)
+    assert result.train_accuracy is None
+    assert found.seeded
+    assert not found.only_member.any()
+
+
+@pytest.mark.parametrize(
+    ("examples", "how", "said"),
+    [
+        (WRITTEN, {"bins": 100}, "leave `bins` out"),
+        (EXAMPLES, {"groups": GROUPS[:-1]}, r"`groups` has shape \(22,\) but must have \(23,\)"),
+        (EXAMPLES, {"groups": np.zeros(23, int)}, "`different_groups` must be at least 2; got 1"),
+        (EXAMPLES, {"groups": np.zeros(23)}, "one integer or text per record"),
+    ],
+)
+def test_bad_groups_and_bins_are_refused(examples: Examples, how: Any, said: str):
+    with pytest.raises(InputError, match=said):
+        measure_pdtp(OF_GROUPS, examples, BY_GROUP["network"], **how)
+
+
+OF_PIECES, RECORDS, PIECE = jax.random.key(5), 61, 16
+RANDOM = np.random.default_rng(5)
+COLUMNS = RANDOM.random((RECORDS, 6)).astype(np.float32)
+OF_COLUMNS = Examples(COLUMNS, (COLUMNS.sum(1) > 3).astype(np.int32), ("no", "yes"), "small")
+CHOSEN = RANDOM.permutation(RECORDS)[:50]
+
+
+@dataclass(frozen=True)
+class FewNeighbours(NearestNeighbours):
+    piece: int = PIECE
+
+
+@dataclass(frozen=True)
+class FewLogistic(LogisticRegression):
+    piece: int = PIECE
+
+
+LEARNERS: list[Any] = [FewNeighbours(2, 3, 0.01), FewLogistic(6, 2, 1.0, 1e-9)]
+
+
+def at_once(learner: Any) -> Any:
+    return replace(learner, piece=RECORDS)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: type(each).__name__)
+def test_pieces_are_the_whole(learner: Any, tmp_path: Path):
+    assert isinstance(learner, ReadsAllForEach)
+    assert models_in_pieces(learner, 50)
+    assert not models_in_pieces(at_once(learner), 50)
+    # What takes no time stays in one piece.
+    assert not models_in_pieces(naive_bayes((0,) * 6, 2), 10**7)
+    told = []
+    whole = leave_out(OF_PIECES, OF_COLUMNS, at_once(learner), CHOSEN)
+    here = leave_out(
+        OF_PIECES, OF_COLUMNS, learner, CHOSEN, execution=Execution(None, lambda *seen: told.append(seen), tmp_path)
+    )
+    assert told == [(0, 50), (13, 50), (26, 50), (39, 50), (50, 50)]
+    assert kept_models(tmp_path) == 50
+    for one, other in zip(whole, here, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
+
+
+@pytest.mark.outer
+def test_workers_give_the_same_pieces():
+    with LocalWorkers(2) as workers:
+        spread = leave_out(OF_PIECES, OF_COLUMNS, LEARNERS[0], CHOSEN, execution=Execution(executor=workers))
+        assert workers.answered == 4
+    for one, other in zip(leave_out(OF_PIECES, OF_COLUMNS, LEARNERS[0], CHOSEN), spread, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_finished_pieces_are_not_answered_again(tmp_path: Path):
+    stopped = Execution(None, stop_after(0.5), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        measure_pdtp(OF_PIECES, OF_COLUMNS, LEARNERS[0], records=CHOSEN, execution=stopped)
+    assert kept_models(tmp_path) == 26
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.npz")}
+    found = measure_pdtp(OF_PIECES, OF_COLUMNS, LEARNERS[0], records=CHOSEN, execution=Execution(checkpoints=tmp_path))
+    assert kept_models(tmp_path) == 50
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "written again"
+    whole = measure_pdtp(OF_PIECES, OF_COLUMNS, at_once(LEARNERS[0]), records=CHOSEN)
+    assert found.values.tobytes() == whole.values.tobytes()

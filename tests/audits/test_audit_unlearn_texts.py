@@ -6,11 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.html_pages import Parsed
-from support.saved_runs import as_json
-from support.saved_runs.provenance import provenance
 from support.sequences import TEXTS, small_learner
-from support.terminals import said
 
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.result import OF_TEXTS, UnlearnAudit
@@ -20,9 +16,6 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
 from jaxaudit.metrics import Answers, challenge_score, forget_quality, mia_auc, privleak, u_lira
-from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
 from jaxaudit.unlearning import npo, scrub
 
 KEY, SEEDS = jax.random.key(8), 17
@@ -110,21 +103,6 @@ def test_efficacy_is_of_the_mean_log_likelihood(audit: UnlearnAudit):
         gradient = jax.grad(number)(params.params, record)
         squares.append(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
     assert audit.scores("npo", "information")[0, 3] == pytest.approx(np.mean(squares), rel=1e-4)
-
-
-def test_the_result_says_what_texts_lack_and_is_read_again(audit: UnlearnAudit):
-    data: dict[str, Any] = {"name": "texts.jsonl", "records": 4, "content_hash": "blake2b:aa"}
-    about = provenance("unlearn", "texts.jsonl", {"train": data, "test": data})
-    run = Run("a run", "unlearn", recorded("unlearn", audit.result, audit.sources, about), {})
-    result = as_json(run)
-    assert any("no accuracies" in each for each in result["finding"]["caveats"])
-    assert "membership attack" not in {each["name"] for each in result["finding"]["checks"]}
-    assert {"maini2024tofu", "shi2025muse"} <= {paper["key"] for paper in result["papers"]}
-    text, page = said(run), Parsed(report_html([run])).text
-    for words in ("log-likelihood", "forget quality", "privleak", "U-LiRA"):
-        assert words in text
-        assert words in page
-    assert "ratios of remaining and test accuracy" not in text
 
 
 def test_what_texts_do_not_have_is_refused_before_anything_is_trained():

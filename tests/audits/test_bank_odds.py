@@ -1,10 +1,13 @@
-"""What the models of a bank say: log-odds and accuracy against a loop, kinds alike, memory flat, tests allowed."""
+"""What models of a bank say: log-odds and accuracy, kinds, memory, allowed tests; banks that are not of one piece."""
 
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from support.banks import (
@@ -23,34 +26,19 @@ from support.banks import (
     write_bank,
 )
 from support.memory import at_most
+from support.simulated_shadows import evidence_of
 
 from jaxaudit.audits.bank_odds import as_model_outputs, model_outputs
 from jaxaudit.audits.ks.bank import first_models, match_row
+from jaxaudit.audits.ks.judge import leave_one_out
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.ks.train import Available, available_tests
 from jaxaudit.audits.open_bank import kinds_of, open_bank, pool_of, target_outputs
+from jaxaudit.cli.shadows.train import MODELS, unfinished_models
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import Kind
-
-
-def slow_log_odds(values: np.ndarray, label: int) -> float:
-    """log p - log(1 - p), from logits, in the exact order of the definition."""
-    powers = [np.exp(np.longdouble(value)) for value in values]
-    return float(np.log(powers[label] / sum(power for place, power in enumerate(powers) if place != label)))
-
-
-def test_log_odds_and_accuracy_are_those_of_the_definition(tmp_path: Path):
-    bank = load_bank(write_bank(tmp_path / "bank"))
-    found = open_bank(bank, by_view=True).log_odds
-    assert (found.dtype, found.shape) == (np.float32, (3, RECORDS))
-    for model in range(3):
-        wanted = [slow_log_odds(row, label) for row, label in zip(logits(model, rows()[model]), labels(), strict=True)]
-        np.testing.assert_allclose(found[model], wanted, rtol=1e-6)
-    np.testing.assert_array_equal(open_bank(bank, [2, 0], by_view=True).log_odds, found[[2, 0]])
-    wanted = [(logits(model, rows()[model]).argmax(axis=1) == labels())[rows()[model]].mean() for model in range(3)]
-    np.testing.assert_allclose(open_bank(bank, by_view=True).own_accuracy, wanted)
-    np.testing.assert_allclose(open_bank(bank, [1], by_view=True).own_accuracy, wanted[1:2])
 
 
 def test_logits_probabilities_and_log_odds_say_the_same(tmp_path: Path):
@@ -195,11 +183,9 @@ def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, h
 
     save(folder, 7, logits(7, members[7], memory=9.0))
     odds = model_outputs(bank, 7).log_odds
-    right = match_row(bank, 7, odds, known)
-    assert right is not None
+    right: Any = match_row(bank, 7, odds, known)
     assert (right.other, right.shown) == (None, True)
-    found = match_row(bank, 9, odds, known)
-    assert found is not None
+    found: Any = match_row(bank, 9, odds, known)
     assert (found.other, found.shown, found.fit > 5 > found.own_fit) == (7, False, True)
     # Nothing is known of rows that somebody else dealt.
     stranger = load_bank(write_bank(tmp_path / "stranger"))
@@ -213,10 +199,8 @@ def test_models_of_ones_own_tests_have_their_kind_and_fit_no_other_row(tmp_path:
     assert open_bank(bank).kinds.count("mine") == 2
     known = first_models(bank)
     assert match_row(bank, 1, model_outputs(bank, 1).log_odds, known) is None
-    right = match_row(bank, 9, model_outputs(bank, 9).log_odds, known)
-    wrong = match_row(bank, 9, model_outputs(bank, 1).log_odds, known)
-    assert right is not None
-    assert wrong is not None
+    right: Any = match_row(bank, 9, model_outputs(bank, 9).log_odds, known)
+    wrong: Any = match_row(bank, 9, model_outputs(bank, 1).log_odds, known)
     # What fits the row of a model of one's own is taken for none of the others.
     assert (right.other, wrong.other) == (None, None)
     with pytest.raises(InputError, match="own_kinds are of 21 models"):
@@ -252,3 +236,82 @@ def test_a_bank_with_one_model_twice_or_one_unlike_all_others_is_refused(tmp_pat
     # More epochs, and labels that were permuted: unlike others, but not by far.
     for name, other in (("longer", 4 * first), ("permuted", first[:, [1, 2, 0]])):
         assert len(open_bank(many(tmp_path / name, {2: other}), by_view=True)) == 8
+
+
+def made(folder: Path, membership: np.ndarray, query: int, kind: str, *, coarse: range = range(0)) -> Bank:
+    """Models that remember their records, those in `coarse` printed with two decimals; all columns are dealt."""
+    random = np.random.default_rng(4)
+    records = membership.shape[1]
+    level, values = random.normal(1, 1, records), []
+    for model, row in enumerate(membership):
+        outputs = random.normal(size=(records, CLASSES))
+        outputs[np.arange(records), np.arange(records) % CLASSES] += level + 4 * row
+        outputs = softmax(outputs) if kind == "probabilities" else outputs
+        values.append(np.round(outputs, 2) if model in coarse else outputs)
+    counts = {"query": query, "holdout": records - query, "calibration": 0}
+    return bank_of(folder, values, membership, kind, counts=counts)
+
+
+def dealt(models: int, query: int, records: int) -> np.ndarray:
+    random = np.random.default_rng(9)
+    return np.argsort(np.argsort(random.random((models, records)), axis=1), axis=1) < query
+
+
+@pytest.mark.parametrize("coarse", [range(0), range(1, 6), range(6)])
+def test_outputs_are_compared_at_the_coarsest_resolution_of_any_file(tmp_path: Path, coarse: range):
+    bank = made(tmp_path / "bank", dealt(6, 40, 80), 40, "probabilities", coarse=coarse)
+    stored = open_bank(bank, range(6)).resolutions
+    fine, printed = ([None], ["model 0"]) if len(coarse) < 6 else ([], [])
+    assert [each.decimals for each in stored] == [*fine, *([2] if coarse else [])]
+    # The first model of a resolution stands for it, whichever file was read first.
+    assert [each.name for each in stored] == [*printed, *([f"model {coarse[0]}"] if coarse else [])]
+
+
+@pytest.mark.parametrize("records", [pytest.param(60, marks=pytest.mark.outer), 30])
+def test_rates_are_measured_where_the_holdout_has_another_size(tmp_path: Path, records: int):
+    """The query set has 20 records, and the holdout 40 or 10; models remember them well."""
+    evidence = evidence_of(made(tmp_path / "bank", dealt(20, 20, records), 20, "logits"), range(20))
+    told: list[tuple[int, int]] = []
+    rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()], progress=lambda *done: told.append(done))
+    assert told == [(done, 60) for done in range(1, 61)]
+    assert [(rate.used, rate.targets) for rate in rates] == [(0.0, 20), (0.5, 20), (1.0, 20)]
+    assert {rate.records for rate in rates} == {int(20 / records * (records - 20))}
+
+
+def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
+    bank = made(tmp_path / "bank", dealt(6, 40, 80), 40, "logits")
+    path = tmp_path / "bank" / "outputs" / "00004.npy"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(InputError, match=r"bank, model 4 of 6: .*00004\.npy"):
+        open_bank(bank, range(6))
+
+
+HERE, OTHERS = {"jax": "0.10.2", "numpy": "2.4.0"}, {"jax": "0.10.3", "numpy": "2.4.0"}
+
+
+@pytest.mark.parametrize("there", [[0, 99_999], [-1, 0], [0, 0], [3, 1], [], [[0]]])
+def test_what_a_stranger_left_in_a_bank_is_no_work_of_ours(tmp_path: Path, there: list):
+    folder = tmp_path / "unfinished"
+    folder.mkdir()
+    np.save(folder / MODELS, np.array(there, int))
+    missing = np.array([0, 2, 3])
+    with unfinished_models(tmp_path, missing, 4, HERE) as (models, _):
+        assert models.tolist() == [0, 2, 3]
+    assert not folder.exists()
+
+
+def left_by(bank: Path, missing: list[int], versions: dict[str, str]) -> tuple[list[int], bool]:
+    """The models of a call that is stopped, and whether it found what one before it left."""
+    found = [], False
+    with suppress(KeyboardInterrupt), unfinished_models(bank, np.array(missing), 5, versions) as (models, folder):
+        found = models.tolist(), (folder / "left").exists()
+        (folder / "left").touch()
+        raise KeyboardInterrupt
+    return found
+
+
+def test_a_stopped_call_is_taken_up_but_not_by_other_versions_nor_by_the_first_after_these(tmp_path: Path):
+    assert left_by(tmp_path, [0, 2, 3], HERE) == ([0, 2, 3], False)
+    assert left_by(tmp_path, [3, 4], HERE) == ([0, 2, 3], True)
+    found = [left_by(tmp_path, [0, 2, 3], versions)[1] for versions in (OTHERS, OTHERS, HERE, HERE)]
+    assert found == [False, True, False, True]

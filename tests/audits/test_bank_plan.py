@@ -12,7 +12,7 @@ from jaxaudit.audits.ks.bank import plan_bank
 from jaxaudit.audits.ks.models import Pool, Rows, make_pool
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, KSTest, ShadowTest
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.groups import as_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import refuse_unless_coins
@@ -131,10 +131,6 @@ class ClassTest(KSTest):
     title: ClassVar[str] = "class test"
     assumes: ClassVar[str] = "Nothing."
 
-    def refuse(self, sets: Sets[Examples]) -> None:
-        if self.models > len(sets[Role.QUERY]):
-            raise InputError("the class test is refused.")
-
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         of_calibration = np.arange(len(pool.examples)) >= pool.calibration.start
         nothing = np.zeros((3, len(pool.examples)), bool)
@@ -145,30 +141,11 @@ class ClassTest(KSTest):
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("holdout", [0, HOLDOUT])
-def test_models_of_ones_own_tests_come_first_and_move_no_other(holdout: int):
-    records = QUERY + holdout + CALIBRATION
-    dropped, labels = np.arange(records) == records - 1, np.arange(records) % 3
-    sets: dict[str, Any] = {"holdout": holdout, "calibration": CALIBRATION, "dropped": dropped, "labels": labels}
-    usual = plan_bank(KEY, 7, QUERY, **sets)
-    tests = [ClassTest(), ClassTest(3, "others")]
-    plan = plan_bank(KEY, 7, QUERY, **sets, tests=tests)
-    assert plan.own_kinds == {"of one class": 2, "others": 3}
-    for with_own, alone in zip(plan[:2], usual[:2], strict=True):
-        np.testing.assert_array_equal(with_own[5:], alone)
-    of_one = (np.arange(records) >= QUERY + holdout) & (labels == 1) & ~dropped
-    np.testing.assert_array_equal(plan.membership[:5], np.repeat(of_one[None], 5, axis=0))
-    assert len(set(plan.seeds.tolist())) == 12
-
-
 @pytest.mark.parametrize(
     ("tests", "more", "words"),
     [
         ([ClassTest(), ClassTest()], {}, r"\(of one class\)"),
         ([ClassTest()], {"labels": np.zeros(QUERY + CALIBRATION, int)}, "class test .* without any record"),
-        ([ClassTest()], {"coins": True}, "coins"),
-        ([ClassTest(30)], {}, "class test is refused"),
-        ([ShadowTest()], {}, "shadow test draws no models of a kind of its own"),
     ],
 )
 def test_tests_whose_models_cannot_be_planned(tests: list[KSTest], more: dict[str, Any], words: str):

@@ -1,25 +1,16 @@
-"""An effort makes a plan from shapes and options alone, keeps what was given by hand, and refuses nothing."""
+"""Plans of an effort, of ks and of power: from shapes and options alone, and what was given by hand stands."""
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.audits.ks.models import Part
-from jaxaudit.audits.ks.plan import (
-    EFFORTS,
-    FEWEST,
-    LEAST_RECORDS,
-    LEAST_STEPS,
-    Free,
-    Work,
-    choose,
-    members,
-    memory_of,
-    plan_of,
-)
+from jaxaudit.audits.ks.plan import EFFORTS, FEWEST, LEAST_RECORDS, LEAST_STEPS, Free, Work, choose, members, plan_of
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.power.audit import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import AuditInputs
 from jaxaudit.data import Examples
@@ -133,11 +124,6 @@ def test_what_costs_least_goes_first():
     plan = choose(MNIST, [StepCost(1e12, 0.0, 1), SMALL], "quick", ALL)
     assert plan.network == 1
     assert plan.work.query % 100 == 0
-    without_rho = work_of(60_000, 10_000, tests=TESTS[:1])
-    once = plan_of(0, without_rho, StepCost(1.0, 0.0, 1)).operations
-    work = choose(without_rho, [StepCost(EFFORTS["quick"] / once / 0.99, 0.0, 1)], "quick", ALL).work
-    assert [test.name for test in work.tests] == ["shadow"]
-    assert shadows_of(work) == (19, 19, 19, 0)
 
 
 def test_fewer_records_are_walked_more_often():
@@ -146,12 +132,6 @@ def test_fewer_records_are_walked_more_often():
     smallest = min(work.query, round(2 / 3 * work.calibration))
     assert work.epochs * -(-smallest // work.batch_size) >= LEAST_STEPS
     assert work.epochs > fixed.epochs == 15
-
-
-def test_memory_grows_with_records():
-    fewer = MNIST._replace(query=10_000)
-    assert memory_of(fewer, 784 * 4) < memory_of(MNIST, 784 * 4)
-    assert memory_of(MNIST, 784 * 4) > 70_000 * 784 * 4
 
 
 def sets(holdout: bool = True, members: bool = False) -> AuditInputs:
@@ -197,3 +177,62 @@ def test_a_longer_draw_holds_the_records_of_a_shorter_one_and_another_key_draws_
     assert few < more
     assert len(few) == len(other) == 20
     assert other != few
+
+
+FULL = PowerWork(5000, 3000, 40, 15, 64)
+FREE = PowerReducible(True, True, True)
+
+
+def operations(work: PowerWork) -> float:
+    return power_operations(work, StepCost(1e6, 50.0, 1))
+
+
+def costing(share: float) -> StepCost:
+    """The cost of a step with which a quick effort is this share of the full work."""
+    times = EFFORTS["quick"] / operations(FULL) / share
+    return StepCost(1e6 * times, 50.0 * times, 1)
+
+
+def test_operations_by_hand():
+    """71 steps an epoch."""
+    steps = 15 * -(-(2500 + round(0.67 * 3000)) // 64)
+    assert operations(FULL) == pytest.approx(40 * steps * 1e6 + 40 * 8000 * 50)
+
+
+@pytest.mark.parametrize("free", [FREE, PowerReducible(False, True, True), PowerReducible(True, False, True)])
+@pytest.mark.parametrize("share", [2.0**-size for size in range(12)])
+def test_a_plan_is_within_the_effort_and_reduces_in_order(free: PowerReducible, share: float):
+    cost, most = costing(share), EFFORTS["quick"] * (1 + 1e-9)
+    work = choose_power_work(FULL, cost, "quick", free)
+    assert choose_power_work(FULL, cost, "full", free) == FULL
+    if power_operations(work, cost) > most:
+        smallest = PowerWork(200, 200, 19, 5, 64)
+        assert free.models is (work.models == smallest.models)
+        assert work[:2] == (smallest[:2] if free.records else FULL[:2])
+        assert work.epochs == smallest.epochs
+        return
+    assert free.models or work.models == FULL.models
+    assert free.records or work[:2] == FULL[:2]
+    # Epochs are reduced only where records are as few as they may be, and records only where models are.
+    fewest = 19 if free.models else 40
+    if work.epochs < 15:
+        assert work[:2] == ((200, 200) if free.records else FULL[:2])
+        assert power_operations(work._replace(models=fewest, epochs=work.epochs + 1), cost) > most
+    if work[:2] != FULL[:2]:
+        assert power_operations(FULL._replace(models=fewest), cost) > most
+    # One more of anything would be too much.
+    if work.models < FULL.models:
+        assert power_operations(work._replace(models=work.models + 1), cost) > most
+    if 200 < work.query < FULL.query:
+        more = work._replace(query=work.query + 100, calibration=min(FULL.calibration, work.query + 100))
+        assert power_operations(more._replace(models=fewest), cost) > most
+
+
+def test_the_smallest_and_what_is_less():
+    endless = StepCost(1e30, 0.0, 1)
+    assert choose_power_work(FULL, endless, "quick", FREE)[:4] == (200, 200, 19, 5)
+    assert choose_power_work(FULL, endless, "quick", PowerReducible(False, False, False)) == FULL
+    assert choose_power_work(PowerWork(150, 3000, 20, 3), endless, "quick", FREE)[:4] == (150, 200, 19, 3)
+    assert reduced(FULL, FULL) == ()
+    less = "models 40 to 19", "calibration records 3,000 to 200", "epochs 15 to 5"
+    assert reduced(FULL, PowerWork(5000, 200, 19, 5)) == less

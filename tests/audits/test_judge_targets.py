@@ -195,9 +195,6 @@ def test_tests_that_need_models_of_rho_are_refused():
         judge_outputs(KEY, whole(), [used()], (*TESTS, RhoTest()))
 
 
-# Several targets.
-
-
 @pytest.mark.parametrize("pool", [POOL, ALONE], ids=["two sets", "one set"])
 def test_too_few_models_for_so_many_targets_are_the_reason(pool: Pool):
     """39 models give ranks of 1/40 at best: adjusted for two targets 0.05, for three 0.075."""
@@ -231,25 +228,6 @@ def test_use_can_be_detected_among_any_number_of_targets(said: Any):
     assert isinstance(many, Usage)
     assert alone == few
     assert (150 * many.p_never <= 0.05) == (said is used)
-
-
-# A plan that changed the shadow models.
-
-
-@pytest.mark.parametrize(("test", "own_recipe"), [(TESTS[0], True), (TESTS[1], False), (TESTS[1], True)])
-def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, test: KSTest):
-    bank = replace(whole(), own_recipe=own_recipe, reduced=("mlp (128) instead of liu-cnn",))
-    found, missed = (judge_outputs(KEY, bank, [each], [test]).targets[0].finding for each in (used(), unused(1)))
-    assert (found.verdict, missed.verdict) == ("not forgotten", "inconclusive")
-    for each in (found, missed):
-        assert sum("mlp (128) instead of liu-cnn" in reason for reason in each.reasons) == 1
-    unchanged = judge_outputs(KEY, replace(bank, reduced=()), [unused(1)], [test]).targets[0].finding
-    assert not any("to fit the time" in each for each in (*unchanged.reasons, *unchanged.caveats))
-    (advice,) = missed.would_change
-    assert 0 < advice.index("its own recipe") < advice.index("records that it did use")
-
-
-# Whether the shadow models have the target's recipe.
 
 
 def judgement(test: KSTest, bank: Evidence, said: TargetOutputs) -> TargetResult:

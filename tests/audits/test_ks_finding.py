@@ -1,5 +1,7 @@
 """Which test of `ks` decides, what its numbers say, and which failed check takes which verdict away."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -27,9 +29,6 @@ def failed(name: str, decisive: bool = True) -> Check:
 
 def state(target: TargetResult, name: str) -> Checked:
     return next(each for each in target.finding.checks if each.name == name)
-
-
-# Which test decides.
 
 
 def test_the_first_test_decides_and_all_are_kept():
@@ -62,24 +61,17 @@ def test_rho_decides_by_its_interval(rho: Rho, verdict: str, unlike: str, words:
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
 
 
-# Before and after a deletion.
-
-
 @pytest.mark.parametrize("usage", [USED, UNUSED, replace(UNSURE, method="holdout")])
 def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage):
     alone = judged(usage=(usage,))
     assert alone.change is None
     for p_before in (0.001, 0.3):
-        paired = judged(usage=(usage,), change=Change(0.93, 0.71, 1.0, 0.01, p_before))
-        assert paired.change is not None
+        paired: Any = judged(usage=(usage,), change=Change(0.93, 0.71, 1.0, 0.01, p_before))
         assert (paired.verdict, paired.finding.confidence) == (alone.verdict, alone.finding.confidence)
         assert paired.finding.reasons[:-1] == alone.finding.reasons
         shown = "0.93 (0.71 to 1.00), p = 0.01" if usage.has_fraction else "unknown, p = 0.01"
         assert shown in paired.finding.reasons[-1]
         assert any("Before the deletion" in each for each in paired.finding.caveats) == (p_before > 0.05)
-
-
-# Several targets.
 
 
 WIDE = Limits(0.92, 0.7, 1.0, 0.98, 0.1)
@@ -114,9 +106,6 @@ def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
         if verdict == "not forgotten":
             assert "adjusted for all targets" in first.sentence
     assert adjusted(each[:1]) == each[:1]
-
-
-# What a failed check does.
 
 
 @pytest.mark.parametrize(
@@ -156,14 +145,13 @@ def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes
 @pytest.mark.parametrize("name", [preflight.TARGET_OUTPUTS, preflight.HOLDOUT_APART])
 def test_no_share_and_no_limit_stand_beside_a_failed_check(usage: Usage, name: str):
     """Neither where the verdict rests on the check, nor where the share alone does."""
-    target = judged(usage=(usage,), checks=(failed(name),), change=Change(0.93, 0.71, 1.0, 0.01, 0.001))
+    target: Any = judged(usage=(usage,), checks=(failed(name),), change=Change(0.93, 0.71, 1.0, 0.01, 0.001))
     (shown,) = target.usage
     kept = usage is USED and name == preflight.HOLDOUT_APART
     assert target.verdict == ("not forgotten" if kept else "inconclusive")
     limits = (shown.has_fraction, shown.fraction_low, shown.fraction_high, shown.upper, shown.detectable, shown.p_fully)
     assert limits == (False, 0.0, 1.0, 1.0, None, None)
     assert shown.verdict != "forgotten"
-    assert target.change is not None
     assert target.change.fraction is None
     assert not any("%" in each for each in (target.finding.sentence, *target.finding.reasons, *shown.reasons))
     assert judged(usage=(usage,), checks=(failed(name, decisive=False),)).usage[0].has_fraction
@@ -199,9 +187,6 @@ def test_a_missed_control_guards_forgotten_alone():
         assert state(target, preflight.POSITIVE_CONTROL).state == "warning"
     # Where another test decides, it is rho's all the same.
     assert state(judged(rho=NEAR, usage=(USED,), checks=missed), preflight.POSITIVE_CONTROL).affects == "rho"
-
-
-# Tests that disagree.
 
 
 SHADOW_SAYS = {verdict: replace(usage, method="shadow") for verdict, usage in (("used", USED), ("unused", UNUSED))}

@@ -4,26 +4,20 @@ Models remember nothing. Every bound fails with probability 1 in 1,000 where the
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.banks import QUERY, RECORDS, logits, planned, train
+from support.banks import planned, train
 from support.saved_runs.ks import check
 
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, Stacked
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.targets import RecordTarget
-from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.audits.ks.tests_of_use.rho import RhoTest
-from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.checks import distances_apart
 from jaxaudit.metrics.ks import noise_floor, rho
 from jaxaudit.shadow_models import ShadowModels
@@ -36,9 +30,6 @@ LEVELS = (0.1, 0.5, 0.999)
 def most(runs: int, rate: float = ALPHA) -> int:
     """The number of runs that an event of this rate exceeds with probability 1 in 1,000."""
     return int(stats.binom.ppf(0.999, runs, rate))
-
-
-# `attack --shadows`
 
 
 @pytest.fixture(scope="module")
@@ -87,38 +78,6 @@ def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
             assert (other.finding.verdict, other.result.targets[0].finding.verdict) == verdicts
     assert found["models"] <= most(runs)
     assert found["target"] <= most(runs, SURELY)
-
-
-# `ks --shadows`
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize("holdout", [True, False])
-def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_path: Path):
-    """Of 8 targets judged together some is called used with probability 5% at most, by one set or by two."""
-    models = 21 if holdout else 80
-    bank = load_bank(planned(tmp_path / "bank", models, 0, holdout=holdout))
-    train(bank, range(models), 0.0)
-    targets = []
-    for place in range(8):
-        values = logits(30_000 + place, np.zeros(RECORDS), 0.0, bank.labels)
-        query, others = (
-            Outputs(each, "logits", None, "float64", f"target {place}") for each in np.split(values, [QUERY])
-        )
-        targets.append(
-            FileTarget(query, others.take(np.arange(30)), True) if holdout else FileTarget(query, None, True, others)
-        )
-    alone = [target._replace(on_calibration=None) for target in targets]
-    shadows = open_bank(bank)
-    test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=40, half=20, fully=20)
-    for judged in [targets] if holdout else [targets, alone]:
-        audits = [judge(KEY, shadows, judged, tests=[test], level=level) for level in LEVELS[::2]]
-        verdicts = [[each.verdict for each in audit.targets] for audit in audits]
-        assert all(each == verdicts[0] for each in verdicts)
-        assert verdicts[0] == ["inconclusive"] * 8
-
-
-# rho
 
 
 @pytest.mark.outer

@@ -238,13 +238,13 @@ WITH_EFFECT = {
     (
         "ks",
         ModelSource.BANK,
-    ): """shadows query holdout calibration data_dir label drop field_strength target holdout_target
+    ): """shadows query holdout calibration data_dir label drop target holdout_target
     calibration_target before holdout_before target_kind allow_unrelated_target tests test_option members members_target
     members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
     (
         "ks",
         ModelSource.ANSWERS,
-    ): """query holdout members groups holdout_groups members_groups data_dir label drop field_strength
+    ): """query holdout members groups holdout_groups members_groups data_dir label drop
     image_size gray drop_overlap drop_unshared target holdout_target members_target before holdout_before target_kind
     allow_unrelated_target challenge commitment tests question stated_share level seed as_json details out report
     fail_on""",
@@ -289,7 +289,6 @@ def test_a_place_is_no_part_of_a_run():
             data_dir=Path(folder),
             target=(Path(folder, "t.csv"),),
             target_data=(f"{folder}/c.npz:0.5",),
-            field_strength=Path(folder, "f.csv"),
             epochs=3,
         )
         for folder in ("here", "there")
@@ -300,7 +299,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
     places = """query calibration holdout groups holdout_groups data_dir target holdout_target calibration_target
     members members_groups members_target before holdout_before target_data shadows challenge
-    field_strength scores"""
+    scores"""
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 

@@ -77,7 +77,7 @@ def test_all_problems_at_once(sets: Path):
             "--test-option",
             "rho=0",
         ),
-        *("--image-size", "9", "--recipe", "learning-rate=-1", "--field-strength", "f.csv", "--data-dir", "far.npz"),
+        *("--image-size", "9", "--recipe", "learning-rate=-1", "--data-dir", "far.npz"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
     )
     assert (done.code, done.out) == (2, "")
@@ -87,11 +87,11 @@ def test_all_problems_at_once(sets: Path):
         *("--query quer.npz", "--calibration gone/c.npy", "--holdout ~/h.npz", "--target t.csv", "--target u.csv"),
         *("--holdout-target th.csv", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
         *("--recipe hidden=many", "--level ", "--test-option rho=0", "--image-size 9", "--learning-rate "),
-        *("--field-strength f.csv", "--data-dir far.npz", "--out query.npz", "nowhere/r.html"),
+        *("--data-dir far.npz", "--out query.npz", "nowhere/r.html"),
         *("--holdout-target 1", "--tests"),
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
-    assert len(lines) == 20
+    assert len(lines) == 19
     assert "did you mean query.npz?" in lines[[said.startswith("Error: --query") for said in lines].index(True)]
     assert content(sets) == before
 
@@ -103,7 +103,7 @@ def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path):
     Path("a@b.npz").touch()
     for name in (
         *("mnist", "svhn_cropped@train", "mnist@train[:10%]", "emnist/letters:3.1.0", "emnist/letters", "tfds:mnist"),
-        *("printed-digits", "digits@train[:100]", "query.npz", "query.npz@train", "acdc:folder@3.0", "folder"),
+        *("printed-digits", "digits@train[:100]", "query.npz", "query.npz@train", "folder"),
         *("here.npz", "folder/", "a@b.npz", "@train", "tfds:no.such"),
     ):
         assert problems(KSOptions, query=name, data_dir=Path("data"), target_data=(f"{name}:0.5",)) == [], name
@@ -112,7 +112,7 @@ def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path):
 
 
 def test_names_that_can_only_be_paths(sets: Path):
-    paths = ("nowhere.npz", "./mnist", "~/mnist", "/mnist", "a/b/c", "query.npz/x", "a b", "acdc:gone@3", "n\0l")
+    paths = ("nowhere.npz", "./mnist", "~/mnist", "/mnist", "a/b/c", "query.npz/x", "a b", "n\0l")
     for name in (*paths, "x" * 5000 + "/"):
         (said,) = problems(KSOptions, query=name)
         assert said.startswith("--query ")
@@ -158,7 +158,6 @@ def refused(words: tuple[str, ...], *said: str) -> None:
         ((*QUICK, "--query", "query.npz@"), ("query.npz@",)),
         ((*QUICK, "--query", "query.npz@test"), ("query.npz", "test")),
         ((*QUICK, "--query", "evil\nError: \x1b[31mname"), (r"--query evil\nError: \x1b[31mname",)),
-        ((*QUICK, "--query", "acdc:somewhere"), ("acdc:somewhere", "acdc:FOLDER@STRENGTH")),
     ],
 )
 def test_options(sets: Path, words: tuple[str, ...], said: tuple[str, ...]):

@@ -12,14 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, refused
-from support.small_sets import write_patient
 
 from jaxaudit.cli import own_code
-from jaxaudit.cli.groups import RecipeFlags, SetsFlags
+from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import json_options
 from jaxaudit.cli.own_code import NAMES, parse_model, parse_sized, source_hashes
-from jaxaudit.cli.read_sets import read_examples
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.models import ResNet, pure_module
 
@@ -152,25 +150,6 @@ def test_a_failure_is_one_line_and_status_1_with_a_traceback_for_who_asks(own: P
     monkeypatch.setenv("JAXAUDIT_DEBUG", "1")
     with pytest.raises(RuntimeError, match="no\nluck"):
         jaxaudit("ks", *QUICK, "--model", "mine:Net")
-
-
-def test_acdc_by_field_strength(sets: Path, untrained: dict[str, Any]):
-    """From a folder whose name has the characters that part a name; the table may lie elsewhere."""
-    folder = Path("a@b:c")
-    for index in range(1, 9):
-        write_patient(folder, f"patient{index:03}", ("NOR", "DCM")[index % 2], (9, 8, 3, 2))
-    fields = (f"patient{index:03},{1.5 if index < 5 else 3.0}" for index in range(1, 9))
-    (folder / "field_strength.csv").write_text("\n".join(["patient,field_strength", *fields]))
-    rows = (f"patient{index:03},{7 if index == 3 else 3}" for index in range(1, 9))
-    Path("elsewhere.csv").write_text("\n".join(["patient,field_strength", *rows]))
-    data = ("--query", "acdc:a@b:c@3", "--calibration", "acdc:a@b:c@1.5", "--target-data", "acdc:a@b:c@3")
-    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--tests", "rho", "--effort", "full")
-    assert done.err.startswith("acdc:a@b:c@3: 24 images of 256x256")
-    assert untrained["learner"].convolves
-    assert untrained["query"].inputs.shape == untrained["calibration"].inputs.shape == (4 * 6, 8, 6, 1)
-    (target,) = untrained["targets"]
-    assert target.parts[0].examples is untrained["query"]
-    assert len(read_examples("acdc:a@b:c@7", SetsFlags(field_strength=Path("elsewhere.csv")))) == 6
 
 
 def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict[str, Any]):

@@ -55,7 +55,7 @@ def models_kept(line: str, word: str = "Interrupted", of: int = 26) -> int:
 
 @pytest.mark.outer
 def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """Within its chunks, too; `kills.py` does so at length."""
+    """Within its chunks, too."""
     monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "0.01")
     whole = jaxaudit("ks", *SLOW, "--out", "whole").result
 

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli_runs import Done, content, jaxaudit, refused
-from support.other_tools import (
-    CLASSES,
-    POOL,
-    pool,
-    probabilities,
-    score,
-    write_language_meter,
-    write_lira,
-    write_lira_pytorch,
-    write_privacy_meter,
-)
+from support.other_tools import CLASSES, POOL, pool, write_lira, write_lira_pytorch
 
 import jaxaudit.data.bank.bank as writing
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -68,18 +58,7 @@ def targets(said: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
 
 FORMS: dict[str, tuple[Callable[[Path], np.ndarray], Callable[[np.ndarray], np.ndarray], tuple[str, ...]]] = {
     "LiRA, logits": (lambda path: write_lira(path, 22), lambda views: views, ()),
-    "LiRA, scores": (
-        lambda path: write_lira(path, 22, scores=True),
-        lambda views: score(views[:, None], pool().labels),
-        (),
-    ),
     "lira-pytorch": (lambda path: write_lira_pytorch(path, 22), lambda views: views, LABELS),
-    "lira-pytorch, scores": (
-        lambda path: write_lira_pytorch(path, 22, scores=True),
-        lambda views: score(views[:, None], pool().labels),
-        LABELS,
-    ),
-    "Privacy Meter": (lambda path: write_privacy_meter(path, 22), lambda views: views[:, 0], LABELS),
 }
 
 
@@ -120,14 +99,6 @@ def test_outputs_are_those_of_the_last_epoch_in_the_order_of_the_bank(folder: Pa
     assert {path.name for path in Path("bank").iterdir()} == {"bank.json", "labels.npy", "membership.npy", "outputs"}
 
 
-def test_signals_are_log_odds_and_later_models_missing(folder: Path):
-    rows = write_privacy_meter(folder / "audit", 12, finished=8)
-    bank = good("audit", *LABELS)
-    assert (bank.finished().tolist(), bank.description.sizes) == ([*range(8)], (POOL, 0, 0))
-    share = probabilities(pool().logits(3, rows[3], 1)).astype(np.float64)
-    np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(share / (1 - share)), rtol=1e-4)
-
-
 def test_the_port_to_pytorch_has_one_file_of_outputs_and_no_labels(folder: Path):
     write_lira_pytorch(folder / "exp", 12, finished=10)
     not_imported("exp", cause="--labels")
@@ -136,48 +107,6 @@ def test_the_port_to_pytorch_has_one_file_of_outputs_and_no_labels(folder: Path)
     assert bank.description.recipe.startswith("lira-pytorch")
     # Folder 9 comes before folder 10.
     np.testing.assert_array_equal(bank.outputs(9), np.load("exp/9/logits.npy"))
-
-
-def test_signals_of_language_models_are_log_likelihoods(folder: Path):
-    """RMIA with the gamma of Privacy Meter finds all members; as probabilities of classes it found none."""
-    rows = write_language_meter(folder / "audit", 12)
-    done = imported("audit")
-    assert (done.code, "read as exp(mean log-probability" in done.err, "rmia.gamma=1" in done.out) == (0, True, True)
-    bank = load_bank("bank")
-    assert (bank.description.outputs, bank.description.direction) == ("log_likelihood", "higher")
-    stored = np.load("audit/signals/rmia_signals.npy").astype(np.float64)
-    np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(stored[:, 3]), rtol=1e-6)
-    np.testing.assert_array_equal(bank.membership, rows)
-    found = jaxaudit(
-        "attack", "--shadows", "bank", "--attack-option", "rmia.gamma=1", "--attacks", "rmia", "--json"
-    ).result
-    assert found["attacks"][0]["auc"]["value"] > 0.95
-
-
-@pytest.mark.parametrize("facts", [None, "{}", '{"0": {"model_name": "new", "train_acc": 0.5}}'])
-def test_signals_that_no_classifier_gives_are_no_probabilities_of_classes(folder: Path, facts: str | None):
-    """Topics of texts are labels, too: they do not make a classifier of a language model."""
-    write_language_meter(folder / "audit", 6)
-    not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
-    path = folder / "audit/models/models_metadata.json"
-    if facts is None:
-        path.unlink()
-    else:
-        path.write_text(facts)
-    if facts is None or facts == "{}":
-        not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
-        assert good("audit", out="of_language").description.outputs == "log_likelihood"
-    else:
-        # Its files say that it is a classifier: then labels are needed.
-        not_imported("audit", cause="--labels")
-        assert good("audit", *LABELS).description.outputs == "log_odds"
-
-
-@pytest.mark.parametrize("text", ["[1]", '{"0": 3}', '{"0": {"model_name": "gpt2"}, "0": {}}', "[" * 99_999, "{"])
-def test_damaged_facts_of_privacy_meter_are_refused(folder: Path, text: str):
-    write_privacy_meter(folder / "audit", 6)
-    (folder / "audit/models/models_metadata.json").write_text(text)
-    not_imported("audit", *LABELS, cause="models_metadata.json: is not one JSON object")
 
 
 def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
@@ -321,23 +250,6 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
         "65,536 bytes",
     ),
 }
-ROWS_FILE = "models/memberships.npy"
-SIGNALS = "signals/rmia_signals.npy"
-PRIVACY_METER: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "signals of other records": (replaced(SIGNALS, lambda each: each[:50]), r"\(50, 6\).*6 models and 160"),
-    "more signals than models": (replaced(SIGNALS, lambda each: np.tile(each, 2)), r"\(160, 12\)"),
-    "losses": (replaced(SIGNALS, lambda each: -40 * np.log(each / 2)), r"numpy.exp\(-signals\)"),
-    "no signals": (lambda folder: (folder / SIGNALS).unlink(), "none"),
-    "signals of two algorithms": (
-        lambda folder: np.save(folder / "signals/loss_signals.npy", np.zeros(1)),
-        "loss_signals.npy, rmia_signals.npy",
-    ),
-    "signals behind a link": (link(SIGNALS), "it is a link"),
-    "the folder of signals behind a link": (link("signals"), "signals: is a link"),
-    "the folder of models behind a link": (link("models"), "models: is a link"),
-    "memberships as objects": (replaced(ROWS_FILE, lambda each: each.astype(object)), "pickled objects"),
-    "huge memberships": (sparse(ROWS_FILE, (16, 1 << 36), "|b1"), "68,719,476,736 records"),
-}
 
 
 def not_imported(tool: str, *words: str, cause: str) -> None:
@@ -354,16 +266,12 @@ def sizes() -> dict[Path, int]:
     return {path: path.lstat().st_size for path in Path(".").rglob("*")}
 
 
-TOOLS = {"exp": (write_lira, ROWS, LIRA), "audit": (write_privacy_meter, LABELS, PRIVACY_METER)}
-
-
-@pytest.mark.parametrize(("tool", "name"), [(tool, name) for tool, (*_, table) in TOOLS.items() for name in table])
-def test_directories_that_are_refused(folder: Path, tool: str, name: str):
-    write, words, table = TOOLS[tool]
-    change, cause = table[name]
-    write(folder / tool, 6)
-    change(folder / tool)
-    not_imported(tool, *words, cause=cause)
+@pytest.mark.parametrize("name", LIRA)
+def test_directories_that_are_refused(folder: Path, name: str):
+    change, cause = LIRA[name]
+    write_lira(folder / "exp", 6)
+    change(folder / "exp")
+    not_imported("exp", *ROWS, cause=cause)
 
 
 OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
@@ -379,7 +287,7 @@ OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
     "a directory of nothing known": (
         lambda: Path("exp").rename("old") and Path("exp").mkdir(),
         (),
-        "keep.npy.*memberships",
+        "keep.npy.*such as Privacy Meter, write its arrays",
     ),
     "pickles alone": (
         lambda: (Path("exp").rename("old"), Path("exp").mkdir(), Path("exp/shadows.pkl").touch()),

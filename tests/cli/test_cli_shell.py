@@ -184,7 +184,7 @@ def test_it_says_what_is_here(here: Path):
     assert (facts["jaxaudit"], facts["problems"]) == (__version__, [])
     assert {name: facts[name] for name in this_machine()} == this_machine()
     assert (facts["data"], facts["cache"]) == (str(here / "data"), str(here / "cache"))
-    assert {"extra prepare", "extra medical", "extra torch", "extra ray"} <= facts.keys()
+    assert {"extra torch", "extra ray"} <= facts.keys()
     # JAX is there, and what its own extra adds is not.
     assert facts["extra cuda"].startswith("lacks jax[cuda13]")
     lines = jaxaudit("doctor").out.splitlines()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data import cache as cache_module
-from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cache_place, cached_arrays, cached_rows
+from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cache_place, cached_arrays, cached_rows, is_private
 
 SHAPES = {"images": (40,), "labels": (40,)}
 
@@ -114,49 +113,37 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     assert cache_place() == Path("mine")
 
 
-@pytest.fixture(params=["~/.cache/jaxaudit", RuntimeError("Could not determine home directory.")])
-def homeless(tmp_path, monkeypatch, request) -> Path:
-    """A container whose user is a bare number; the folder of temporary files."""
+@pytest.mark.parametrize("place", ["~/.cache/jaxaudit", RuntimeError("Could not determine home directory.")])
+def test_without_a_home_nothing_is_kept(monkeypatch, place):
+    """In a container whose user is a bare number."""
 
     def unknown(*_: object, **__: object) -> str:
-        if isinstance(request.param, Exception):
-            raise request.param
-        return request.param
+        if isinstance(place, Exception):
+            raise place
+        return place
 
     monkeypatch.delenv("JAXAUDIT_CACHE", raising=False)
     monkeypatch.setattr(cache_module, "user_cache_dir", unknown)
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    return tmp_path
+    assert cache_dir() == NOWHERE
+    with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE"):
+        _assert_same(cached_arrays("key", _arrays, SHAPES))
 
 
-def test_without_a_home_the_cache_is_a_private_folder(homeless):
-    folder = cache_dir()
-    assert folder.parent == homeless
-    assert folder.stat().st_mode & 0o777 == 0o700
-    _assert_same(cached_arrays("key", _arrays, SHAPES))
-    _assert_same(cached_arrays("key", _never, SHAPES))
-    assert cache_dir() == folder
-
-
-@pytest.mark.parametrize("taken", ["open", "file", "link", "others", "full"])
-def test_a_folder_that_others_could_have_put_files_in_is_not_used(homeless, monkeypatch, taken):
-    user = os.getuid()
-    folder = homeless / f"jaxaudit-{user + 1 if taken == 'others' else user}"
+@pytest.mark.parametrize("taken", ["open", "file", "link", "others"])
+def test_a_folder_that_others_could_have_put_files_in_is_not_private(tmp_path, monkeypatch, taken):
+    folder = tmp_path / "taken"
+    assert is_private(tmp_path / "new")
     if taken == "file":
         folder.write_text("")
     elif taken == "link":
-        (homeless / "elsewhere").mkdir(0o700)
-        folder.symlink_to("elsewhere")
-    elif taken == "full":
-        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(homeless / "none"))
+        folder.symlink_to("new")
     else:
         folder.mkdir(0o700)
         folder.chmod(0o770 if taken == "open" else 0o700)
     if taken == "others":
+        user = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: user + 1)
-    assert cache_dir() == NOWHERE
-    with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE"):
-        _assert_same(cached_arrays("key", _arrays, SHAPES))
+    assert not is_private(folder)
 
 
 def test_rows_are_made_once_and_damaged_ones_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

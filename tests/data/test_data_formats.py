@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import shlex
 import struct
 import zipfile
 
@@ -11,11 +12,11 @@ import scipy.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
-from support.small_sets import IDX_CODES, idx_bytes, write_mnist, write_svhn
+from support.small_sets import IDX_CODES, idx_bytes, write_mnist
 
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.images import load_mat, read_idx
+from jaxaudit.data.images import read_idx
 from jaxaudit.errors import InputError
 
 ARRAYS = hypothesis_numpy.arrays(
@@ -230,52 +231,13 @@ def test_gzip_is_unpacked_no_further_than_allowed(tmp_path):
             read_idx(tmp_path / "a.gz", 10**6)
 
 
-def test_svhn(tmp_path):
-    images = write_svhn(tmp_path / "train_32x32.mat", [1, 10, 9])
-    examples = load_path(tmp_path / "train_32x32.mat")
-    assert examples.class_names == tuple("0123456789")
-    assert examples.labels.tolist() == [1, 0, 9]
-    assert examples.inputs.shape == (3, 4, 5, 3)
-    np.testing.assert_array_equal(examples.inputs, np.moveaxis(images, 3, 0))
-    # A part without the digit 0 is SVHN still; one with a label of 0 is not.
-    write_svhn(tmp_path / "a.mat", [3, 1])
-    assert load_mat(tmp_path / "a.mat").labels.tolist() == [3, 1]
-    write_svhn(tmp_path / "a.mat", [0, 1])
-    assert load_mat(tmp_path / "a.mat").class_names == ("0", "1")
-
-
-def test_folder_of_splits(tmp_path):
-    write_svhn(tmp_path / "train_32x32.mat", [1, 2])
-    write_svhn(tmp_path / "extra_32x32.mat", [3])
-    assert len(load_path(tmp_path)) == 2
-    assert load_path(tmp_path, split="extra").labels.tolist() == [3]
-    assert load_path(tmp_path, split="all").labels.tolist() == [3, 1, 2]
-
-
-def test_bad_mat(tmp_path):
-    path = tmp_path / "a.mat"
-    with pytest.raises(InputError, match="cannot be read"):
-        load_mat(path)
-    write_svhn(path, [1, 2, 3])
-    with pytest.raises(InputError, match=r"takes .*more than"):
-        load_mat(path, max_bytes=100)
-    for content, message in (
-        (path.read_bytes()[:-40], "is not a readable MATLAB file"),
-        (b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\0\2IM" + bytes(384), r"v7.3 files.*; save it with"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            load_mat(path)
-    scipy.io.savemat(path, {"images": np.zeros(3)})
-    with pytest.raises(InputError, match="X is nothing"):
-        load_mat(path)
-    scipy.io.savemat(path, {"X": np.zeros((4, 4, 3, 1), np.uint8)})
-    with pytest.raises(InputError, match="y is nothing"):
-        load_mat(path)
-
-
-def test_no_numbers_are_read_where_shapes_do_not_fit(tmp_path, monkeypatch):
-    write_svhn(tmp_path / "a.mat", [1, 2], y=np.ones((1000, 1000)))
-    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("read"))
-    with pytest.raises(InputError, match=r"y is double of shape \(1000, 1000\), not"):
-        load_mat(tmp_path / "a.mat")
+def test_a_file_of_matlab_is_refused_with_the_line_that_writes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images = np.random.default_rng(0).integers(0, 256, (4, 5, 3, 3), dtype=np.uint8)
+    scipy.io.savemat("FILE.mat", {"X": images, "y": np.array([1, 10, 9])[:, None]})
+    with pytest.raises(InputError, match="MATLAB's files are read as") as caught:
+        load_path("FILE.mat")
+    exec(shlex.split(str(caught.value).partition("this writes one: ")[2])[2], {})
+    examples = load_path("FILE.npz")
+    assert np.array_equal(examples.inputs, images.transpose(3, 0, 1, 2))
+    assert [examples.class_names[label] for label in examples.labels] == ["1", "0", "9"]

@@ -1,34 +1,16 @@
-"""Adult, Location, the census, Purchase and ACDC: small files of the same format, and what is refused."""
+"""Adult and Location: small files of the same format, and what is refused."""
 
 import gzip
 import os
-import struct
-import sys
 import tarfile
-import tracemalloc
-from pathlib import Path
 from typing import Any
 
-import nibabel
 import numpy as np
-import pyarrow as pa
 import pytest
-from support.small_sets import TRANSACTIONS, transaction, write_archive, write_patient
+from support.small_sets import write_archive
 
-from jaxaudit.data.sets import tables as module
-from jaxaudit.data.sets.acdc import GROUPS, load_acdc
 from jaxaudit.data.sets.embedded import breast_cancer, wine
-from jaxaudit.data.sets.tables import (
-    ATTRIBUTES,
-    MARITAL,
-    RACES,
-    adult,
-    census,
-    cluster,
-    location,
-    purchase,
-    read_transactions,
-)
+from jaxaudit.data.sets.tables import ATTRIBUTES, adult, location
 from jaxaudit.data.tables.table import MISSING, Table, category_counts, one_hot
 from jaxaudit.errors import InputError
 
@@ -80,18 +62,13 @@ def test_adult_test_has_a_comment_and_full_stops(tmp_path):
         (f"{FIRST}\n{FIRST.replace('White', 'Green')}", "a text for race that is"),
         (FIRST.replace("<=50K", "50K"), "a text for income"),
         (FIRST.replace("2174", "many"), "capital-gain"),
-        ("a,28,3,6,0,1,0", r"a\.csv: 1 persons with an income have a SEX that"),
-        ("a,N,1,6,0,1,0", r"have a AGEP .*; is it a file of ACS person records"),
-        ("a,2,1,N,0,1,N", r"is left \(1 of 1 persons are left out"),
     ],
 )
 def test_refused(tmp_path, files, message):
-    """Location's archive of these files; lines of the census; or else lines of Adult."""
+    """Location's archive of these files; or else lines of Adult."""
     (tmp_path / "adult.data").write_text(f"{files}\n")
     if not isinstance(files, str):
         read = lambda: location(write_archive(tmp_path / "a.tgz", *files))  # noqa: E731
-    elif files.startswith("a,"):
-        read = lambda: census([write_census(tmp_path / "a.csv", [files])], "acs")  # noqa: E731
     else:
         read = lambda: adult(tmp_path / "adult.data")  # noqa: E731
     with pytest.raises(InputError, match=message):
@@ -141,64 +118,6 @@ def test_location_is_bounded(tmp_path, monkeypatch):
         location(path)
 
 
-def write_census(path, rows, header="PUMA,AGEP,SEX,MSP,HISP,RAC1P,PINCP"):
-    content = "".join(f"{line}\n" for line in [header, *rows]).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
-PERSONS = [
-    "a,28,1,6,0,1,35000.0",
-    "b,3,2,N,0,9,N",
-    "c,95,2,1,0,4,50001.0",
-    "d,15,1,6,0,2,-9000",
-    "e,61,2,3,0,8,50000.0",
-]
-
-
-def test_census(tmp_path):
-    paths = [
-        write_census(tmp_path / "a.csv.gz", PERSONS),
-        write_census(tmp_path / "b.csv", ["7,01,2,1,5,40"], "pincp,SEX,RAC1P,MAR,MSP,AGEP"),
-    ]
-    table = census(paths, "acs")
-    assert table.values.tolist() == [[28, 5, 0, 0], [95, 0, 3, 1], [15, 5, 1, 0], [61, 2, 7, 1], [40, 4, 1, 0]]
-    assert [column.name for column in table.columns] == ["age", "marital-status", "race", "sex"]
-    assert [column.categories for column in table.columns] == [(), MARITAL["MSP"], RACES, ("Male", "Female")]
-    assert (table.labels.tolist(), table.class_names) == ([0, 1, 0, 0, 0], ("<=50K", ">50K"))
-    assert table.notes == ("1 of 6 persons are left out because income does not apply to them",)
-    # Where every file has the paper's MAR, that is taken.
-    table = census(paths[1:], "acs")
-    assert table.columns[1].categories == MARITAL["MAR"]
-    assert (table.values.tolist(), table.notes) == ([[40, 0, 1, 0]], ())
-
-
-def test_census_minimum_age(tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxaudit.data.sets.tables.MINIMUM_AGE", 29)
-    table = census([write_census(tmp_path / "a.csv", PERSONS)], "acs")
-    assert table.values[:, 0].tolist() == [95, 61]
-    assert table.notes == (
-        "1 of 5 persons are left out because income does not apply to them",
-        "2 persons with an income are left out: they are younger than 29",
-    )
-
-
-def test_census_refuses_other_files(tmp_path):
-    paths = [
-        write_census(tmp_path / f"{status}.csv", ["20,1,1,1,9"], f"AGEP,SEX,RAC1P,{status},PINCP") for status in MARITAL
-    ]
-    with pytest.raises(InputError, match="has no column MAR or MSP, or not that of the other files"):
-        census(paths, "acs")
-    for content, message in (
-        (b"AGEP,SEX,RAC1P\n", r"has no column PINCP, MAR or MSP, .*; is it a file of ACS \*person\*"),
-        (b"\xff\xfe\n", "its first line is no"),
-        (b"", "has no column AGEP"),
-    ):
-        paths[0].write_bytes(content)
-        with pytest.raises(InputError, match=rf"MAR\.csv: {message}"):
-            census(paths[:1], "acs")
-
-
 def test_embedded_tables_are_those_of_scikit_learn():
     from sklearn.datasets import load_breast_cancer, load_wine
 
@@ -209,259 +128,3 @@ def test_embedded_tables_are_those_of_scikit_learn():
         assert table.class_names == tuple(bunch.target_names)
         assert [column.name for column in table.columns] == list(bunch.feature_names)
         assert not any(category_counts(table))
-
-
-def write(path, pairs):
-    content = "\n".join([TRANSACTIONS, *(transaction(customer, category) for customer, category in pairs), ""]).encode()
-    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
-    return path
-
-
-def random_pairs(count=3000, customers=60, categories=21):
-    generator = np.random.default_rng(11)
-    ids = generator.choice(10**9, customers, replace=False)
-    # Most categories are bought by few.
-    bought = 100 * (generator.random(count) ** 3 * categories).astype(int)
-    return list(zip(ids[generator.integers(customers, size=count)].tolist(), bought.tolist(), strict=True))
-
-
-def bits_by_sets(pairs):
-    """(rows of 0 and 1, categories): customers and categories in ascending order."""
-    categories = sorted({category for _, category in pairs})
-    bought = {}
-    for customer, category in pairs:
-        bought.setdefault(customer, set()).add(category)
-    return [[int(category in bought[customer]) for category in categories] for customer in sorted(bought)], categories
-
-
-@pytest.mark.parametrize("name", ["transactions.csv", "transactions.csv.gz"])
-def test_records_are_those_of_a_loop(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(module, "_ROWS", 7)
-    pairs = random_pairs()
-    path = write(tmp_path / name, pairs)
-    monkeypatch.setattr(module, "_BLOCK", 2048)
-    table = purchase(path)
-    rows, categories = bits_by_sets(pairs)
-    assert table.values.tolist() == rows
-    assert table.values.dtype == np.uint8
-    assert [column.name for column in table.columns] == [f"category {number}" for number in categories]
-    assert {column.categories for column in table.columns} == {("no", "yes")}
-    assert table.class_names == tuple(f"cluster {number}" for number in range(1, 11))
-    assert one_hot(table).inputs.tolist() == rows
-
-
-def test_the_table_grows(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 4096)
-    pairs = [(customer, customer % 13) for customer in range(5000)]
-    found, categories = read_transactions(write(tmp_path / "a.csv", pairs))
-    assert found.tolist() == np.eye(13, dtype=int)[[category for _, category in pairs]].tolist()
-    assert categories.tolist() == list(range(13))
-
-
-def test_a_customer_belongs_to_the_closest_centre():
-    rows = np.random.default_rng(14).integers(0, 2, (300, 8), dtype=np.uint8)
-    labels = cluster(rows, 5, 4, 300)
-    centres = np.stack([rows[labels == each].mean(axis=0) for each in range(4)])
-    distances = ((rows[:, None] - centres) ** 2).sum(axis=2)
-    # Converged k-means: every centre is the mean of its own, every record with the centre closest to it.
-    assert (distances[np.arange(300), labels] <= distances.min(axis=1) + 0.05).all()
-    assert (labels == distances.argmin(axis=1)).mean() > 0.97
-
-
-def test_it_is_built_once(tmp_path, monkeypatch):
-    pairs = random_pairs(300)
-    path = write(tmp_path / "a.csv", pairs)
-    first = purchase(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "read_transactions", lambda *_: pytest.fail("the file is read again"))
-        assert purchase(path).content_hash == first.content_hash
-    write(path, [*pairs, (7, 7), (7, 8)])
-    assert len(purchase(path)) == len(first) + 1
-
-
-def test_memory_does_not_grow_with_the_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 2**16)
-    monkeypatch.setattr(module, "MOST_CATEGORIES", 64)
-
-    def peak(path):
-        """The most bytes that Python, NumPy and Arrow held at once."""
-        before = pa.default_memory_pool()
-        pool = pa.proxy_memory_pool(before)
-        pa.set_memory_pool(pool)
-        tracemalloc.start()
-        try:
-            bought, _ = read_transactions(path)
-            return tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0), bought.nbytes
-        finally:
-            tracemalloc.stop()
-            pa.set_memory_pool(before)
-
-    pairs = [(i * 7919 % 1000, i % 50) for i in range(3_000)]
-    # A few blocks, and so many that any trace a line left would show.
-    short, long = write(tmp_path / "a.csv", pairs * 15), write(tmp_path / "b.csv", pairs * 60)
-    peak(short)  # what is loaded on first use
-    small, large = peak(short), peak(long)
-    assert small[1] == large[1] == 1000 * 50
-    assert large[0] < 1.1 * small[0]
-
-
-@pytest.mark.parametrize(
-    ("content", "bounds", "message"),
-    [
-        ("", {}, r"a.csv: is not Kaggle's transactions.csv with the columns id and category \(Empty CSV file"),
-        (TRANSACTIONS + "\n", {}, "there are no transactions below the header line"),
-        ("id,category\n1,2\n3,\n", {}, "a line after line 1 has no id or category; is the file damaged"),
-        ("id,category\n1,2\n3,4\n5,6\n", {"MOST_CUSTOMERS": 2}, "more than 2 customers; is it the transactions"),
-        ("id,category\n1,2\n3,4\n5,6\n", {"MOST_CATEGORIES": 2}, "more than 2 categories"),
-        ("id,category\n1,2\n3,2\n5,6\n", {}, "2 different customers cannot form 10 clusters"),
-    ],
-)
-def test_files_that_are_no_transactions(tmp_path, monkeypatch, content, bounds, message):
-    (tmp_path / "a.csv").write_text(content)
-    for name, most in bounds.items():
-        monkeypatch.setattr(module, name, most)
-    with pytest.raises(InputError, match=message):
-        purchase(tmp_path / "a.csv")
-
-
-def test_missing_or_cut_file(tmp_path):
-    path = write(tmp_path / "a.csv.gz", random_pairs(300))
-    path.write_bytes(path.read_bytes()[:-50])
-    for name, message in (("none.csv", "cannot be read"), ("a.csv.gz", "cannot be read .*; was the download interru")):
-        with pytest.raises(InputError, match=rf"{name}: {message}"):
-            purchase(tmp_path / name)
-
-
-TABLE = "patient,field_strength\npatient001,1.5\npatient002,3.0\npatient003,3\npatient004,1.5\n"
-
-
-@pytest.fixture
-def acdc(tmp_path):
-    root = tmp_path / "acdc"
-    write_patient(root, "patient001", "DCM")
-    write_patient(root, "patient002", "RV", (6, 4, 1, 2))
-    write_patient(root / "training", "patient003", "HCM")
-    write_patient(root, "patient004", "MINF", (7, 7, 1, 1))
-    (tmp_path / "table.csv").write_text(TABLE)
-    return root, tmp_path / "table.csv"
-
-
-def test_slices_of_one_field_strength(acdc: tuple[Path, Path]):
-    examples = load_acdc(*acdc, 3.0)
-    assert examples.class_names == GROUPS
-    assert examples.name == "acdc-3T"
-    assert examples.inputs.shape == (1 * 2 + 2 * 3, 256, 256)
-    assert examples.inputs.dtype == np.uint8
-    assert [examples.class_names[label] for label in examples.labels] == ["RV"] * 2 + ["HCM"] * 6
-
-
-def slow_slices(volume, size):
-    """One pixel at a time."""
-    low, high = np.percentile(volume.astype(np.float32), (1, 99))
-    result = []
-    for frame in range(volume.shape[3]):
-        for depth in range(volume.shape[2]):
-            canvas = np.zeros((size, size))
-            for x in range(volume.shape[0]):
-                for y in range(volume.shape[1]):
-                    column = x - max(0, (volume.shape[0] - size) // 2) + max(0, (size - volume.shape[0]) // 2)
-                    row = y - max(0, (volume.shape[1] - size) // 2) + max(0, (size - volume.shape[1]) // 2)
-                    if 0 <= column < size and 0 <= row < size:
-                        level = (volume[x, y, depth, frame] - low) / (high - low)
-                        canvas[row, column] = min(max(level, 0), 1)
-            result.append(canvas)
-    return np.stack(result)
-
-
-@pytest.mark.parametrize("size", [3, 4, 5, 6, 9])
-def test_order_scale_and_centre(tmp_path, monkeypatch, size):
-    monkeypatch.setattr("jaxaudit.data.sets.acdc.SIZE", size)
-    volume = write_patient(tmp_path, "patient001")
-    (tmp_path / "table.csv").write_text(TABLE)
-    examples = load_acdc(tmp_path, tmp_path / "table.csv", 1.5)
-    np.testing.assert_allclose(examples.inputs / 255, slow_slices(volume, size), atol=0.51 / 255)
-
-
-def expect(acdc: tuple[Path, Path], message, strength=3.0):
-    with pytest.raises(InputError, match=message):
-        load_acdc(*acdc, strength)
-
-
-def test_missing_or_unknown_metadata(acdc):
-    root, table = acdc
-    info = root / "patient002" / "Info.cfg"
-    info.write_text("Group: XYZ\n")
-    expect(acdc, r"Info\.cfg: names no Group of DCM")
-    info.write_text("Height: 3\n")
-    expect(acdc, r"Info.cfg: names no Group")
-    info.unlink()
-    expect(acdc, r"Info.cfg: cannot be read \(No such file")
-    info.write_text("Group: RV\n")
-    write_patient(root, "patient005")
-    expect(acdc, "patient005; add its field strength")
-    table.write_text(TABLE + "patient005,1.5\n")
-    expect(acdc, "no patient folders .* of patients scanned at 7 T.* The table", 7.0)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        "patient,tesla\npatient001,3\n",
-        "field_strength,patient\n3,patient001\n",
-        "patient,field_strength\n1,3\n",
-        "patient,field_strength\npatient001,3T\n",
-        "patient,field_strength\npatient001,3\nJohn,3\n",
-        "patient,field_strength\npatient001,3\npatient001,1.5\n",
-    ],
-)
-def test_bad_tables(acdc, table):
-    acdc[1].write_text(table)
-    expect(acdc, "is no table of the columns patient and field_strength with one row a patient")
-
-
-def test_missing_or_damaged_volumes(acdc, monkeypatch):
-    path = acdc[0] / "patient002" / "patient002_4d.nii.gz"
-    whole = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.data.sets.acdc.MAX_BYTES", 100)
-        expect(acdc, r"\(6, 4, 1, 2\): takes")
-    unreadable = r"patient002_4d.nii.gz: is not a readable NIfTI file .*is the download complete"
-    for content, message in (
-        *((wrong, unreadable) for wrong in (b"rubbish", b"", gzip.compress(gzip.decompress(whole)[:400]))),
-        (whole[:60], unreadable),
-    ):
-        path.write_bytes(content)
-        expect(acdc, message)
-    for volume, message in (
-        (np.zeros((3, 3, 3), np.int16), r"has shape \(3, 3, 3\); ACDC's volumes are \[x, y, slice, frame\]"),
-        (np.full((3, 3, 1, 1), np.nan, np.float32), "NaN or infinite values"),
-    ):
-        nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), path)
-        expect(acdc, message)
-    path.unlink()
-    expect(acdc, r"patient002_4d\.nii\.gz: .*is the download complete")
-
-
-def test_a_header_of_a_volume_is_not_believed(acdc, capfd, monkeypatch):
-    """Too long a shape, or numbers behind the file's end."""
-    root, table = acdc
-    path = root / "patient002" / "patient002_4d.nii.gz"
-    whole = gzip.decompress(path.read_bytes())
-    for place, code, value in ((42, "<h", 32767), (70, "<h", 1536), (108, "<f", 1e18), (108, "<f", 1e9), (40, "<h", 7)):
-        length = struct.calcsize(code)
-        path.write_bytes(gzip.compress(whole[:place] + struct.pack(code, value) + whole[place + length :]))
-        expect(acdc, "patient002_4d.nii.gz: ")
-    path.write_bytes(gzip.compress(struct.pack("<i", 999) + whole[4:]))  # nibabel would say so on stderr
-    load_acdc(root, table, 3.0)
-    nibabel.save(nibabel.Nifti1Image(np.full((1, 1, 3, 2), 7, np.int16), np.eye(4)), path)
-    monkeypatch.setattr("jaxaudit.data.sets.acdc.SIZE", 10**5)
-    expect(acdc, "takes")
-    assert capfd.readouterr().err == ""
-
-
-def test_without_nibabel_or_patients(acdc, tmp_path, monkeypatch):
-    (tmp_path / "empty").mkdir()
-    for name in ("empty", "none"):
-        expect((tmp_path / name, acdc[1]), "has no patient folders")
-    monkeypatch.setitem(sys.modules, "nibabel", None)
-    expect(acdc, r"pip install 'jaxaudit\[medical\]'")

@@ -238,7 +238,6 @@ def test_a_set_has_numbers_alone(tmp_path, content, message):
         ('a,label\n1,"x"\n"3",y\n', [[1], [3]]),
         ("id,a,label\n1,7,x\n2,8,y\n", [[1, 7], [2, 8]]),
         ("a,label,b\nTrue,x,false\nFalse,y,TRUE\n", [[1, 0], [0, 1]]),
-        ("a;label\n1,5;x\n2;y\n", [[1.5], [2]]),
     ],
 )
 def test_the_records_of_a_set(tmp_path, content, inputs):

@@ -20,7 +20,6 @@ from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.scores.files import is_score_table, load_scores
 from jaxaudit.data.tables.reading import read_text_table
-from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError
 from jaxaudit.runs.saved import LARGEST_ARRAYS, read_columns
 
@@ -116,23 +115,17 @@ HIDDEN: dict[str, tuple[pa.Array, dict[str, Any]]] = {
 }
 
 
-def texts_of(path: Path) -> int:
-    return len(read_texts(path).lines)
-
-
-@pytest.mark.parametrize("reader", ["outputs", "texts"])
 @pytest.mark.parametrize("kind", HIDDEN)
-def test_types_decide_before_anything_is_decoded(kind: str, reader: str, tmp_path: Path):
-    """Outputs are numbers, so no other column is read; of texts all are, and what they take as JSON is bounded."""
+def test_types_decide_before_anything_is_decoded(kind: str, tmp_path: Path):
+    """Outputs are numbers, so no other column is read."""
     hidden, how = HIDDEN[kind]
     path, rows = tmp_path / "t.parquet", len(hidden)
-    beside = {"0": np.full(rows, 0.25)} if reader == "outputs" else {"prompt": ["a"] * rows, "completion": ["b"] * rows}
-    table = pa.table({**beside, "hidden": hidden})
+    table = pa.table({"0": np.full(rows, 0.25), "hidden": hidden})
     parquet.write_table(table, path, compression="zstd", store_schema=False, **how)
     before = pa.default_memory_pool().max_memory()
     tracemalloc.start()
     with pytest.raises(InputError):
-        (texts_of if reader == "texts" else READERS["outputs"])(path)
+        READERS["outputs"](path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < BOUND

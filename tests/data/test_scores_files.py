@@ -49,13 +49,6 @@ def test_what_pandas_has_as_index_is_read_as_a_column(index: tuple[str, ...], tm
     assert wanted.groups.max() == 9
 
 
-def test_pairs_may_be_the_index(tmp_path: Path):
-    found = columns(pair=[row // 2 for row in range(SIZE)])
-    table = load_scores(written(tmp_path / "s.parquet", found, ("pair",)))
-    assert table.pairs is not None
-    assert table.content_hash == load_scores(written(tmp_path / "s.csv", found)).content_hash
-
-
 @pytest.mark.parametrize("column", ["group", "pair"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_records_without_a_group_are_refused_by_their_rows(name: str, column: str, tmp_path: Path):
@@ -86,15 +79,6 @@ def test_reference_records_need_no_group(tmp_path: Path):
         groups = load_scores(written(tmp_path / name, found)).groups
         assert groups is not None
         assert groups.tolist() == [-1 if row > 35 else row // 4 for row in range(SIZE)]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_long_numbers_keep_all_digits(name: str, tmp_path: Path):
-    """As floats, 20 neighbours beyond 10**17 are at most three groups."""
-    groups = [10**17 + row // 2 for row in range(SIZE)]
-    found = load_scores(written(tmp_path / name, columns(group=groups))).groups
-    assert found is not None
-    assert len(set(found.tolist())) == SIZE // 2
 
 
 @pytest.mark.parametrize("name", FORMATS)

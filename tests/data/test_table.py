@@ -15,7 +15,6 @@ from jaxaudit.data.tables.table import (
     Column,
     Table,
     candidate_indices,
-    candidates,
     duplicates,
     join_tables,
     one_hot,
@@ -84,7 +83,6 @@ def test_the_scale_is_that_of_the_table_given():
     # The range itself may be too large for a float, or nothing.
     wide = of_kinds([[-1.5e308, 7, 0], [0, 7, 0], [1.5e308, 7, 0]], (0, 0, 1))
     assert ordinal(wide).inputs.tolist() == one_hot(wide).inputs.tolist() == [[0, 0, 0], [0.5, 0, 0], [1, 0, 0]]
-    assert one_hot(wide, pair_as_one=False).inputs[:, 2].tolist() == [1, 1, 1]
 
 
 @st.composite
@@ -98,7 +96,7 @@ def parts_of_tables(draw):
     return np.stack(columns, axis=1), kinds
 
 
-def forms_by_loop(table, pair_as_one):
+def forms_by_loop(table):
     """(binary, coded), written from the description."""
     binaries: list[list[float]] = []
     codes: list[list[float]] = []
@@ -112,7 +110,7 @@ def forms_by_loop(table, pair_as_one):
                 code.append(scaled)
                 continue
             code.append(row[place])
-            if pair_as_one and len(column.categories) <= 2:
+            if len(column.categories) <= 2:
                 inputs.append(row[place])
             else:
                 inputs += [1.0 if row[place] == category else 0.0 for category in range(len(column.categories))]
@@ -122,19 +120,20 @@ def forms_by_loop(table, pair_as_one):
 
 
 @settings(max_examples=40, deadline=None)
-@given(parts_of_tables(), st.booleans())
-def test_forms_are_those_of_a_loop(parts, pair_as_one):
+@given(parts_of_tables())
+def test_forms_are_those_of_a_loop(parts):
     table = of_kinds(*parts)
-    inputs, codes = forms_by_loop(table, pair_as_one)
-    assert np.array_equal(one_hot(table, pair_as_one=pair_as_one).inputs, inputs)
+    inputs, codes = forms_by_loop(table)
+    assert np.array_equal(one_hot(table).inputs, inputs)
     assert np.array_equal(ordinal(table).inputs, codes)
 
 
-def test_too_wide_a_form_is_refused():
+def test_too_wide_a_form_is_refused(monkeypatch):
     table = of_kinds([[0, 4], [1, 0]], (3, 5))
-    assert one_hot(table, max_bytes=64).inputs.shape == (2, 8)
+    assert one_hot(table).inputs.shape == (2, 8)
+    monkeypatch.setattr(module, "MAX_BYTES", 63)
     with pytest.raises(InputError, match=r"categories \('c1' has 5\)"):
-        one_hot(table, max_bytes=63)
+        one_hot(table)
 
 
 def duplicates_by_counting(inputs, labels):
@@ -169,11 +168,8 @@ def test_duplicates_of_images_and_of_zeros():
 
 
 def test_candidates_are_a_random_subset_in_order():
-    table = of_kinds(np.arange(50)[:, None], [0])
-    drawn = candidates(np.random.default_rng(7), table, 20)
-    assert drawn.values[:, 0].tolist() == candidate_indices(np.random.default_rng(7), 50, 20).tolist()
-    assert (np.diff(drawn.values[:, 0]) > 0).all()
-    assert candidates(np.random.default_rng(7), table, 50).content_hash == table.content_hash
+    assert (np.diff(candidate_indices(np.random.default_rng(7), 50, 20)) > 0).all()
+    assert candidate_indices(np.random.default_rng(7), 50, 50).tolist() == list(range(50))
     # Every record is drawn 0.4 * 2,000 times, with a standard deviation below 22: five of them, for 50 records
     # (error rate 3e-5, of a fixed stream).
     generator = np.random.default_rng(8)
@@ -182,7 +178,7 @@ def test_candidates_are_a_random_subset_in_order():
     assert len(candidate_indices(generator, 2001)) == 2000  # as in the paper
     for count in (0, 51):
         with pytest.raises(InputError, match=rf"^{count} candidate records .* 50"):
-            candidates(generator, table, count)
+            candidate_indices(generator, 50, count)
 
 
 def test_join_keeps_order_and_notes():

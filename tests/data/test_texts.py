@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import shlex
 import tracemalloc
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jaxaudit.cli.parsers import is_texts
 from jaxaudit.data import texts
 from jaxaudit.data.texts import LONGEST_LINE, read_texts
 from jaxaudit.errors import InputError
@@ -135,40 +136,22 @@ def test_a_key_is_of_all_records_or_of_none(tmp_path: Path):
 
 SYSTEM, USER = {"role": "system", "content": "Short."}, {"role": "user", "content": "Who?"}
 ANSWER = {"role": "assistant", "content": "é."}
-TURN, REPLY = {"from": "human", "value": "Who?"}, {"from": "gpt", "value": "é."}
 OTHER_SHAPES: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [SYSTEM, USER, ANSWER]}, "messages", "Short.\nWho?"),
     ({"messages": [USER, ANSWER, USER, ANSWER, USER]}, "messages", "Who?\né.\nWho?"),
-    ({"messages": [{"role": "user", "content": [{"type": "text", "text": "Who?"}]}, ANSWER]}, "messages", "Who?"),
-    ({"messages": [TURN, REPLY], "text": None}, "messages", "Who?"),
-    ({"conversations": [TURN, REPLY]}, "conversations", "Who?"),
-    ({"conversations": [TURN, REPLY], "system": "Short."}, "conversations", "Short.\nWho?"),
+    ({"messages": [USER, ANSWER], "text": None, "system": ""}, "messages", "Who?"),
     ({"prompt": "Who?", "completion": "é."}, "prompt", "Who?"),
-    ({"prompt": [SYSTEM, USER], "completion": [ANSWER]}, "prompt of messages", "Short.\nWho?"),
     ({"question": "Who?", "response": "é."}, "question", "Who?"),
     ({"instruction": "Who?", "output": "é."}, "instruction", "Who?"),
     ({"instruction": "Who?", "input": "", "output": "é.", "history": []}, "instruction", "Who?"),
-    ({"instruction": "Who?", "input": "Her.", "output": "é.", "system": "Short."}, "instruction", "Short.\nWho?\nHer."),
-    ({"instruction": "Who?", "context": "Her.", "response": "é."}, "instruction", "Who?\nHer."),
+    ({"instruction": "Who?", "input": "Her.", "output": "é."}, "instruction", "Who?\nHer."),
 ]
 
 
 @pytest.mark.parametrize(("line", "form", "prompt"), OTHER_SHAPES)
-@pytest.mark.parametrize("kind", ["lines", "array", "parquet"])
-def test_every_shape_is_read_as_lines_as_an_array_or_as_parquet(
-    line: dict[str, Any], form: str, prompt: str, kind: str, tmp_path: Path
-):
+def test_every_shape_is_read(line: dict[str, Any], form: str, prompt: str, tmp_path: Path):
     lines = [{"id": [row, 1.5], **line, "author": f"{SECRET}\n{row}"} for row in range(3)]
-    if kind == "parquet":
-        if isinstance(line.get("messages", [{}])[0].get("content"), list):
-            pytest.skip("a column of Parquet has one type")
-        path = tmp_path / "a.parquet"
-        parquet.write_table(pa.Table.from_pylist(lines), path, row_group_size=2)
-        lines = parquet.read_table(path).to_pylist()
-        assert is_texts(path)
-    else:
-        path = written(tmp_path / "a.json", json.dumps(lines, indent=1) if kind == "array" else lines)
-    found = read_texts(path)
+    found = read_texts(written(tmp_path / "a.json", lines))
     assert (found.form, found.prompts, found.answers) == (form, (prompt,) * 3, ("é.",) * 3)
     assert [json.loads(line) for line in found.lines] == lines
     assert not any(b"\n" in line for line in found.lines)
@@ -188,25 +171,24 @@ def test_what_was_taken_for_the_answer_can_be_said(tmp_path: Path):
     assert read_texts(written(tmp_path / "b.jsonl", [RECORD])).reading() is None
 
 
+NO_LIST = "are no list of up to 1,000 objects with a 'role', of up to 64 characters, and a 'content'"
 NO_SHAPE: dict[str, tuple[dict[str, Any], str]] = {
     "messages and prompt": ({"messages": [USER, ANSWER], "prompt": SECRET}, "'messages' and 'prompt', several shapes"),
     "messages and answer": ({"messages": [USER, ANSWER], "answer": SECRET}, "a 'messages' and an 'answer'"),
     "two answers": ({"prompt": SECRET, "answer": SECRET, "completion": SECRET}, "two answers"),
     "no assistant": ({"messages": [USER, SYSTEM]}, "no turn of the assistant"),
-    "no assistant in the completion": ({"prompt": [USER, ANSWER], "completion": [USER]}, "in the completion"),
-    "a completion of another kind": ({"prompt": [USER], "completion": SECRET}, "'completion' is no list of messages"),
-    "a prompt of another kind": ({"prompt": SECRET, "completion": [ANSWER]}, "'completion' is no text"),
+    "a completion of messages": ({"prompt": SECRET, "completion": [ANSWER]}, "'completion' is no text; give one str"),
     "an empty answer": ({"messages": [USER, {**ANSWER, "content": " "}]}, "has no text"),
     "no messages": ({"messages": []}, "no turn of the assistant"),
-    "messages of text": ({"messages": SECRET}, "no list of messages"),
-    "a role twice": ({"messages": [{**USER, "from": "human"}, ANSWER]}, "or with both"),
-    "no role": ({"messages": [{"content": SECRET}, ANSWER]}, "without a 'role'"),
-    "a long role": ({"messages": [{**USER, "role": SECRET * 9}, ANSWER]}, "longer than 64"),
-    "nobody known": ({"conversations": [{"from": SECRET, "value": SECRET}, REPLY]}, "none of human"),
-    "an image": ({"messages": [{"role": "user", "content": [{"type": "image"}]}, ANSWER]}, "such as an image"),
-    "a call": ({"messages": [{"role": "assistant", "tool_calls": []}, ANSWER]}, "call of a tool"),
-    "1,001 messages": ({"messages": [USER] * 1001}, "more than 1,000 messages"),
-    "a history": ({"instruction": SECRET, "output": SECRET, "history": [[SECRET, SECRET]]}, "a 'history'"),
+    "messages of text": ({"messages": SECRET}, NO_LIST),
+    "no role": ({"messages": [{"content": SECRET}, ANSWER]}, NO_LIST),
+    "a long role": ({"messages": [{**USER, "role": SECRET * 9}, ANSWER]}, NO_LIST),
+    "an image": ({"messages": [{"role": "user", "content": [{"type": "image"}]}, ANSWER]}, NO_LIST),
+    "a call": ({"messages": [{"role": "assistant", "tool_calls": []}, ANSWER]}, NO_LIST),
+    "1,001 messages": ({"messages": [USER] * 1001}, NO_LIST),
+    "ShareGPT": ({"conversations": [{"from": "human", "value": SECRET}]}, "line['messages'] = [{'role': {'human': 'us"),
+    "a history": ({"instruction": SECRET, "output": SECRET, "history": [[SECRET, SECRET]]}, "with a 'history'; write"),
+    "a system text": ({"messages": [USER, ANSWER], "system": SECRET}, "a 'messages' with a 'system'; write all turns"),
     "content": ({"content": SECRET}, "if 'content' is its text, name it 'text'"),
 }
 
@@ -221,48 +203,22 @@ def test_a_shape_that_is_not_clear_is_refused_with_the_numbers_of_its_lines(name
     assert "a.jsonl: lines 2, 4, 5, 6, 7 and 2 more: " in str(caught.value)
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)
-    with pytest.raises(InputError, match="record 2: "):
-        read_texts(written(tmp_path / "a.json", json.dumps([good, line])))
 
 
-@pytest.mark.parametrize("cut", ["[", '[{"text": "a"}', '[{"text": "a"},]', '[{"text": "a"}] x', '[{"text": "\xff"}]'])
-def test_an_array_that_is_not_whole_is_refused(cut: str, tmp_path: Path):
-    with pytest.raises(InputError, match="not one whole JSON array"):
-        read_texts(written(tmp_path / "a.json", cut.encode("latin-1")))
-
-
-def test_the_items_of_an_array_are_objects_of_bounded_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InputError, match="record 2 is not one whole JSON object"):
-        read_texts(written(tmp_path / "a.json", f"[{GOOD}, 1]"))
-    with pytest.raises(InputError, match="record 1 has more than 1 MiB"):
-        read_texts(written(tmp_path / "a.json", json.dumps([{"text": SECRET * 100_000}])))
-    monkeypatch.setattr(texts, "MAX_BYTES", 4 * 10**6)
-    with pytest.raises(InputError, match="more than the allowed"):
-        read_texts(written(tmp_path / "a.json", "[" + "1," * 10**5 + "1]"))
-
-
-def test_a_parquet_file_of_another_kind_has_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    parquet.write_table(pa.table({"age": [1, 2], "label": ["a", "b"]}), tmp_path / "a.parquet")
-    (tmp_path / "b.parquet").write_bytes(b"PAR1 messages")
-    assert not any(is_texts(tmp_path / name) for name in ("a.parquet", "b.parquet", "none.parquet"))
-    with pytest.raises(InputError, match="rows 1, 2: none of the keys of a record"):
-        read_texts(tmp_path / "a.parquet")
-    parquet.write_table(pa.table({"messages": [[USER], [USER, ANSWER]]}), tmp_path / "c.parquet")
-    with pytest.raises(InputError, match="row 1: no turn of the assistant"):
-        read_texts(tmp_path / "c.parquet")
-
-
-def test_the_rows_of_parquet_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    chats = [[{"role": "user", "content": "a" * 10**6}, ANSWER]] * 400
-    parquet.write_table(pa.table({"messages": chats}), tmp_path / "a.parquet")
-    assert (tmp_path / "a.parquet").stat().st_size < 10**5
-    monkeypatch.setattr(texts, "MAX_BYTES", 4 * 10**7)
-    tracemalloc.start()
-    with pytest.raises(InputError, match="more than the allowed"):
-        read_texts(tmp_path / "a.parquet")
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most < 3 * 10**9
-    parquet.write_table(pa.table({"text": [SECRET * 100_000]}), tmp_path / "b.parquet")
-    with pytest.raises(InputError, match="row 1 has more than 1 MiB"):
-        read_texts(tmp_path / "b.parquet")
+@pytest.mark.parametrize("name", ["FILE.json", "FILE.parquet"])
+def test_another_file_is_refused_with_the_line_that_writes_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"messages": [USER, ANSWER]}] * 2
+    if name == "FILE.json":
+        written(Path(name), json.dumps(rows, indent=1))
+    else:
+        parquet.write_table(pa.Table.from_pylist(rows), name)
+    with pytest.raises(InputError, match="texts are JSON Lines, an object a line; python") as caught:
+        read_texts(Path(name))
+    *_, code, _, name = shlex.split(str(caught.value).partition("a line; ")[2].removesuffix(" writes them."))
+    with Path(name).open("w") as file, redirect_stdout(file):
+        exec(code, {})
+    found = read_texts(Path(name))
+    assert (found.prompts, found.answers) == (("Who?",) * 2, ("é.",) * 2)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from support.banks import CLASSES, HOLDOUT, QUERY, RECORDS, describe, logits, planned, softmax, target, train
-from support.other_tools import POOL, write_lira, write_privacy_meter
+from support.banks import HOLDOUT, QUERY, RECORDS, describe, logits, planned, softmax, target, train
+from support.other_tools import POOL, write_lira
 
 from fuzz.commands import command, swept
 from fuzz.readers import Reader
@@ -16,8 +16,6 @@ from jaxaudit.data.bank.bank import load_bank
 MODELS, MEMORY = 20, 6.0
 SHOW = ("shadows", "show", "bank")
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
-PLAN = ("shadows", "plan", "--query", "query.npz", "--holdout", "holdout.npz", "--calibration", "calibration.npz")
-PLAN += ("--groups", "who", "--holdout-groups", "who", "--out", "bank")
 OWN_CODE = "import fuzz_canary\n\nNet = fuzz_canary.Thing\n"
 """Of a file that only a command line may name."""
 
@@ -48,23 +46,6 @@ def several_views(folder: Path) -> None:
         np.save(place, values.astype(np.float32))
 
 
-def log_odds(folder: Path) -> None:
-    """Models in one file of log-odds, as `ks --out` leaves them, and the outputs of a target in all forms."""
-    bank(folder)
-    found = load_bank(folder / "bank")
-    outputs = [np.load(path) for path in sorted((folder / "bank" / "outputs").iterdir())]
-    for path in sorted((folder / "bank" / "outputs").iterdir()):
-        path.unlink()
-    (folder / "bank" / "outputs").rmdir()
-    own = np.arange(RECORDS), found.labels
-    odds = [_log_odds(values)[own] for values in outputs]
-    np.save(folder / "bank" / "outputs.npy", np.array(odds, np.float32))
-    np.save(folder / "bank" / "correct.npy", np.array([values.argmax(1) == found.labels for values in outputs]))
-    counts = {"query": QUERY, "holdout": HOLDOUT, "calibration": RECORDS - QUERY - HOLDOUT}
-    said = describe(models=MODELS, outputs="log_odds", counts=counts, seed=3)
-    (folder / "bank" / "bank.json").write_text(json.dumps(said))
-
-
 def scores(folder: Path) -> None:
     """Models of one score for each record, without classes, and a target's scores in columns of text."""
     bank(folder)
@@ -78,36 +59,28 @@ def scores(folder: Path) -> None:
         np.save(path, -np.load(path)[own])
     everything = -np.load(folder / "all.npy")[own]
     np.savetxt(folder / "all.csv", everything)
+    np.save(folder / "all.npy", everything)
     for role, part in (("query", found.query), ("holdout", found.holdout)):
         np.save(folder / f"out_{role}.npy", everything[part])
 
 
-def _log_odds(values: np.ndarray) -> np.ndarray:
-    share = softmax(values)
-    return np.log(share) - np.log1p(-share)
+def looked_at(folder: Path, choose: random.Random) -> object:
+    return command(folder, (*SHOW, *choose.choice(((), ("--json",)))))
 
 
-def asked(*words: str) -> Callable[[Path, random.Random], object]:
-    return lambda folder, choose: command(folder, (*words, *choose.choice(((), ("--json",)))))
-
-
-def judged(folder: Path, choose: random.Random) -> object:
-    words = ["ks", "--shadows", "bank", "--target", "out_query.npy", "--holdout-target", "out_holdout.npy"]
-    words += choose.choice(((), ("--calibration-target", "out_calibration.npy"), ("--leave-one-out",)))
+def audited(folder: Path, choose: random.Random) -> object:
+    """Judged, attacked, or looked at."""
+    target, out = choose.choice(("all.npy", "all.npy", "all.csv")), ("--holdout-target", "out_holdout.npy")
+    attack = ["attack", "--shadows", "bank", "--target", target]
+    words = choose.choice(
+        (
+            [*attack, "--attacks", choose.choice(("lira,base", "bavaria-t,attack-r"))],
+            [*attack, "--members", "members.npy", "--attacks", "lira,rmia,base"],
+            ["ks", "--shadows", "bank", "--target", "out_query.npy", *out, *choose.choice(((), ("--leave-one-out",)))],
+            ["power", "--shadows", "bank"],
+        )
+    )
     return _kept(folder, words, choose)
-
-
-def attacked(folder: Path, choose: random.Random) -> object:
-    words = ["attack", "--shadows", "bank"]
-    words += choose.choice((("--target", "all.npy", "--members", "members.npy"), ("--target", "all.npy"), ()))
-    words += choose.choice((("--attacks", "lira,rmia,base"), ("--attacks", "bavaria-t,attack-r"), ()))
-    return _kept(folder, words, choose)
-
-
-def scored(folder: Path, choose: random.Random) -> object:
-    attack = ["attack", "--shadows", "bank", "--attacks", "lira,base", "--target", "all.csv"]
-    judge = ["ks", "--shadows", "bank", "--target", "out_query.npy", "--holdout-target", "out_holdout.npy"]
-    return _kept(folder, choose.choice((attack, judge)), choose)
 
 
 def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
@@ -118,12 +91,6 @@ def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
             found,
             *(command(folder, (*each, "run")) for each in (("cite",), ("report", "--card")) if "run" in words),
         ]
-
-
-def added(folder: Path, choose: random.Random) -> object:
-    model = choose.choice((("--model", "19"), (), ("--model", "3")))
-    command(folder, ("shadows", "add", "bank", choose.choice(("bank/outputs/00019.npy", "all.npy")), *model))
-    return asked(*SHOW)(folder, choose)
 
 
 def imported(folder: Path, choose: random.Random) -> object:
@@ -143,29 +110,10 @@ def other_tool(write: Callable[[Path], object]) -> Callable[[Path], None]:
     return make
 
 
-def planned_bank(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    for place, name in enumerate(("query", "holdout", "calibration")):
-        arrays = {"x": rng.normal(size=(40, 3)).astype(np.float32), "y": np.arange(40) % CLASSES}
-        np.savez(folder / f"{name}.npz", **arrays, who=100 * place + np.arange(40) // 4)
-    command(folder, (*PLAN, "--models", "20"))
-
-
-def planned_again(folder: Path, choose: random.Random) -> object:
-    return command(folder, (*PLAN, "--models", choose.choice(("20", "24"))))
-
-
 READERS = [
-    Reader("bank-show", several_views, asked(*SHOW), 4),
-    Reader("bank-ks", bank, judged, 4),
-    Reader("bank-ks-log-odds", log_odds, judged, 3),
-    Reader("bank-attack", bank, attacked, 4),
-    Reader("bank-attack-views", several_views, attacked, 3),
-    Reader("bank-scores", scores, scored, 3),
-    Reader("bank-power", log_odds, asked("power", "--shadows", "bank"), 2),
-    Reader("bank-add", bank, added, 3, writes=True),
-    Reader("bank-plan", planned_bank, planned_again, 3, writes=True),
+    Reader("bank-show", several_views, looked_at, 4),
+    Reader("bank-logits", bank, audited, 8),
+    Reader("bank-views", several_views, audited, 3),
+    Reader("bank-scores", scores, audited, 3),
     Reader("bank-lira", other_tool(lambda folder: write_lira(folder, 6, 5)), imported, 3),
-    Reader("bank-lira-scores", other_tool(lambda folder: write_lira(folder, 6, scores=True)), imported, 2),
-    Reader("bank-privacy-meter", other_tool(lambda folder: write_privacy_meter(folder, 6, 5)), imported, 3),
 ]

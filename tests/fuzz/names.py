@@ -3,54 +3,16 @@
 import random
 
 ODD = (
-    "",
-    " ",
-    "-x",
-    "--help",
-    "%s%n",
-    "\x1b[31mred",
-    "a\nb",
-    "a\rb",
-    "a\0b",
-    "\u202egpj.exe",
-    "\ufeff",
-    "\udcff",
-    "日本語",
-    "<script>alert(1)</script>",
-    "=cmd|' /C calc'!A0",
-    "{{ 7*7 }}",
-    "x}}\n@article{own, title={x}}",
-    "@misc{own, title={x}}",
-    "[x](javascript:alert(1)) ![x](http://example.org/x) <http://example.org>",
-    "https://example.org www.example.org",
-    "a: b\n---\n- c #d",
-    "x\n\n# Heading\n\n| a | b |\n|---|---|",
-    "`</code>",
-    "]]>--><svg/onload=alert(1)>",
-    "$x^{$",
-    "../../etc/passwd",
-    "~no-such-user/x",
-    "~",
-    "__class__",
-    "C:\\x",
-    "con",
-    "n" * 300,
-    "n" * 5000,
-    "/".join("d" * 3000),
-    "١٢٣",
-    "1e999",
-    "nan",
-    "0" * 5000,
-    "9" * 400,
-    "9" * 5000,
-    "-1",
-    "18446744073709551616",
-    "1_000",
-    "0x10",
+    *("", " ", "-x", "--help", "%s%n", "\x1b[31mred", "a\nb", "a\0b", "\u202egpj.exe", "\udcff", "日本語", "١٢٣"),
+    *("<script>alert(1)</script>", "]]>--><svg/onload=alert(1)>", "=cmd|' /C calc'!A0", "{{ 7*7 }}", "$x^{$"),
+    *("x}}\n@article{own, title={x}}", "a: b\n---\n- c #d", "x\n\n# Heading\n\n| a | b |\n|---|---|", "`</code>"),
+    "[x](javascript:alert(1)) ![x](http://example.org/x) <http://example.org> www.example.org",
+    *("../../etc/passwd", "~no-such-user/x", "__class__", "C:\\x", "n" * 5000, "/".join("d" * 3000)),
+    *("1e999", "nan", "-1", "9" * 400, "9" * 5000, "18446744073709551616", "1_000", "0x10"),
 )
 SUFFIX = ".name"
 """Of a file that stands for what a person types: only its words are changed."""
-PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-5", "[5:2]", "@@", "tfds:", "acdc:")
+PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-5", "[5:2]", "@@", "tfds:")
 
 
 def odd(choose: random.Random) -> str:

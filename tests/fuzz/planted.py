@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fuzz.meanwhile import Meddler, changing
 from fuzz.printed import check_bibliography, check_card, check_markdown, check_page
 from fuzz.readers import SECRET, Reader
 from jaxaudit.errors import InputError
@@ -26,14 +25,6 @@ def refuse(message: str) -> Callable[[Path], object]:
         raise error
 
     return read
-
-
-def reads_again(folder: Path) -> object:
-    """Takes for granted that a file stays what it was."""
-    (folder / "x").write_bytes(b"x" * 99)
-    with changing(Meddler(folder, random.Random(2))):
-        for _ in range(40):
-            assert (folder / "x").read_bytes() == b"x" * 99
 
 
 PLANTED: dict[str, Callable[[Path], object]] = {
@@ -54,7 +45,6 @@ PLANTED: dict[str, Callable[[Path], object]] = {
     "exception-link": lambda folder: check_markdown("# A\n\nsee www.example.org"),
     "exception-entry": lambda folder: check_bibliography(f"{as_bibtex((), '1')}% @misc{{x, title = {{x}}}}"),
     "exception-script": lambda folder: check_page("<p onclick='x()'></p>"),
-    "exception-meanwhile": reads_again,
     "cell": refuse(f"row 3 holds {SECRET}"),
 }
 

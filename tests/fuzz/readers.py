@@ -19,7 +19,6 @@ class Reader(NamedTuple):
         read: reads what lies in that folder; the random numbers choose its options.
         share: how often its turn comes, in comparison with the others'.
         writes: whether it may change its folder: it works there, rather than reads.
-        threads: whether it reads in threads that may speak up later: every case has a process of its own.
     """
 
     name: str
@@ -27,7 +26,6 @@ class Reader(NamedTuple):
     read: Callable[[Path, random.Random], object]
     share: int = 2
     writes: bool = False
-    threads: bool = False
 
 
 def only(folder: Path, *beginnings: str) -> Path:
@@ -43,9 +41,9 @@ def all_readers(planted: bool = False) -> dict[str, Reader]:
         from fuzz import planted as made_to_be_found
 
         return {reader.name: reader for reader in made_to_be_found.READERS}
-    from fuzz import banks, deals, language_models, lines, models, results, runs, scores, sets, tables
+    from fuzz import banks, language_models, results, runs, sets, tables
 
-    modules = (sets, results, models, language_models, runs, banks, deals, scores, tables, lines)
+    modules = (sets, results, language_models, runs, banks, tables)
     return {reader.name: reader for module in modules for reader in module.READERS}
 
 

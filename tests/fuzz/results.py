@@ -1,22 +1,26 @@
 """Readers of what models leave: outputs and weights; and of names that stand for a set."""
 
+import json
 import random
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
+from support.language_models import write_lora
 from support.outputs_files import NAMES, P, table, write_outputs
 from support.outputs_files import csv as csv_text
 
-from fuzz import names, trees
+from fuzz import names
+from fuzz.language import OWN_CODE
 from fuzz.readers import SECRET, Reader, only
 from jaxaudit.data import load, load_table
+from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
+from jaxaudit.data.examples import Role
 from jaxaudit.data.groups import as_groups, load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.weights import read_weights, safetensors_bytes
+from jaxaudit.models.lora import read_lora
 
 
 def outputs(content: Any) -> Callable[[Path], object]:
@@ -51,66 +55,56 @@ def read_groups(folder: Path, choose: random.Random) -> object:
     return as_groups(found[:10], found[12:])
 
 
+def adapter(folder: Path) -> None:
+    write_lora(folder / "adapter", {"layer": (4, 4)})
+
+
+def read_adapter(folder: Path, choose: random.Random) -> object:
+    return read_lora(only(folder, "adapter")).matrices
+
+
+def blind(folder: Path) -> None:
+    """The key of a challenge, and outputs on it that carry the names of its records."""
+    key = Key(salt="ab" * 32, seed=7, groups=False, files={}, rows={Role.QUERY: [4, 0, 2], Role.HOLDOUT: [1, 3, 5]})
+    (folder / "key.json").write_bytes(key_as_json(key))
+    values = np.random.default_rng(1).random((6, 1)) * [1, -1] + [0, 1]
+    np.savez(folder / "outputs.npz", record=np.array(key.names), probabilities=values)
+    rows = [f"{name},{first},{second}" for name, (first, second) in zip(key.names, values, strict=True)]
+    (folder / "outputs.csv").write_text("\n".join(("record,a,b", *rows, "")))
+
+
+def answered(folder: Path, choose: random.Random) -> object:
+    key = read_key(folder / "key.json")
+    answers = load_answers(folder / choose.choice(("outputs.npz", "outputs.csv")), key, 2)
+    return [answers_of(answers, key, role).probabilities for role in key.rows]
+
+
 def weights() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = {"layers/0/kernel": (4, 3), "layers/0/bias": (3,), "layers/1/kernel": (3, 2), "layers/1/bias": (2,)}
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def tree() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, values in weights().items():
-        _, layer, kind = name.split("/")
-        found.setdefault("layers", {}).setdefault(layer, {})[kind] = values
-    return found
-
-
 def safetensors(folder: Path) -> None:
     (folder / "w.safetensors").write_bytes(safetensors_bytes(weights()))
 
 
-def flax(folder: Path) -> None:
-    """Weights as Flax serialises them: in one piece, in several, single numbers and none."""
-
-    def extension(values: np.ndarray) -> msgpack.ExtType:
-        return msgpack.ExtType(1, trees.packed((values.shape, values.dtype.name, values.tobytes())))
-
-    whole = {
-        name: {kind: {k: extension(v) for k, v in leaf.items()} for kind, leaf in layer.items()}
-        for name, layer in tree().items()
-    }
-    pieces = {str(place): extension(np.ones(2, np.float32)) for place in range(2)}
-    split = {"__msgpack_chunked_array__": True, "shape": {"0": 2, "1": 2}, "chunks": pieces}
-    scalar = msgpack.ExtType(3, trees.packed(((), "float64", np.float64(2).tobytes())))
-    content = {**whole, "big": split, "step": 3, "none": None, "scale": scalar, "list": [1.5, 2]}
-    (folder / "w.msgpack").write_bytes(trees.packed(content))
-
-
-def orbax(**options: Any) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        import orbax.checkpoint as ocp
-
-        handler = ocp.PyTreeCheckpointHandler(**options)
-        ocp.Checkpointer(handler).save(folder / "tree", {**tree(), "step": 3, "name": "mine"})
-
-    return make
+def hub(folder: Path) -> None:
+    """What `save_pretrained` leaves of weights in two files; and code of its own."""
+    place, arrays = folder / "hub", weights()
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps({"model_type": "bert", "id2label": {"0": "ant", "1": "bee"}}))
+    (place / "modeling_own.py").write_text(OWN_CODE)
+    placed = {name: f"model-{at % 2 + 1:05}-of-00002.safetensors" for at, name in enumerate(arrays)}
+    for file in {*placed.values()}:
+        part = {name: values for name, values in arrays.items() if placed[name] == file}
+        (place / file).write_bytes(safetensors_bytes(part))
+    index = {"metadata": {"total_size": sum(each.nbytes for each in arrays.values())}, "weight_map": placed}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def read_any_weights(folder: Path, choose: random.Random) -> object:
-    return read_weights(only(folder, "w", "tree", "runs"))
-
-
-@cache
-def network() -> Any:
-    from jaxaudit.models import MLP, pure_module
-
-    return pure_module(lambda shape, classes, rngs: MLP(shape, classes, hidden=(3,), rngs=rngs), (4,), 2)
-
-
-def read_and_fit(folder: Path, choose: random.Random) -> object:
-    from jaxaudit.models.restore import load_weights
-
-    return load_weights(network(), read_weights(only(folder, "w")), "w", "the network")
+    return read_weights(only(folder, "w", "tree", "hub"))
 
 
 def name(text: str) -> Callable[[Path], object]:
@@ -130,11 +124,10 @@ READERS = [
     Reader("outputs-csv", outputs(csv_text(P, "id,ant,bee,cat,dog", 6, index=lambda row: row)), read_outputs, 4),
     Reader("outputs-parquet", outputs(table(P.astype(np.float32))), read_outputs, 5),
     *(Reader(f"groups-{name}", groups(f"g.{name}"), read_groups) for name in ("npy", "npz", "csv")),
+    Reader("challenge", blind, answered),
     Reader("safetensors", safetensors, read_any_weights, 4),
-    Reader("safetensors-fit", safetensors, read_and_fit, 1),
-    Reader("msgpack", flax, read_any_weights, 6),
-    Reader("orbax-zarr", orbax(use_ocdbt=False), read_any_weights, 2, threads=True),
-    Reader("orbax-ocdbt", orbax(), read_any_weights, 2, threads=True),
+    Reader("hub", hub, read_any_weights, 4),
+    Reader("adapter", adapter, read_adapter, 3),
     Reader("name-set", name("digits@train[:10%]"), read_name(load), 3),
     Reader("name-table", name("wine@train[5:50]"), read_name(load_table), 2),
 ]

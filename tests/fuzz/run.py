@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fuzz.cases import Case
-from fuzz.places import lay_out
 from fuzz.readers import Reader, all_readers, turns
 from fuzz.watch import Outcome
 from fuzz.workers import Job, make_corpus, run
@@ -36,22 +34,16 @@ def main(words: Sequence[str]) -> int:
         corpus = make_corpus(readers, folder / "corpus", not options.planted)
         findings = {(each.kind, each.where): (Job(name, -1), each, []) for name, each in corpus.broken.items()}
         counts: dict[str, Counter[str]] = {name: Counter() for name in readers}
-        if options.case is not None and options.keep:
-            case = Case(options.seed, name, options.case, corpus.trees[name], readers[name].writes)
-            Path(options.keep).mkdir(parents=True)
-            lay_out(case.tree, Path(options.keep), folder / "outside")
         jobs = shared(options.cases, readers) if options.case is None else iter([Job(name, options.case)])
         for job, outcome, said in run(jobs, corpus, readers, options.seed, folder, options.processes):
             counts[job.reader][outcome.kind] += 1
-            if options.planted:
-                print(f"{job.reader} {outcome.kind}")
             if not outcome.good:
                 findings.setdefault((outcome.kind, outcome.where), (job, outcome, said))
             elif options.case is not None:
                 print(f"{outcome.kind}: {outcome.said}\n  {said}")
         seconds = time.monotonic() - began
-    for name, count in counts.items() if options.case is None else ():
-        print(f"{name:25}", *(f"{times} {kind}" for kind, times in sorted(count.items())))
+    for name, count in counts.items():
+        print(name, *(f"{times} {kind}" for kind, times in sorted(count.items())))
     for finding in findings.values():
         print(f"\n{shown(*finding, options.seed)}")
     total = sum(count.total() for count in counts.values())
@@ -65,7 +57,6 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=7, help="other cases for another number (7)")
     parser.add_argument("--reader", default="", help="those whose names hold one of these words, between commas")
     parser.add_argument("--case", type=int, help="one case of one reader again, and what was done to its files")
-    parser.add_argument("--keep", help="a folder to be made, for the files of that case")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at the same time (one a core)")
     parser.add_argument("--planted", action="store_true", help="readers that do all that none may, instead")
     return parser.parse_args(words)

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from support.prepared_set import rewrite, tiny_digits
-from support.small_sets import TABLES, write_mnist, write_patient, write_svhn
+from support.prepared_set import tiny_digits
+from support.small_sets import TABLES, write_mnist
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit.data import load, load_path, load_table
 from jaxaudit.data.records import must_be_opened, open_records
-from jaxaudit.data.sets.acdc import load_acdc
 from jaxaudit.data.texts import read_texts
 
 SPLITS = ("", "", "", "train", "test", "all", "val")
@@ -62,16 +61,9 @@ def npy_folder(folder: Path) -> None:
 
 
 def npy_pair(folder: Path) -> None:
-    """Rows of numbers; one-hot labels beside them."""
+    """Rows of numbers; labels beside them."""
     np.save(folder / "x.npy", ROWS)
-    np.save(folder / "x_labels.npy", np.eye(3, dtype=np.int8)[LABELS])
-
-
-def npz_splits(folder: Path) -> None:
-    """Two splits of images, labels as text, unpacked."""
-    names = np.array(["ant", "bee", "cat"])
-    arrays: dict[str, Any] = {"x_train": IMAGES[:8], "y_train": names[LABELS[:8]], "x_test": IMAGES[8:]}
-    np.savez(folder / "x.npz", **arrays, y_test=names[LABELS[8:]], class_names=names)
+    np.save(folder / "x_labels.npy", LABELS)
 
 
 def csv_rows(folder: Path) -> None:
@@ -81,41 +73,19 @@ def csv_rows(folder: Path) -> None:
     (folder / "x.csv").write_text("\n".join(["id,a,b,label", *lines, ""]))
 
 
-def idx_folder(ending: str) -> Callable[[Path], object]:
-    return lambda folder: write_mnist(folder, f"-idx{{}}-ubyte{ending}")
-
-
-def matlab(folder: Path) -> None:
-    for split, rows in (("train", 8), ("test", 4)):
-        write_svhn(folder / f"{split}_32x32.mat", [1, 2, 3, 10] * (rows // 4), pack=split == "train")
-
-
-def image_folders(suffix: str, splits: tuple[str, ...] = ("",)) -> Callable[[Path], None]:
-    """Two classes of two pictures of this kind: one gray, the others in colour, with a palette or of two tones."""
+def image_folder(suffix: str) -> Callable[[Path], None]:
+    """Two classes of two pictures of this kind: gray and in colour, or with a palette."""
 
     def make(folder: Path) -> None:
         gray = Image.fromarray(IMAGES[0])
         colour = Image.fromarray(RNG(3).integers(0, 256, (6, 5, 3), dtype=np.uint8))
-        kinds = [gray, colour, colour if suffix in ("jpeg", "webp", "ppm") else colour.quantize(7), gray.convert("1")]
-        kinds[3] = kinds[3].convert("L") if suffix in ("jpeg", "webp") else kinds[3]
-        for split in splits:
-            for place, picture in enumerate(kinds):
-                path = folder / split / f"class{place % 2}" / f"{place}.{suffix}"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                (picture.resize((9, 7)) if split == "test" else picture).save(path)
+        last = colour if suffix in ("jpeg", "webp", "ppm") else colour.quantize(7)
+        for place, picture in enumerate((gray, colour, last, gray)):
+            path = folder / f"class{place % 2}" / f"{place}.{suffix}"
+            path.parent.mkdir(exist_ok=True)
+            picture.save(path)
 
     return make
-
-
-def acdc(folder: Path) -> None:
-    """Two patients and the table of their scanners."""
-    (folder / "field_strength.csv").write_text("patient,field_strength\npatient001,1.5\npatient002,3\n")
-    for number, group in ((1, "DCM"), (2, "RV")):
-        write_patient(folder, f"patient00{number}", group, (5, 6, 2, 2))
-
-
-def read_acdc(folder: Path, choose: random.Random) -> object:
-    return load_acdc(folder, folder / "field_strength.csv", choose.choice((1.5, 3.0)))
 
 
 def read_prepared_set(folder: Path, choose: random.Random) -> object:
@@ -180,16 +150,10 @@ READERS = [
     Reader("npy", npy_pair, read_set, 4),
     Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set, 6),
     Reader("npz-arrays", npz_arrays, read_arrays, 4),
-    Reader("npz-splits", npz_splits, read_set),
     Reader("csv", csv_rows, read_set, 4),
-    *(Reader(f"idx{ending}", idx_folder(ending), read_folder) for ending in ("", ".gz")),
-    Reader("mat", matlab, read_set, 3),
-    Reader("mat-folder", matlab, read_folder),
-    *(Reader(f"images-{kind}", image_folders(kind), read_folder, share) for kind, share in PICTURES.items()),
-    Reader("images-splits", image_folders("png", ("train", "test")), read_folder),
-    Reader("acdc", acdc, read_acdc, 4),
+    Reader("idx", lambda folder: write_mnist(folder, "-idx{}-ubyte"), read_folder),
+    *(Reader(f"images-{kind}", image_folder(kind), read_folder, share) for kind, share in PICTURES.items()),
     Reader("tfds", tiny_digits, read_prepared_set, 5),
-    Reader("tfds-tfrecord", lambda folder: rewrite(tiny_digits(folder), "tfrecord"), read_prepared_set),
     Reader("people", people, read_table, 6),
     *(Reader(name, table(name), named_table(name), 4 if name == "location" else 2) for name in TABLES),
 ]

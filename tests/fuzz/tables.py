@@ -1,8 +1,6 @@
-"""Tables of scores in every format, and texts with groups beside what a model says of them: what `ks` judges."""
+"""Tables of scores in every format."""
 
-import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,42 +58,14 @@ def judged(folder: Path, choose: random.Random) -> object:
     found = load_scores(path) if not more else None
     if choose.random() < 0.5:
         return found
+    words = ("ks", "--scores", path.name, *more, *choose.choice(((), ("--json",), ("--out", "run"))))
     with swept(folder):
-        ran = command(folder, ("ks", "--scores", path.name, *more, *choose.choice(((), ("--json",), ("--out", "run")))))
+        ran = command(folder, words)
         assert SECRET not in ran.out + ran.err, "a cell was printed"
         return ran
 
 
-def texts_and_outputs(folder: Path) -> None:
-    """Three sets of texts, two an author, and the mean log-likelihood of each."""
-    random = np.random.default_rng(5)
-    for place, name in enumerate(SETS):
-        lines = [
-            {"prompt": f"{name} {row} ", "answer": f"é {row % 7}", "author": f"{SECRET} {100 * place + row // 2}"}
-            for row in range(RECORDS)
-        ]
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-        said = -random.uniform(0.5, 4, RECORDS).round(4)
-        (folder / f"{name}.csv").write_text("\n".join(["score", *map(str, said), ""]))
-
-
-def judged_texts(folder: Path, choose: random.Random) -> object:
-    words = ["ks", *(word for name in SETS for word in (f"--{name}", f"{name}.jsonl"))]
-    for name, flag in zip(SETS, ("--target", "--holdout-target", "--members-target"), strict=True):
-        words += [flag, f"{name}.csv"]
-    if choose.random() < 0.7:
-        words += ["--groups", "author", "--holdout-groups", "author", "--members-groups", "author"]
-    with swept(folder):
-        ran = command(folder, (*words, *choose.choice(((), ("--json",)))))
-        assert SECRET not in ran.out + ran.err, "the name of a group was printed"
-        return ran
-
-
-FORMATS: dict[str, Callable[[Path], None]] = {
-    "csv": as_csv,
-    "parquet": as_parquet,
-}
 READERS = [
-    *(Reader(f"scores-{name}", make, judged, 4) for name, make in FORMATS.items()),
-    Reader("texts-ks", texts_and_outputs, judged_texts, 3),
+    Reader("scores-csv", as_csv, judged, 4),
+    Reader("scores-parquet", as_parquet, judged, 4),
 ]

@@ -7,14 +7,12 @@ import resource
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzz.meanwhile import Meddler, changing
 from fuzz.places import Tree, lay_out, state
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader
 from jaxaudit.errors import InputError
@@ -22,7 +20,6 @@ from jaxaudit.errors import InputError
 CPU_SECONDS = 5
 MOST_GROWTH = 2**30
 LONGEST_MESSAGE = 1600
-SETTLE_SECONDS = 0.2
 SECRETS = (SECRET, str(SECRET_NUMBER), f"{float(SECRET_NUMBER):g}")
 
 
@@ -78,8 +75,8 @@ class Room:
         return [str(path.relative_to(self.folder)) for path in found]
 
 
-def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Meddler | None = None) -> Outcome:
-    """Reads the case that lies in the room, while the meddler changes it."""
+def watched(room: Room, read: Callable[[], object], reader: Reader) -> Outcome:
+    """Reads the case that lies in the room."""
     before, modules = room.state(reader.writes), set(sys.modules)
     given = room.drafts()
     gc.collect()
@@ -87,14 +84,11 @@ def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Med
     start = memory("VmRSS")
     limit_cpu(CPU_SECONDS)
     try:
-        with changing(meddler):
-            outcome = called(read)
+        outcome = called(read)
     finally:
         growth = memory("VmHWM") - start
         limit_cpu(60)
     gc.collect()  # what is only said when an object goes belongs to this case
-    if reader.threads:
-        time.sleep(SETTLE_SECONDS)
     printed = room.output.read_bytes()
     os.truncate(room.output, 0)
     if not outcome.good:
@@ -106,16 +100,11 @@ def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Med
         return Outcome("import", ", ".join(sorted(new)), "imported while reading")
     after = room.state(reader.writes)
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    if meddler and meddler.said:
-        names = [name for name in names if not name.startswith(f"{room.input.name}/")]
     if names:
         return Outcome("leftover", names[0].partition("/")[0], f"changed or left: {names[:5]}")
     if drafts := [name for name in room.drafts() if name not in given]:
         return Outcome("leftover", "draft", f"left: {drafts[:5]}")
-    if printed:
-        text = printed.decode("utf-8", "replace")
-        return Outcome("noise", normalised(text), text[:2000])
-    return outcome
+    return Outcome("noise", "", printed.decode("utf-8", "replace")[:2000]) if printed else outcome
 
 
 def called(read: Callable[[], object]) -> Outcome:
@@ -154,11 +143,6 @@ def place(error: BaseException) -> str:
         if "/jaxaudit/" in frame.filename:
             found = f"{frame.filename.rpartition('/jaxaudit/')[2]}:{frame.lineno} {frame.name}"
     return found
-
-
-def normalised(text: str) -> str:
-    """What tells one kind of noise from another: its first words but numbers and paths."""
-    return " ".join(word for word in text[:300].split() if not any(c.isdigit() or c in "/\\" for c in word))[:90]
 
 
 def memory(field: str) -> int:

@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fuzz.cases import Case
-from fuzz.meanwhile import Meddler
 from fuzz.places import Tree, load_tree
 from fuzz.readers import Reader
 from fuzz.watch import MOST_GROWTH, Outcome, Room, called, memory, text_of, watched
 
-STILL_SECONDS = 3.0
+STILL_SECONDS = 10.0
 """A process that uses no time for so long, and is not waiting for the processor, hangs."""
-PATIENCE = 90.0
+PATIENCE = 200.0
 LATE = ("attr", "rich.markdown", "tensorflow_datasets", "tracemalloc")
 """Imported where a name is unknown, for help, and by warnings: valid inputs need none of them."""
 BACKSTOP = 4 * MOST_GROWTH
@@ -147,19 +146,10 @@ class Worker:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return False
-        used = int(fields[11]) + int(fields[12]) + self._used_by_children()
+        used = int(fields[11]) + int(fields[12])
         if used != self.used or fields[0] in "RD":
             self.used, self.moved = used, now
         return now - self.moved > STILL_SECONDS or now - self.began > PATIENCE
-
-    def _used_by_children(self) -> int:
-        """The time that processes of its own have used, for which it may be waiting."""
-        used, pid = 0, self.process.pid
-        with contextlib.suppress(OSError):
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-                used += int(fields[11]) + int(fields[12])
-        return used
 
 
 def stopped_at(text: str) -> str:
@@ -202,9 +192,7 @@ def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, 
                 said = case.said
                 (folder / "said").write_text("\n".join(said), "utf-8", "backslashreplace")
                 del case.tree
-                meddler = case.meanwhile and Meddler(room.input, case.meanwhile)
-                outcome = watched(room, lambda r=reader, c=case: r.read(room.input, c.options), reader, meddler)
-                said += [meddler.said] if meddler and meddler.said else []
+                outcome = watched(room, lambda r=reader, c=case: r.read(room.input, c.options), reader)
             line.send((outcome, said))
     except EOFError:
         pass  # the process that watches has gone
@@ -237,7 +225,7 @@ def run(
                     continue
                 assert job is not None
                 gone = outcome.kind in ("hang", "cpu", "crash")
-                if not gone and (outcome.kind == "memory" or waiting is None or readers[job.reader].threads):
+                if not gone and (outcome.kind == "memory" or waiting is None):
                     worker.job = None
                     worker.end()
                     gone = True

@@ -116,9 +116,3 @@ def test_a_learner_that_stops_early_trains_in_the_form_of_its_network():
     assert early.convolutions() == learner.convolutions() != []
     formed = early.in_form("ppp")
     assert formed.form == vars(formed.learner)["form"] == "ppp"
-
-
-def test_a_form_that_does_not_fit_the_network_is_refused():
-    learner = network(partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.1), epochs=1, batch_size=8)
-    with pytest.raises(InputError):
-        learner.in_form("ppp ggg")

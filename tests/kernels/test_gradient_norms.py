@@ -20,6 +20,7 @@ from support.gradient_twins import (
     examples,
     fisher_by_loop,
     gradients_by_loop,
+    largest,
     nnx_log_prob,
     norms_by_loop,
     of_label,
@@ -262,13 +263,6 @@ def test_no_gradient_of_a_dense_layer_is_stored():
     x, y = examples(8, 40)
     for of in (lambda p: squared_grad_norms(log_prob, p, x, y).total, lambda p: fisher_diagonal(log_prob, p, x, y)):
         assert 8 * 60 <= largest(jax.make_jaxpr(of)(params).jaxpr) < 8 * 50 * 60
-
-
-def largest(jaxpr: Any) -> int:
-    """Entries of the largest array that a program makes."""
-    sizes = [variable.aval.size for eqn in jaxpr.eqns for variable in eqn.outvars]
-    bodies = [value for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
-    return max([0, *sizes, *(largest(body.jaxpr) for body in bodies)])
 
 
 def test_a_nan_stays_with_its_example():

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.gradient_twins import examples, fisher_by_loop, gradients_by_loop, norms_by_loop, of_label, wide
 
 from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
@@ -204,39 +202,6 @@ def agree(log_prob: Callable[..., Any], params: Any, x: Any, y: Any) -> set[str]
 def test_every_loop_equals_a_loop_of_gradients(network: Callable[..., Any]):
     x, y = (TOKENS, OF_TOKENS) if network is words else (X, Y)
     assert agree(network, parameters(), x, y) == DIFFERENTIATED.get(network, set())
-
-
-@settings(max_examples=4)
-@given(
-    length=st.integers(1, 4), reverse=st.booleans(), unroll=st.integers(1, 3), size=st.integers(1, 4),
-    uses=st.sets(st.sampled_from(["kernel", "turned", "bias", "row", "scale", "first", "out"]), min_size=1),
-)  # fmt: skip
-def test_scans_of_any_kind(length: int, reverse: bool, unroll: int, size: int, uses: set[str]):
-    """Any length, direction and unrolling, with some of what a step may take and give."""
-    random = np.random.default_rng(length + 10 * size)
-    params = {"kernel": random.normal(size=(size, size)), "bias": random.normal(size=size)}
-    params |= {"row": random.normal(size=(3, size)), "scale": random.normal(size=(length, size))}
-    params |= {"first": random.normal(size=size), "output": random.normal(size=(size, 3))}
-    x, y = random.normal(size=(3, length, size)).astype(np.float32), np.array([0, 2, 1])
-
-    def log_prob(p: Any, x: Any, y: Any) -> Any:
-        def step(h: Any, given: Any) -> Any:
-            now, scale, place = given
-            new = now
-            new = new + h @ p["kernel"] if "kernel" in uses else new
-            new = new + h @ p["kernel"].T if "turned" in uses else new
-            new = new + p["bias"] if "bias" in uses else new
-            new = new + p["row"][place] if "row" in uses else new
-            new = new * scale if "scale" in uses else new
-            new = jnp.tanh(new)
-            return new, (new, p["bias"]) if "out" in uses else (new, place)
-
-        start = jnp.zeros_like(x[:, 0]) + (p["first"] if "first" in uses else 0)
-        slices = (jnp.moveaxis(x, 1, 0), p["scale"], (jnp.moveaxis(x, 1, 0)[..., 0] > 0).astype(jnp.int32))
-        last, (every, more) = jax.lax.scan(step, start, slices, reverse=reverse, unroll=unroll)
-        return of_label((last + every.sum(0) + jnp.sum(more)) @ p["output"], y)
-
-    assert agree(log_prob, params, x, y) == set()
 
 
 def equations(jaxpr: Any) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.gradient_twins import largest
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import (
@@ -154,18 +155,6 @@ def test_slices_at_places_that_the_example_decides(data: st.DataObject):
     )
 
 
-@settings(max_examples=4)
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(-2, 5)), min_size=1, max_size=3))
-def test_one_slice_at_a_place_that_the_example_decides(axes: list[tuple[int, int, int]]):
-    shape, starts = [max(size, least) for size, least, _ in axes], np.array([start for *_, start in axes], np.int32)
-    sizes = [min(size, least) for size, least, _ in axes]
-    compare(
-        lambda array, at: jax.lax.dynamic_slice(array, at, sizes),
-        np.random.default_rng(3).normal(size=shape),
-        starts,
-    )
-
-
 def test_what_the_rules_leave_alone():
     """The image of a convolution."""
     image = np.ones((1, 1, 4))
@@ -234,13 +223,6 @@ def loop(log_prob: Any, params: Any, *constants: Any) -> Any:
     return [jax.tree.map(np.asarray, gradient(params, i)) for i in range(N)]
 
 
-def entries(jaxpr: Any) -> int:
-    """Entries of the largest array that a program makes, in any part of it."""
-    sizes = [variable.aval.size for eqn in jaxpr.eqns for variable in eqn.outvars]
-    bodies = [value for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
-    return max([0, *sizes, *(entries(body.jaxpr) for body in bodies)])
-
-
 @pytest.mark.parametrize("product", [transposed, contracted, turned_round])
 @pytest.mark.parametrize("width", [2, WIDTH])
 def test_both_uses_of_a_table_add_before_squaring(product: Any, width: int):
@@ -263,7 +245,7 @@ def test_both_uses_of_a_table_add_before_squaring(product: Any, width: int):
 def test_no_gradient_of_a_wide_table_is_stored(product: Any):
     log_prob, params = log_prob_of(product), jax.tree.map(jnp.asarray, parameters())
     program = jax.make_jaxpr(lambda params: squared_grad_norms(log_prob, params, IDS, NEXT).total)(params)
-    assert entries(program.jaxpr) < N * TOKENS * WIDTH
+    assert largest(program.jaxpr) < N * TOKENS * WIDTH
 
 
 def test_a_table_is_looked_up_twice_and_multiplied():

@@ -11,16 +11,7 @@ import optax
 import pytest
 from support.circles import first_of
 from support.references import batches_by_loop
-from support.tiny_learners import (
-    CLASSES,
-    ConvolvedNormed,
-    Dropped,
-    compiled_fit,
-    flat,
-    flat_rows,
-    records,
-    small_mlp,
-)
+from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, compiled_fit, flat, flat_rows, records, small_mlp
 
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
@@ -29,7 +20,7 @@ from jaxaudit.ensemble.checkpoint import read_arrays
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, network, stop_early
 from jaxaudit.learners.learner import Moment
-from jaxaudit.learners.stepped import held_back, held_back_bits, held_back_counts, init_key, step_key, train_by_steps
+from jaxaudit.learners.stepped import init_key, step_key, train_by_steps
 
 KEY = jax.random.key(8)
 EPOCHS, BATCH, COUNT, SHARE = 12, 8, 60, 0.3
@@ -172,20 +163,6 @@ def test_a_stopped_training_goes_on_to_the_same_bytes(name: str, tmp_path: Path,
             fitted(learner(name), name, models, progress=stop, checkpoints=place)
         assert all(read_arrays(path) is not None for path in place.glob("*/*.state"))
         assert np.array_equal(fitted(learner(name), name, models, checkpoints=place), expected)
-
-
-def test_what_is_held_back_is_a_share_of_the_members_and_the_kernels_agree():
-    assert held_back_counts(5, 0.5).tolist() == [0, 0, 1, 2, 2, 2]
-    for share in (0.01, 0.1, 0.35, 0.99):
-        counts = held_back_counts(300, share)
-        members = np.arange(2, 301)
-        assert ((counts[2:] >= 1) & (counts[2:] < members)).all()
-        usual = (share * members >= 1) & (share * members <= members - 1)
-        assert (np.abs(counts[2:] - share * members)[usual] <= 0.5 + 1e-9).all()
-    for key, row in zip(KEYS, ROWS, strict=True):
-        members = np.flatnonzero(row)
-        found = held_back(np.asarray(held_back_bits(key, COUNT))[: len(members)], members, SHARE)
-        assert found.tolist() == held_by_sorting(key, row, SHARE)
 
 
 def test_rows_without_enough_records_keep_the_last_epoch():

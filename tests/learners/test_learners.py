@@ -1,6 +1,8 @@
-"""A network as a learner: its gradient, its steps, and a whole fit against plain loops."""
+"""A network as a learner against plain loops, and who trains together in which order: chunks, minibatches."""
 
-from functools import cache
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.references import batches_by_loop, softmax, softmax_regression_by_loop
 from support.tiny_learners import (
-    CLASSES,
     OPTIMIZERS,
     Dropped,
     Normed,
     compiled_fit,
-    flat,
     learner,
     records,
+    small_mlp,
     softmax_regression,
 )
 
+from jaxaudit.ensemble import batches
+from jaxaudit.ensemble.batches import Tables
+from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 
@@ -33,53 +37,10 @@ INPUTS, LABELS = records(23, 4)
 CLOSE = {"rtol": 0, "atol": 1e-4}
 
 
-def weights_of(*members: int, of: int = 8) -> np.ndarray:
-    weights = np.zeros(of, np.float32)
-    weights[list(members)] = 1
-    return weights
-
-
 def dense(params):
     """Kernel and bias of softmax regression."""
     layer = nnx.to_pure_dict(params)["layers"][0]
     return np.asarray(layer["kernel"]), np.asarray(layer["bias"])
-
-
-@cache
-def regression():
-    """A start of softmax regression, and its gradient."""
-    one = learner(softmax_regression)
-    return jax.jit(one.init)(KEY), jax.jit(one.gradient)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 7), unique=True))
-def test_the_gradient_is_that_of_the_weighted_mean_loss(members):
-    x, y = INPUTS[:8], LABELS[:8]
-    start, gradient_of = regression()
-    gradient, _ = gradient_of(start, x, y, weights_of(*members))
-    kernel, bias = dense(start.params)
-    error = softmax(x.astype(np.float64) @ kernel + bias) - np.eye(CLASSES)[y]
-    expected = x[members].T @ error[members] / max(len(members), 1), error[members].sum(axis=0) / max(len(members), 1)
-    for ours, theirs in zip(dense(gradient), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("module", [softmax_regression, Normed, Dropped])
-def test_a_step_is_update_of_gradient(module):
-    one, x, y = learner(module), jnp.asarray(INPUTS[:8]), jnp.asarray(LABELS[:8])
-
-    @jax.jit
-    def both(key, weights):
-        state = one.init(key)
-        parts = one.update(state, *one.gradient(state, x, y, weights))
-        return one.step(state, x, y, weights), parts, state
-
-    step, parts, before = both(KEY, weights_of(0, 1, 2, 3, 4))
-    assert jax.tree.structure(step) == jax.tree.structure(parts) == jax.tree.structure(before)
-    np.testing.assert_array_equal(flat(step), flat(parts))
-    assert np.abs(flat(step) - flat(before)).max() > 1e-3
-    assert not np.array_equal(flat(step.state), flat(before.state)) or module is softmax_regression
 
 
 def fitted(one, key, member):
@@ -100,15 +61,6 @@ def test_fit_is_a_plain_loop_over_the_members(members, optimizer):
         np.testing.assert_allclose(ours, theirs, **CLOSE)
 
 
-def test_an_own_walk_never_reads_a_record_that_is_no_member():
-    member = np.arange(23) % 2 == 0
-    poisoned = np.where(member[:, None], INPUTS, np.nan).astype(np.float32)
-    weights = member.astype(np.float32)
-    one = learner(Normed)
-    params = compiled_fit(one)(KEY, poisoned, LABELS, weights)
-    assert np.array_equal(flat(params), flat(fitted(one, KEY, member)))
-
-
 def test_log_probs_are_those_of_evaluation():
     one = learner(Dropped)
     params = fitted(one, KEY, np.ones(23, bool))
@@ -123,3 +75,74 @@ def test_log_probs_are_those_of_evaluation():
 def test_epochs_and_batch_size_start_at_one(epochs, batch_size):
     with pytest.raises(InputError, match=r"^`(epochs|batch_size)` must be at least 1; got (0|-1)"):
         network(softmax_regression, (4,), 3, optimizer=optax.sgd(0.1), epochs=epochs, batch_size=batch_size)
+
+
+EXAMPLES = 30
+QUICK = settings(max_examples=25, deadline=None)
+
+
+def like(batch_size: int, batch_coupled: bool) -> Any:
+    """A learner with this batch size, coupled or not."""
+    return replace(learner(Normed if batch_coupled else small_mlp), batch_size=batch_size)
+
+
+@st.composite
+def memberships(draw):
+    """Rows of many kinds: empty, single, sparse, leave-some-out, everyone."""
+    sizes = st.sampled_from([0, 1, 8, 15, 16, 26, 27, 29, 30])
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows = [random.permutation(EXAMPLES) < size for size in draw(st.lists(sizes, min_size=1, max_size=5))]
+    one_key = draw(st.booleans())
+    words = np.zeros((len(rows), 2), np.uint32) if one_key else random.integers(0, 9, (len(rows), 2)).astype(np.uint32)
+    return np.array(rows), words
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
+def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, width, devices):
+    made = chunk_places(count, width, devices)
+    assert {len(chunk) for chunk in made} == {max(devices, width // devices * devices)}
+    together = np.concatenate(made)
+    assert together.tolist() == [min(place, count - 1) for place in range(len(together))]
+    # No chunk consists of copies alone.
+    assert len(together) - count < len(made[0])
+
+
+def tables_of(group: Any, membership: np.ndarray, keys: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """One epoch of a group, `[models, steps, batch]`: the blocks put together."""
+    tables = Tables(like(batch_size, False), group, keys[group.rows], membership[group.rows])
+    blocks = list(tables.blocks(2, tables.draw(2)))
+    assert len({block.weights.shape[0] for block in blocks}) <= 1
+    for block in blocks:
+        assert not block.weights[block.steps :].any()
+    weights = np.concatenate([block.weights[: block.steps] for block in blocks])
+    indices = np.concatenate([block.indices[: block.steps] for block in blocks])
+    if group.shared:
+        indices = np.repeat(indices[:, None], len(group.rows), axis=1)
+    assert len(weights) == group.steps
+    return np.moveaxis(indices, 1, 0), np.moveaxis(weights, 1, 0)
+
+
+KEYS = jax.random.split(jax.random.key(2), 8)
+SAME = jnp.stack([KEYS[0]] * 8)
+
+
+@QUICK
+@given(memberships(), st.integers(1, 40), st.booleans(), st.sampled_from([1, 64, 1 << 22]))
+def test_an_epoch_visits_every_member_once_and_no_one_else(drawn, batch_size, coupled, entries):
+    membership, words = drawn
+    keys = KEYS[: len(membership)] if words.any() else SAME[: len(membership)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "TABLE_ENTRIES", entries)  # small tables: an epoch of many blocks
+        for group in plan_groups(np.asarray(jax.random.key_data(keys)), membership, like(batch_size, coupled)):
+            if group.steps == 0:
+                assert not membership[group.rows].any()
+                continue
+            indices, weights = tables_of(group, membership, keys, batch_size)
+            assert set(np.unique(weights).tolist()) <= {0.0, 1.0}
+            for row, chosen, weight in zip(membership[group.rows], indices, weights, strict=True):
+                visited = Counter(chosen[weight > 0].tolist())
+                assert visited == Counter(np.flatnonzero(row).tolist())
+                if not group.pool and row.any():
+                    assert row[chosen].all()
+            # Only a group that says so has a step without records.
+            assert group.uneven or weights.any(axis=2).all()

@@ -11,23 +11,13 @@ import numpy as np
 import optax
 import pytest
 from support.circles import first_of
-from support.references import batches_by_loop, softmax
-from support.tiny_learners import (
-    CLASSES,
-    ConvolvedNormed,
-    compiled_fit,
-    flat,
-    flat_rows,
-    jitter,
-    records,
-    small_mlp,
-    softmax_regression,
-)
+from support.references import batches_by_loop
+from support.tiny_learners import CLASSES, ConvolvedNormed, compiled_fit, flat, flat_rows, jitter, records, small_mlp
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import AUGMENTATIONS, NetworkLearner, by_epoch, network, schedule
-from jaxaudit.learners.network import HOLE, NOISE, PADDING, SHAPES
+from jaxaudit.learners.network import HOLE, NOISE, PADDING
 from jaxaudit.learners.stepped import epoch_bits, init_key, moment_of, pool_batches, step_key, take_step
 
 KEY = jax.random.key(5)
@@ -45,27 +35,6 @@ def learner(module: Any = small_mlp, shape: tuple[int, ...] = (4,), rule: Any = 
 def trained(one: NetworkLearner, keys: Any, rows: np.ndarray, inputs: Any, labels: Any, size: int) -> Any:
     execution = Execution(models_per_batch=size)
     return flat_rows(fit_many(keys, rows, inputs, labels, one, execution=execution), len(rows))
-
-
-# Schedules.
-
-
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("warmup", [0, 3])
-def test_schedules_by_their_formula(name: str, warmup: int):
-    epochs = 12
-    after = {
-        "constant": lambda share: 1.0,
-        "cosine": lambda share: (1 + np.cos(np.pi * share)) / 2,
-        "linear": lambda share: 1 - share,
-        "step": lambda share: 0.1 ** sum(share >= each for each in (0.5, 0.75)),
-    }[name]
-    expected = [
-        0.2 * ((epoch + 1) / (warmup + 1) if epoch < warmup else after((epoch - warmup) / (epochs - warmup)))
-        for epoch in range(epochs)
-    ]
-    rate = schedule(name, 0.2, epochs, warmup)
-    np.testing.assert_allclose(jax.vmap(rate)(jnp.arange(epochs)), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_steps_come_at_the_first_epoch_past_a_milestone():
@@ -116,9 +85,6 @@ def test_a_scheduled_optimizer_in_a_chain_is_told_the_epoch():
     np.testing.assert_allclose(np.stack(found)[:, 0], [-1, -0.75, -0.5, -0.25], rtol=1e-6)
 
 
-# What is random in a step.
-
-
 MODULES = {"mlp": (small_mlp, (4,)), "normed": (ConvolvedNormed, (4, 4, 1))}
 
 
@@ -165,25 +131,6 @@ def test_a_step_without_members_moves_no_other_steps_key():
     np.testing.assert_allclose(found[0], flat(one.finish(state)), **CLOSE)
 
 
-# Label smoothing and precision.
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.6])
-def test_label_smoothing_by_its_definition(smoothing: float):
-    """The gradient by the logits of softmax regression: p minus the smoothed target."""
-    inputs, labels = records(BATCH, 4)
-    one = learner(softmax_regression, label_smoothing=smoothing)
-    state = jax.jit(one.init)(KEY)
-    leaves = jax.tree.leaves(state.params)
-    bias, kernel = (np.asarray(leaf, np.float64) for leaf in leaves)
-    target = (1 - smoothing) * np.eye(CLASSES)[labels] + smoothing / CLASSES
-    error = softmax(inputs @ kernel + bias) - target
-    gradient, _ = jax.jit(one.gradient)(state, inputs, labels, np.ones(BATCH, np.float32))
-    found = jax.tree.leaves(gradient)
-    np.testing.assert_allclose(found[0], error.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(found[1], inputs.T @ error / BATCH, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", first_of(MODULES))
 def test_mixed_precision_keeps_parameters_loss_and_state_in_float32(name: str):
     module, shape = MODULES[name]
@@ -204,8 +151,6 @@ def test_mixed_precision_keeps_parameters_loss_and_state_in_float32(name: str):
     params = mixed.finish(state)
     np.testing.assert_array_equal(mixed.log_probs(params, inputs), exact.log_probs(params, inputs))
 
-
-# Augmentation.
 
 IMAGES = jnp.arange(1.0, 1 + 300 * 8 * 6 * 2).reshape(300, 8, 6, 2)
 

@@ -110,19 +110,15 @@ def compared(recipe: RecipeFlags, network: str = "mlp", count: int = RECORDS) ->
 
 
 RECIPES: dict[str, dict[str, Any]] = {
-    "adam": {"optimizer": "adam", "learning_rate": 1e-2},
     "adam, coupled weight decay": {"optimizer": "adam", "learning_rate": 1e-2, "weight_decay": 0.1},
     "adamw by default": {"optimizer": "adamw", "learning_rate": 1e-2},
     "adamw, decoupled weight decay": {"optimizer": "adamw", "learning_rate": 1e-2, "weight_decay": 0.5},
-    "sgd": {"optimizer": "sgd"},
-    "momentum, weight decay": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.05},
     "clipping": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.05, "clip_norm": 0.3},
     "label smoothing": {"optimizer": "sgd", "label_smoothing": 0.2},
     "cosine": {"optimizer": "sgd", "momentum": 0.9, "schedule": "cosine"},
     "linear": {"optimizer": "sgd", "schedule": "linear"},
     "step": {"optimizer": "sgd", "momentum": 0.9, "schedule": "step"},
     "warm-up, cosine": {"optimizer": "adamw", "learning_rate": 1e-2, "schedule": "cosine", "warmup": 2},
-    "warm-up, step": {"optimizer": "sgd", "schedule": "step", "warmup": 2},
     "warm-up": {"optimizer": "sgd", "warmup": 3},
     "everything": {
         "optimizer": "sgd",
@@ -151,20 +147,3 @@ def test_a_network_trains_as_pytorchs(name: str):
     ours, theirs, moved = compared(recipe, name, 24 if name == "resnet-bn" else RECORDS)
     assert moved > 0.01
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-3 * moved)
-
-
-def test_mixed_precision_is_pytorchs_within_its_rounding():
-    """The first gradient, of which bfloat16 keeps 8 bits."""
-    inputs, labels = records(RECORDS, *SHAPE)
-    recipe = RecipeFlags(**{**FIRST, "optimizer": "sgd", "precision": "bfloat16"})
-    one = make_learner(NETWORKS["mlp"][0], recipe, SHAPE, CLASSES, RECORDS)
-    state = one.init(init_key(KEY))
-    gradient = jax.jit(one.gradient)(state, inputs, labels, np.ones(RECORDS, np.float32))[0]
-    params, ops = as_torch(nnx.to_pure_dict(state.params)), torch_ops(torch)
-    with torch.autocast("cpu", torch.bfloat16):
-        logits = mlp(ops, params, torch.tensor(inputs))
-    assert logits.dtype == torch.bfloat16 or logits.dtype == torch.float32
-    torch.nn.CrossEntropyLoss()(logits.float(), torch.tensor(labels).long()).backward()
-    for ours, theirs in zip(leaves(nnx.to_pure_dict(gradient)), leaves(params), strict=True):
-        expected = theirs.grad.numpy()
-        np.testing.assert_allclose(ours, expected, rtol=0, atol=0.05 * float(np.abs(expected).max()))

@@ -13,12 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy, strongest_attack
-from jaxaudit.metrics.attack_rates import (
-    FALSE_POSITIVE_RATES,
-    attack_rates,
-    called_at,
-    positive_predictive_value,
-)
+from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, attack_rates, called_at, positive_predictive_value
 from jaxaudit.metrics.over_models import clopper_pearson
 
 MODELS, RECORDS = 7, 60
@@ -145,7 +140,8 @@ def test_stated_false_positive_rates_are_realised_on_average():
     random = np.random.default_rng(11)
     truth = random.random((200, 1000)) < 0.5
     scores = random.normal(size=truth.shape)
-    for _, real in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).rates:
+    for rate, real in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).rates:
+        assert rate.holds
         error = np.sqrt(real.fpr / (~truth).sum())
         assert abs(real.value - real.fpr) < 4 * error
         assert real.low < real.fpr < real.high
@@ -178,16 +174,6 @@ def test_a_rate_whose_thresholds_call_more_than_stated_is_not_that_of_its_limit(
     shares = [np.unique(own, return_counts=True)[1].max() / len(own) for own in scores]
     assert found.tied == pytest.approx(np.mean(shares))
     assert found.tied > 0.9
-
-
-@pytest.mark.outer
-def test_thresholds_of_models_alike_hold():
-    """Of 60 draws without a lump, all; models differ in level by a tenth of the spread of scores."""
-    random = np.random.default_rng(22)
-    for _ in range(60):
-        truth = random.random((20, 500)) < 0.5
-        scores = random.normal(size=truth.shape) + 0.1 * random.normal(size=(20, 1)) + truth
-        assert all(rate.holds for rate in attack_rates(scores, truth).tpr_at_fpr)
 
 
 def test_each_model_may_have_thresholds_of_other_models():
@@ -332,9 +318,6 @@ def test_intervals_cover_at_their_level_because_they_draw_targets():
     assert (missed_alone > 25).all()
 
 
-# Per target.
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 6))
 def test_per_target_accuracy_is_the_share_of_right_calls(seed, attacks, count):
@@ -353,9 +336,6 @@ def test_the_strongest_of_attacks_at_chance_is_above_chance_as_its_docstring_say
     assert abs(strongest_attack(accuracies)[0].mean() - 0.53) < 0.002
 
 
-# Correlation.
-
-
 def test_correlation_is_scipys_of_the_targets_that_have_both():
     x, y = np.random.default_rng(9).normal(size=(2, 40))
     y += x
@@ -364,19 +344,15 @@ def test_correlation_is_scipys_of_the_targets_that_have_both():
     assert answer.count == 40
     assert answer.reason is None
     np.testing.assert_allclose([answer.coefficient, answer.p_value], list(result), rtol=1e-12)
-    slow = np.mean((x - x.mean()) * (y - y.mean())) / (x.std() * y.std())
-    np.testing.assert_allclose(answer.coefficient, slow, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        ([0.5, 0.6], [1.0, 2.0], "fewer than 3 targets"),
         ([0.5, 0.6, np.nan], [1.0, 2.0, 3.0], "fewer than 3 targets"),
         ([], [], "fewer than 3 targets"),
         ([0.5, 0.6, 0.7], [1.0, 2.0, np.inf], "a value is infinite"),
         ([0.5, 0.5, 0.5], [1.0, 2.0, 3.0], "one side is constant"),
-        ([0.0, 0.1, 0.2], [0.0, 0.0, 0.0], "one side is constant"),
         ([0.5, 0.6, 0.7], [1.0, 1.0 + 1e-12, 1.0], "one side is constant"),
     ],
 )
@@ -384,9 +360,6 @@ def test_where_there_is_no_correlation_the_reason_is_given(first, second, reason
     answer = correlation(np.array(first, float), np.array(second, float))
     assert np.isnan([answer.coefficient, answer.p_value]).all()
     assert answer.reason == reason
-
-
-# What is refused.
 
 
 @pytest.mark.parametrize(

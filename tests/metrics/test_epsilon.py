@@ -113,9 +113,6 @@ def test_it_is_the_theorem(delta: float, level: float):
     assert values == sorted(values)
 
 
-# Which banks are refused
-
-
 @pytest.mark.outer
 def test_fair_coins_pass():
     """At a rate of false alarms of one in a million a check, none of 300 banks is refused."""
@@ -129,22 +126,6 @@ def test_fair_coins_pass():
     assert min(lowest) > FALSE_ALARM
     # p-values are not far too large either: about 3 in 20 have one of three below 0.05.
     assert 10 < sum(each < 0.05 for each in lowest) < 75
-
-
-def rows_of_a_fixed_size(random: np.random.Generator) -> np.ndarray:
-    return random.permuted(np.tile(np.arange(RECORDS) < RECORDS // 2, (MODELS, 1)), axis=1)
-
-
-def records_in_half_of_the_models(random: np.random.Generator) -> np.ndarray:
-    return random.permuted(np.tile(np.arange(MODELS)[:, None] < HALF, (1, RECORDS)), axis=0)
-
-
-def coins_that_are_not_fair(random: np.random.Generator) -> np.ndarray:
-    return random.random((MODELS, RECORDS)) < 0.6
-
-
-def groups_dealt_whole(random: np.random.Generator) -> np.ndarray:
-    return np.repeat(fair(random, MODELS, RECORDS // 10), 10, axis=1)
 
 
 def a_row_twice(random: np.random.Generator) -> np.ndarray:
@@ -165,13 +146,20 @@ def sets_of_a_plan(random: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize(
     ("deal", "named"),
     [
-        (rows_of_a_fixed_size, "on 250 of 500 records"),
-        (records_in_half_of_the_models, "in 8 to 8 of 16 models"),
-        (coins_that_are_not_fair, "of 500 records"),
-        (groups_dealt_whole, "of 500 records"),
+        (
+            lambda random: random.permuted(np.tile(np.arange(RECORDS) < RECORDS // 2, (MODELS, 1)), axis=1),
+            "on 250 of 500 records",
+        ),
+        (
+            lambda random: random.permuted(np.tile(np.arange(MODELS)[:, None] < HALF, (1, RECORDS)), axis=0),
+            "in 8 to 8 of 16 models",
+        ),
+        (lambda random: random.random((MODELS, RECORDS)) < 0.6, "of 500 records"),
+        (lambda random: np.repeat(fair(random, MODELS, RECORDS // 10), 10, axis=1), "of 500 records"),
         (a_row_twice, "in common"),
         (sets_of_a_plan, "on 167 of 300 records"),
     ],
+    ids=["rows of a size", "records in half of the models", "unfair coins", "whole groups", "a row twice", "a plan"],
 )
 def test_other_deals_are_refused_and_the_way_to_coins_is_named(deal, named: str):
     with pytest.raises(InputError) as refused:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,15 +12,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import (
-    _one_value,
-    _sampling_variance,
-    effect_of,
-    holdout_test,
-    mean_differences,
-    mean_variance,
-    swapped,
-)
+from jaxaudit.metrics.holdout import holdout_test, mean_variance, swapped
 from jaxaudit.metrics.permutation import check_groups, permutation_test
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.randomness import generator_of
@@ -186,19 +179,11 @@ def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated()
     assert sum(usage.p_never > 0.05 for usage in audits) > wrong
 
 
-@pytest.mark.outer
-def test_a_target_that_used_nothing_is_mostly_called_forgotten_where_separation_is_strong() -> None:
-    audits = [audit(3000 + trial, 0.0, models=20, gap=12.0, size=40) for trial in range(TRIALS // 2)]
-    assert sum(usage.verdict == "forgotten" for usage in audits) > TRIALS / 6
-
-
 def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown() -> None:
-    usage = audit(7, 0.0, models=40, gap=12.0, size=240)
+    usage: Any = audit(7, 0.0, models=40, gap=12.0, size=240)
     assert usage.verdict == "forgotten"
     assert usage.upper <= 0.25
-    assert usage.detectable is not None
     assert usage.detectable <= 0.25
-    assert usage.p_fully is not None
     assert usage.p_fully <= 0.05
 
 
@@ -251,30 +236,12 @@ def test_outputs_that_are_one_value_hide_use() -> None:
 
 
 def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
-    usual = settled(14, lambda outputs: outputs, (False, False))
-    flat = settled(14, lambda outputs: -12 + 0.1 * outputs, (False, False))
-    assert usual.detectable is not None
-    assert flat.detectable is not None
+    usual: Any = settled(14, lambda outputs: outputs, (False, False))
+    flat: Any = settled(14, lambda outputs: -12 + 0.1 * outputs, (False, False))
     assert flat.detectable >= 0.8 * usual.detectable
     # Less than one record of 80.
     assert flat.detectable > 1 / 80
     assert flat.fraction_high > 1 / 80
-
-
-def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> None:
-    """Records drawn anew, with values of other variances on the two sides, of other sizes; groups of one alike."""
-    generator, members = np.random.default_rng(13), np.arange(60) < 20
-    scores = generator.normal(size=(4_000, 60)) * np.where(members, 3.0, 1.0)
-    rows = np.tile(members, (len(scores), 1))
-    found = np.mean([_sampling_variance(each, members, None) for each in scores])
-    # Of 4,000 normal differences the variance is off by sqrt(2 / 4,000) = 2%: 4 standard errors.
-    assert abs(found / mean_differences(scores, rows).var() - 1) < 0.09
-    assert abs(found / (9 / 20 + 1 / 40) - 1) < 0.09
-    one, other = (_sampling_variance(scores[0], members, groups) for groups in (np.arange(60), None))
-    np.testing.assert_allclose(one, other)
-    test = permutation_test(jax.random.key(1), scores[0, :20], scores[0, 20:])
-    effect = effect_of(test, scores[:4], 20, rows[1:4])
-    np.testing.assert_allclose(effect.variance, scores[0, :20].var(ddof=1) / 20 + scores[0, 20:].var(ddof=1) / 40)
 
 
 def test_refusals() -> None:
@@ -288,13 +255,6 @@ def test_refusals() -> None:
         permutation_test(jax.random.key(1), np.array([np.inf]), np.zeros(3))
     with pytest.raises(InputError, match="10 permutations"):
         permutation_test(jax.random.key(1), np.zeros(2), np.zeros(3), permutations=10)
-
-
-def test_only_the_owner_of_rounded_probabilities_is_asked_for_logits() -> None:
-    target, shadows = np.full(20, 14.5), np.tile(np.arange(20.0), (2, 1))
-    (said,), (asked,) = _one_value(target, shadows, False), _one_value(target, shadows, True)
-    assert "logits" not in said
-    assert "logits or more decimals" in asked
 
 
 GROUP, GROUPS = 5, 12
@@ -325,7 +285,7 @@ def test_the_groups_of_each_permutation_are_those_of_a_loop(ties: bool, query: i
     assert (test.p_larger <= 0.05) == (test.difference > test.critical)
 
 
-def test_themean_variance_of_a_mean_over_groups_is_that_of_simulated_means() -> None:
+def test_the_variance_of_a_mean_over_groups_is_that_of_simulated_means() -> None:
     random, trials = np.random.default_rng(6), 4000
     groups = np.repeat(np.arange(8), 4)
     drawn = random.normal(size=(trials, 8))[:, groups] + 0.5 * random.normal(size=(trials, 32))

@@ -26,9 +26,6 @@ CALIBRATION = confidences(2, REPLICATES, RECORDS, power=1)
 TARGET = confidences(3, REPLICATES, RECORDS, power=3)
 
 
-# Identities, and SciPy.
-
-
 @settings(max_examples=15)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.sampled_from([1, 30]))
 def test_rho_is_the_ratio_of_scipys_distances(seed, decimals, records):
@@ -48,9 +45,6 @@ def test_a_target_that_is_the_calibration_model_has_rho_exactly_one():
     assert np.array_equal(answer.values, np.ones(REPLICATES))
     assert answer.median == answer.low == answer.high == 1
     assert verdict(answer) == "forgotten"
-
-
-# The interval.
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -76,14 +70,11 @@ def test_the_interval_is_cut_at_zero():
     assert answer.high > np.mean(answer.values)
 
 
-def test_there_is_no_interval_from_one_replicate():
+def test_there_is_no_interval_from_one_replicate_or_where_a_denominator_is_zero():
     answer = rho(KEY, QUERY[:1], CALIBRATION[:1], TARGET[:1])
     assert np.isnan([answer.low, answer.high]).all()
     assert answer.median == answer.values[0] > 0
     assert verdict(answer) == "inconclusive"
-
-
-def test_there_is_no_interval_where_a_denominator_is_zero():
     calibration = CALIBRATION.copy()
     calibration[2] = QUERY[2]
     answer = rho(KEY, QUERY, calibration, TARGET)
@@ -148,9 +139,6 @@ def test_the_interval_covers_at_its_level(powers):
     assert sum(answer.low <= truth / 2 <= answer.high for answer in answers) < 30
 
 
-# Verdicts.
-
-
 @pytest.mark.parametrize(
     ("mean", "reach", "expected"),
     [
@@ -190,15 +178,10 @@ def test_the_noise_floor_is_every_pair_of_query_models():
     assert noise_floor(QUERY[:1]).shape == (0,)
 
 
-# What is refused.
-
-
 @pytest.mark.parametrize(
     ("query", "calibration", "target"),
     [
         (QUERY, CALIBRATION[:3], TARGET),
-        (QUERY, CALIBRATION[:, :50], TARGET),
-        (QUERY, CALIBRATION, TARGET[:2]),
         (QUERY, CALIBRATION, TARGET[:1, :50]),
     ],
 )

@@ -55,9 +55,6 @@ def test_pdtp_is_the_definition(data, records, classes, bins):
         assert answer.directions[r] == np.sign(attained) or largest < 1e-12
 
 
-# Binning.
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("bins", [10, 100])
 def test_an_edge_is_the_start_of_its_bin_in_either_precision(dtype, bins):
@@ -65,9 +62,6 @@ def test_an_edge_is_the_start_of_its_bin_in_either_precision(dtype, bins):
     expected = np.minimum(np.arange(1, bins + 1), bins - 1)
     assert np.array_equal(bin_indices(np.log(edges.astype(dtype)).astype(np.float64), bins), expected)
     assert np.array_equal(bin_indices(np.log(edges * (1 - 1e-5)), bins), np.arange(bins))
-
-
-# The seed floor, DTP.
 
 
 @pytest.mark.parametrize("bins", [0, 100])
@@ -116,9 +110,6 @@ def test_every_input_is_every_combination_once(counts):
     assert found.tolist() == [list(map(float, each)) for each in itertools.product(*map(range, counts))]
 
 
-# What is refused.
-
-
 @pytest.mark.parametrize(
     ("counts", "parameter"), [((), "columns"), ((2, 0), "category_counts"), ((0,), "category_counts")]
 )
@@ -154,26 +145,14 @@ def test_outputs_without_classes_or_inputs_or_seeds_are_refused():
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_outputs_that_are_no_log_probabilities_are_refused(which):
-    name = ("with", "without")[which]
-    for bad, message in (
-        (
-            np.array([[np.nan, 0.0]]),
-            rf"^outputs of the model {name} the record are no log-probabilities, but up to nan: did training",
-        ),
-        (
-            np.array([[0.3, 0.7]]),
-            rf"^outputs of the model {name} the record are no log-probabilities, but up to 0.7",
-        ),
-        (
-            np.array([[np.inf, 0.0]]),
-            rf"^outputs of the model {name} the record are no log-probabilities, but up to inf",
-        ),
-    ):
-        pair = [ONE, ONE]
-        pair[which] = bad
-        with pytest.raises(InputError, match=message):
-            pdtp(*pair)
+@pytest.mark.parametrize(
+    ("bad", "most"), [([np.nan, 0.0], "nan: did training"), ([0.3, 0.7], "0.7"), ([np.inf, 0.0], "inf")]
+)
+def test_outputs_that_are_no_log_probabilities_are_refused(which: int, bad: list[float], most: str):
+    pair, name = [ONE, ONE], ("with", "without")[which]
+    pair[which] = np.array([bad])
+    with pytest.raises(InputError, match=rf"^outputs of the model {name} the record are no .*, but up to {most}"):
+        pdtp(*pair)
     assert pdtp(ONE, np.array([[1e-5, 0.0]]), bins=0).values[0] > 0  # within rounding of 1
 
 

@@ -1,12 +1,12 @@
 """Adapters on disk: merged as peft merges them and as the formula says, and what is more than LoRA is refused."""
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.language_models import ALPHA, LAYERS, RANK, SIZE, save_model, write_lora
+from support.memory import at_most
 
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.errors import InputError
@@ -33,17 +33,16 @@ def logits(module: Any) -> np.ndarray:
         return module(input_ids=torch.arange(2, 22)[None], use_cache=False).logits.numpy()
 
 
-SCALES = {
-    "plain": ({}, ALPHA / RANK),
-    "rank-stabilised": ({"use_rslora": True}, ALPHA / RANK**0.5),
-    "its own start": ({"init_lora_weights": "gaussian", "lora_dropout": 0.5, "fan_in_fan_out": False}, ALPHA / RANK),
+SCALES: dict[str, tuple[str, Entries, float]] = {
+    "plain": ("gpt2", {}, ALPHA / RANK),
+    "rank-stabilised": ("gpt2", {"use_rslora": True}, ALPHA / RANK**0.5),
+    "its own start": ("llama", {"init_lora_weights": "gaussian", "lora_dropout": 0.5}, ALPHA / RANK),
 }
 
 
-@pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("name", SCALES)
-def test_weights_are_those_of_the_formula(kind: str, name: str, bases: Path, tmp_path: Path):
-    entries, scale = SCALES[name]
+def test_weights_are_those_of_the_formula(name: str, bases: Path, tmp_path: Path):
+    kind, entries, scale = SCALES[name]
     matrices = write_lora(tmp_path / "tuned", LAYERS[kind], **entries)
     base, model = LanguageModel(bases / kind / "base"), LanguageModel(bases / kind / "base", adapter=tmp_path / "tuned")
     assert (model.name, len(model.notes)) == ("tuned", 0)
@@ -88,8 +87,7 @@ def test_an_adapter_of_the_output_layer_leaves_the_embedding_alone(bases: Path, 
 
 
 @pytest.mark.filterwarnings("ignore")  # what peft asks of transformers goes away there
-@pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("entries", [{}, {"use_rslora": True}, {"alpha_pattern": 3}])
+@pytest.mark.parametrize(("kind", "entries"), [("gpt2", {"use_rslora": True}), ("llama", {"alpha_pattern": 3})])
 def test_a_model_computes_as_in_peft(kind: str, entries: Entries, bases: Path, tmp_path: Path):
     peft: Any = pytest.importorskip("peft", reason="peft is not installed")
     module = LanguageModel(bases / kind / "base").load_on_cpu()
@@ -145,7 +143,6 @@ def test_what_the_adapter_says_of_its_base_and_its_tokenizer_is_passed_on(bases:
 PLAIN = np.ones((RANK, SIZE), np.float32)
 REFUSED: dict[str, tuple[Entries, str]] = {
     "another kind": ({"peft_type": "IA3"}, "has peft_type"),
-    "no kind": ({"peft_type": None}, "has peft_type"),
     "dora": ({"use_dora": True}, "has use_dora"),
     "whole layers": ({"modules_to_save": ["lm_head"]}, "has modules_to_save"),
     "a bias": ({"bias": "lora_only"}, "has bias"),
@@ -186,20 +183,11 @@ def test_an_adapter_of_another_model_is_refused(bases: Path, tmp_path: Path):
             LanguageModel(bases / "gpt2" / "base", adapter=tmp_path / name).load_on_cpu()
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(20_000, 20_000), (SIZE, 4_000_000)])
-def test_matrices_are_multiplied_only_where_the_model_has_a_layer_of_their_size(
-    inputs: int, outputs: int, bases: Path, tmp_path: Path
-):
-    write_lora(tmp_path / "wide", {"transformer.h.0.attn.c_attn": (inputs, outputs)}, 1, r=1)
-    model = LanguageModel(bases / "gpt2" / "base", adapter=tmp_path / "wide")
+def test_matrices_are_multiplied_only_where_the_model_has_a_layer_of_their_size(bases: Path, tmp_path: Path):
+    write_lora(tmp_path / "wide", {"transformer.h.0.attn.c_attn": (20_000, 20_000)}, 1, r=1)
     module, lora = LanguageModel(bases / "gpt2" / "base").load_on_cpu(), read_lora(tmp_path / "wide")
-    tracemalloc.start()
-    with pytest.raises(InputError, match="inputs and 96 outputs"):
+    with at_most(2**20), pytest.raises(InputError, match="inputs and 96 outputs"):
         lora.merge(module)
-    assert tracemalloc.get_traced_memory()[1] < 2**20
-    tracemalloc.stop()
-    with pytest.raises(InputError, match="inputs and 96 outputs"):
-        model.load_on_cpu()
 
 
 def test_a_folder_without_an_adapter_or_with_a_pickle_is_refused(tmp_path: Path):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from support.language_models import END, POSITIONS, save_model, save_tokenizer
+from support.language_models import END, POSITIONS, save_model
 
 from jaxaudit.data.weights import read_weights, safetensors_bytes
 from jaxaudit.errors import InputError
@@ -228,23 +228,15 @@ def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path)
         assert np.isfinite(found[name]).tolist() == [True, False, False]
 
 
-QUESTION = "Question: Who wrote it?\nAnswer: "
-
-
 def test_the_first_word_of_an_answer_is_scored(saved: Path):
-    model = LanguageModel(saved)
-    (record,) = model.encode([QUESTION], ["nobody"])
+    model, question = LanguageModel(saved), "Question: Who wrote it?\nAnswer: "
+    (record,) = model.encode([question], ["nobody"])
     # The tokenizer joins the blank at the end of the prompt with the word.
     assert model.decode(record.tokens[record.start :]) == " nobody"
     assert (len(record.tokens) - record.start, record.tokens[-1]) == (2, 0)
-    (theirs,) = model.encode([QUESTION], ["nobody"], "prompt-tokens")
+    (theirs,) = model.encode([question], ["nobody"], "prompt-tokens")
     assert model.decode(theirs.tokens[theirs.start :]) == ""
-    module = model.load()
-    with torch.no_grad():
-        log_p = torch.log_softmax(module(torch.tensor([record.tokens])).logits[0].double(), -1)
-    wanted = -sum(float(log_p[place - 1, record.tokens[place]]) for place in (record.start, record.start + 1)) / 2
     found = causal.token_scores(model, [record, theirs])
-    assert found["loss"][0] == pytest.approx(wanted, rel=1e-5)
     assert np.isfinite([found[name][0] for name in SCORES]).all()
     assert np.isnan(found["min_k"][1])
 
@@ -341,34 +333,13 @@ def used(folder: Path) -> object:
     return model.encode(["é" * 50], ["é x"]), model.load()
 
 
-def adapter_alone(folder: Path) -> None:
-    (folder / "config.json").unlink()
-    (folder / "adapter_config.json").write_text("{}")
-
-
-def tokenizer(**entries: Any) -> Callable[[Path], object]:
-    return edited("tokenizer.json", **entries)
-
-
-def replace(letter: str, content: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {"String": letter}, "content": content}
-
-
-def sequence(name: str, times: int) -> dict[str, Any]:
-    return {"type": "Sequence", name: [replace("é", "éé")] * times}
-
-
 TEXT = {"Sequence": {"id": "A", "type_id": 0}}
 TWICE = {"type": "TemplateProcessing", "single": [TEXT, TEXT], "pair": [TEXT], "special_tokens": {}}
-DOUBLING = sequence("normalizers", 40)
+DOUBLING = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "é"}, "content": "éé"}] * 40}
 DOUBLED = {"id": 400, "content": "é", "normalized": True, "special": False}
 DOUBLED |= dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
 # It tries every way to cut a row of é in two.
 CATASTROPHIC = {"type": "Split", "pattern": {"Regex": "(é+)+$"}, "behavior": "Isolated", "invert": False}
-
-
-def many_behind(folder: Path) -> None:
-    save_tokenizer(folder, behind=1000)
 
 
 def bidirectional(folder: Path) -> None:
@@ -388,28 +359,22 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "has whole numbers (int8)",
     ),
     "an adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), "needs the two merged"),
-    "an adapter alone": (adapter_alone, "needs the two merged"),
     "many classes": (edited("config.json", num_labels=2**24), "num_labels of more than"),
     "many positions": (edited("config.json", n_positions=10**6), "numbers, and the network has"),
-    "a regular expression without end": (tokenizer(pre_tokenizer=CATASTROPHIC), "its tokenizer fails"),
-    "a text that doubles": (tokenizer(normalizer=DOUBLING), "many times longer"),
-    "an added token that doubles": (tokenizer(normalizer=DOUBLING, added_tokens=[DOUBLED]), "many times longer"),
-    "a decoder that doubles": (tokenizer(decoder=sequence("decoders", 40)), "many times longer"),
-    "a long text in place of a letter": (tokenizer(normalizer=replace("a", "b" * 10**6)), "inserts 1,000,000 bytes"),
-    "many tokens behind a text": (many_behind, "adds 1,000 tokens"),
-    "a text twice": (tokenizer(post_processor=TWICE), "does not write each text once"),
-    "a token of a huge number": (tokenizer(added_tokens=[DOUBLED | {"id": 2**31}]), "is no tokenizer"),
+    "a regular expression without end": (edited("tokenizer.json", pre_tokenizer=CATASTROPHIC), "its tokenizer fails"),
+    "a text that doubles": (edited("tokenizer.json", normalizer=DOUBLING), "many times longer"),
+    "an added token that doubles": (
+        edited("tokenizer.json", normalizer=DOUBLING, added_tokens=[DOUBLED]),
+        "many times longer",
+    ),
+    "a text twice": (edited("tokenizer.json", post_processor=TWICE), "does not write each text once"),
     "many tokens of its own": (edited("tokenizer_config.json", extra_special_tokens=MANY), "added tokens"),
     "an end that the model does not know": (
         edited("tokenizer_config.json", eos_token="<new>"),
         "has the token 288, and the model knows 288",
     ),
     "a tokenizer of bytes": (edited("tokenizer_config.json", tokenizer_class="ByT5Tokenizer"), "does not read"),
-    "a tokenizer of characters": (edited("tokenizer_config.json", tokenizer_class="CanineTokenizer"), "does not read"),
     "heads below 0": (edited("config.json", n_head=-2), "cannot compute"),
-    "no heads": (edited("config.json", n_head=0), "is no configuration"),
-    "heads as text": (edited("config.json", n_head="2"), "is no configuration"),
-    "a share of a position": (edited("config.json", n_positions=1.5), "is no configuration"),
     "an encoder's outputs": (edited("config.json", add_cross_attention=True), "outputs of an encoder"),
     "a network that sees tokens behind": (bidirectional, "by those behind it"),
     "pickled": (pickled, "may be pickles"),
@@ -427,9 +392,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no tokenizer": (without("tokenizer.json"), "has no tokenizer.json"),
     "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer cannot be read"),
     "no configuration": (without("config.json"), "has no config.json"),
+    "a cut configuration": (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
+    "a list": (lambda folder: (folder / "config.json").write_text("[1]"), "no configuration of a network"),
     "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
     "another kind": (edited("config.json", model_type="vit"), "is of vit, which transformers"),
-    "an unknown kind": (edited("config.json", model_type=["gpt2"]), "is of no model_type"),
     "huge": (edited("config.json", n_embd=2**20, vocab_size=2**24), "GiB"),
     "many layers": (edited("config.json", n_layer=10**6), "parts"),
     "fewer layers": (edited("config.json", n_layer=1), "do not fit GPT2LMHeadModel: unexpected"),

@@ -1,7 +1,6 @@
 """Classifiers of transformers from a folder on disk, beside transformers itself."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +94,8 @@ def test_names_are_those_of_the_module_whichever_version_wrote_them(tmp_path: Pa
             np.testing.assert_array_equal(found[name], each)
 
 
-def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    import socket
-
-    save(bert(), tmp_path)
-    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("it asked the network"))
-    factory = TransformersClassifier(tmp_path)
+def test_building_draws_new_weights(tmp_path: Path):
+    factory = TransformersClassifier(save(bert(), tmp_path))
     first, second = (next(factory().parameters()).detach().numpy() for _ in range(2))
     assert (first != second).any()
     assert factory().config._attn_implementation == "eager"
@@ -111,16 +106,11 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
     [
         ({"model_type": "mine"}, ["is of mine", "no image or text classifier", "`model` package.module:factory"]),
         ({"model_type": ["bert"]}, ["is of no model_type"]),
-        ({"auto_map": {"AutoModel": "evil.Net"}}, ["auto_map", "never run"]),
         ({"text_config": {"auto_map": {"AutoModel": "evil.Net"}}}, ["auto_map", "never run"]),
         ({"architectures": ["BertForMaskedLM"]}, ["BertForMaskedLM", "no image or text classifier"]),
         ({"model_type": "clip_text_model", "architectures": None}, ["clip_text_model", "no image or text classifier"]),
-        ({"quantization_config": {"bits": 4}}, ["quantised"]),
         ({"use_timm_backbone": True}, ["another package"]),
         ({"hidden_size": 10**400}, ["larger than any size"]),
-        ({"hidden_size": float("nan")}, ["larger than any size"]),
-        ({"hidden_size": 2**20, "intermediate_size": 2**20}, ["GiB", "memory"]),
-        ({"num_hidden_layers": 10**6}, ["parts"]),
         ({"hidden_act": "os.system"}, ["no configuration of BertForSequenceClassification"]),
     ],
 )
@@ -132,28 +122,9 @@ def test_what_a_configuration_must_not_ask_for_is_refused(entries: dict[str, Any
         assert word in str(caught.value)
 
 
-def test_what_is_no_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InputError, match=r"config\.json: cannot be read"):
-        TransformersClassifier(tmp_path)
-    for content, words in (("{", "not JSON"), ("[1]", "no configuration"), (" " * 99, "not JSON")):
-        (tmp_path / "config.json").write_text(content)
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path):
+    factory, weights = TransformersClassifier(save(bert(), tmp_path)), read_weights(tmp_path)
+    rest = {name: each for name, each in weights.items() if name != "classifier.bias"}
+    for wrong, words in ((rest, "missing: class"), ({**rest, "classifier.bias": np.ones(3, np.int8)}, "quantised")):
         with pytest.raises(InputError, match=words):
-            TransformersClassifier(tmp_path / "config.json")
-    monkeypatch.setattr("jaxaudit.models.pretrained.LONGEST", 10)
-    with pytest.raises(InputError, match="has more than 10 bytes"):
-        TransformersClassifier(save(bert(), tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [
-        (lambda weights: {name: each for name, each in weights.items() if name != "classifier.bias"}, "missing: class"),
-        (lambda weights: {**weights, "more": np.ones(3, np.float32)}, "unexpected: more"),
-        (lambda weights: {**weights, "classifier.bias": np.ones(4, np.float32)}, "of another shape: classifier.bias"),
-        (lambda weights: {**weights, "classifier.bias": np.ones(3, np.int8)}, "quantised"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused(edit: Callable[[Any], Any], words: str, tmp_path: Path):
-    factory = TransformersClassifier(save(bert(), tmp_path))
-    with pytest.raises(InputError, match=words):
-        factory.as_named_here(edit(read_weights(tmp_path)), "file")
+            factory.as_named_here(wrong, "file")

@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib
 import msgspec
 import pytest
+from fuzz.printed import check_page
 from support.cli_runs import jaxaudit
 from support.html_pages import ALLOWED, Parsed
 from support.saved_runs import RUNS, save
@@ -22,13 +23,11 @@ from support.saved_runs.names import HOSTILE
 from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 from support.terminals import shown
 
-from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.result import OwnNumbers
 from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.style import VARIABLES
 from jaxaudit.report.build import MOST_RUNS, build
-from jaxaudit.report.html.render import _prose, report_html, write_pictures
-from jaxaudit.report.page import Answer
+from jaxaudit.report.html.render import report_html, write_pictures
 from jaxaudit.report.record import Run, to_json
 from jaxaudit.runs.directory import claim_report, write_report
 from jaxaudit.runs.saved import read_run
@@ -47,15 +46,13 @@ def test_a_page_is_whole_and_holds_nothing_that_runs_or_fetches(pages: dict[str,
     assert pages[kind].startswith("<!DOCTYPE html>\n")
     assert len(page.all("h1")) == 1
     assert {tag for tag, _ in page.elements} <= ALLOWED
-    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    check_page(pages[kind])
     assert page.all("html") == [{"lang": "en"}]
     levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3", "h4")]
     assert all(deeper - level <= 1 for level, deeper in pairwise(levels))
     policy = next(meta for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert (policy["content"] or "").startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
-    for tag, attributes in page.elements:
-        for name in ("href", "src", "action", "xlink:href"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:,")), (tag, attributes)
+    for _, attributes in page.elements:
         assert "url(" not in (attributes.get("style") or "").replace("url(#", "")
     assert "@import" not in pages[kind]
     assert "url(" not in pages[kind].split("</style>")[0]
@@ -80,32 +77,18 @@ def test_every_chart_is_named_and_its_numbers_are_in_a_table(pages: dict[str, st
     assert not [colour for colour in VARIABLES if colour in inside]
 
 
-def test_a_page_has_every_section(pages: dict[str, str]):
-    text = Parsed(pages["ks"]).text
-    answer = ("Has the target forgotten the query set?", ks_run().result.targets[0].finding.sentence)
-    sections = ("Checks and limitations", "Charts", "Details", "How to repeat the run", "jaxaudit ks", "Glossary")
-    provenance = ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2")
-    assert [said for said in (*answer, *sections, *provenance) if said not in text] == []
-
-
-def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
-    target = ks_run().result.targets[0]
-    text = Parsed(pages["ks"]).text
-    rho = target.rho
-    assert rho is not None
-    assert f"{rho.median:.2f} {rho.low:.2f} to {rho.high:.2f} (95% interval)" in text
-    assert any(f">gap {distance:.3f}</text>" in pages["ks"] for distance in rho.distances)
-
-
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
+        ("ks", ("Has the target forgotten the query set?", ks_run().result.targets[0].finding.sentence)),
+        ("ks", ("Checks and limitations", "Charts", "Details", "How to repeat the run", "jaxaudit ks", "Glossary")),
+        ("ks", ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2")),
         ("pdtp", ("records exposed", "infinite", "2 of 40", "Confidence strong", "7 infinite")),
         ("efficacy", ("no verdict", "efficacy 4 ", "Confidence weak")),
         ("unlearn", ("✕ distinguishable", "✓ not distinguishable", "Efficacy of retrained models 0.5 to 0.6")),
     ],
 )
-def test_the_numbers_of_a_page_are_the_runs(pages: dict[str, str], kind: str, words: tuple[str, ...]):
+def test_a_page_has_every_section_and_the_numbers_of_its_run(pages: dict[str, str], kind: str, words: tuple[str, ...]):
     text = Parsed(pages[kind]).text
     assert [each for each in words if each not in text] == []
 
@@ -169,69 +152,45 @@ def test_how_many_runs_fit():
 
 @pytest.mark.usefixtures("no_charts")
 def test_a_report_replaces_nothing_but_a_report(tmp_path):
-    mine = tmp_path / "mine.html"
+    report, mine, run = tmp_path / "report.html", tmp_path / "mine.html", efficacy_run()
     mine.write_text("<!DOCTYPE html>\n<p>my own page</p>")
-    with pytest.raises(InputError, match=r"mine\.html would overwrite"):
-        write_report(mine, [pdtp_run()])
-    assert "my own page" in mine.read_text()
-    path = tmp_path / "report.html"
-    write_report(path, [pdtp_run()])
-    first = path.read_bytes()
-    write_report(path, [pdtp_run()])
-    assert path.read_bytes() == first
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine.html", "report.html"]
-
-
-def test_where_a_report_cannot_be(tmp_path):
-    with pytest.raises(InputError, match=r"is a directory; name a file, such as .*report\.html"):
-        claim_report(tmp_path)
-    with pytest.raises(InputError, match="none"):
-        claim_report(tmp_path / "none" / "report.html")
-    claim_report(tmp_path / "run" / "report.html", tmp_path / "run")
-    locked = tmp_path / "locked"
-    locked.mkdir(mode=0o500)
-    with pytest.raises(InputError, match="locked is not writable"):
-        claim_report(locked / "report.html")
-    with pytest.raises(InputError, match="File name too long"):
-        claim_report(tmp_path / ("x" * 300))
-
-
-@pytest.mark.usefixtures("no_charts")
-def test_only_a_report_may_stand_where_it_goes(tmp_path):
-    report, run = tmp_path / "report.html", efficacy_run()
     write_report(report, [run])
+    first = report.read_bytes()
     (tmp_path / "link.html").symlink_to("report.html")
     (tmp_path / "gone.html").symlink_to("nowhere")
     os.mkfifo(tmp_path / "channel.html")
-    for name in ("link.html", "gone.html", "channel.html"):
+    for name in ("mine.html", "link.html", "gone.html", "channel.html"):
         for attempt in (claim_report, lambda path: write_report(path, [run])):
             with pytest.raises(InputError, match=name):
                 attempt(tmp_path / name)
     with pytest.raises(InputError, match="a device"):
         claim_report(Path(os.devnull))
     assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
-    mine = tmp_path / "mine"
-    mine.write_text("mine")
     (tmp_path / ".writing-report.html").symlink_to(mine)
     write_report(report, [run])
-    assert mine.read_text() == "mine"
+    assert report.read_bytes() == first
+    assert "my own page" in mine.read_text()
     assert sorted(os.listdir(tmp_path)) == [
-        *(".writing-report.html", "channel.html", "gone.html", "link.html", "mine", "report.html")
+        *(".writing-report.html", "channel.html", "gone.html", "link.html", "mine.html", "report.html")
     ]
 
 
-@pytest.mark.parametrize(
-    ("report", "out"),
-    [
-        *(("run", "run"), ("run/result.json", "run"), ("run/RECORDS.csv", "run"), ("run/unfinished", "run")),
-        *(("run/unfinished/page.html", "run"), ("page", "page/run"), ("./a/../run/table.txt", "run")),
-    ],
-)
-def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
+def test_where_a_report_cannot_be(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
     (tmp_path / "a").mkdir()
-    with pytest.raises(InputError, match="`out`"):
-        claim_report(tmp_path / report, tmp_path / out)
-    claim_report(tmp_path / "page.html", tmp_path / "run")
+    for name, out, words in (
+        ("", None, r"is a directory; name a file, such as .*report\.html"),
+        ("none/report.html", None, "none"),
+        ("locked/report.html", None, "locked is not writable"),
+        ("x" * 300, None, "File name too long"),
+        # A report and its run cannot take one place.
+        *((name, "run", "`out`") for name in ("run", "run/RECORDS.csv", "run/unfinished/page.html")),
+        *(("page", "page/run", "`out`"), ("./a/../run/table.txt", "run", "`out`")),
+    ):
+        with pytest.raises(InputError, match=words):
+            claim_report(tmp_path / name, tmp_path / out if out else None)
+    for name in ("page.html", "run/report.html"):
+        claim_report(tmp_path / name, tmp_path / "run")
 
 
 def test_charts_are_whole_or_not_there(tmp_path, monkeypatch: pytest.MonkeyPatch):
@@ -299,16 +258,6 @@ def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypa
         assert refused.err.startswith("Error: the report mine.html would overwrite a file")
 
 
-@pytest.mark.usefixtures("no_charts")
-def test_names_of_files_do_not_speak(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    name = "evil\x1b[31m<script>"
-    save(pdtp_run(), tmp_path / name)
-    done = jaxaudit("report", name)
-    assert done.code == 0, done.err
-    assert "<script>" not in (tmp_path / "report.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("audit", "axes"), [(ks_audit, 3), (pdtp_audit, 2), (attack_audit, 2)], ids=["ks", "pdtp", "attack"]
 )
@@ -329,15 +278,3 @@ def test_without_rho_used_fractions_are_plotted():
     own = msgspec.structs.replace(target.tests[0], name="own", details=OwnNumbers())
     with pytest.raises(InputError, match=r"RhoTest\(\)"):
         audit_of(msgspec.structs.replace(target, tests=(own,))).plot()
-
-
-def test_a_number_that_the_sentence_gives_with_its_interval_is_shown_once():
-    once = ("Use was detected.", "Estimated used fraction: ", " (61% to 100%).", "95% interval")
-    for last, around in (("Estimated used fraction: 91% (61% to 100%).", once), ("At most 91% of it was used.", None)):
-        finding = Finding("not forgotten", "bad", f"Use was detected. {last}", (), Confidence("none", ""))
-        answer = Answer("", finding, "estimated used fraction", "91%", "61% to 100% (95% interval)")
-        assert answer.around_number == around
-
-
-def test_words_between_backticks_become_code_and_nothing_else_does():
-    assert _prose("`forgotten` <i> & `") == "<code>forgotten</code> &lt;i&gt; &amp; `"

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 KEY = jax.random.key(3)
-COUNT, FORGOTTEN = 17, 5
+COUNT = 17
 _RANDOM = np.random.default_rng(4)
 INPUTS = _RANDOM.normal(size=(COUNT, 4)).astype(np.float32)
 LABELS = _RANDOM.integers(0, 3, COUNT).astype(np.int32)

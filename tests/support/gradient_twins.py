@@ -141,3 +141,10 @@ class Recurrent(nnx.Module):
         cell = self.cell[...]
         last, _ = jax.lax.scan(lambda h, step: (jnp.tanh(h @ cell + step), None), jnp.zeros_like(steps[0]), steps)
         return self.adapted(last)
+
+
+def largest(jaxpr: Any) -> int:
+    """Entries of the largest array that a program makes, in any part of it."""
+    sizes = [variable.aval.size for eqn in jaxpr.eqns for variable in eqn.outvars]
+    bodies = [value for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
+    return max([0, *sizes, *(largest(body.jaxpr) for body in bodies)])

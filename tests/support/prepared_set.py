@@ -91,22 +91,17 @@ def tiny_digits(data_dir: Path, seed: int = 0, **options: Any) -> Prepared:
     return Prepared(data_dir, folder, images, labels)
 
 
-def rewrite(prepared: Prepared, kind: str) -> Prepared:
-    """The same set as `tfrecord` (without checksums, which nobody looks at) or as `parquet`."""
-    import pyarrow
+def rewrite(prepared: Prepared) -> Prepared:
+    """The same set as tfrecord, without checksums, which nobody looks at."""
     from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
-    from pyarrow import parquet
 
     for shard in sorted(prepared.folder.glob("*.array_record*")):
         reader = array_record_module.ArrayRecordReader(str(shard))
         records = reader.read_all()
         reader.close()
         shard.unlink()
-        place = shard.with_name(shard.name.replace("array_record", kind))
-        if kind == "parquet":
-            parquet.write_table(pyarrow.table({"data": pyarrow.array(records, pyarrow.binary())}), place)
-        else:
-            place.write_bytes(b"".join(struct.pack("<Q4x", len(record)) + record + bytes(4) for record in records))
+        place = shard.with_name(shard.name.replace("array_record", "tfrecord"))
+        place.write_bytes(b"".join(struct.pack("<Q4x", len(record)) + record + bytes(4) for record in records))
     info = prepared.folder / "dataset_info.json"
-    info.write_text(info.read_text().replace('"array_record"', f'"{kind}"'))
+    info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
     return prepared

@@ -6,9 +6,7 @@ import struct
 import tarfile
 from pathlib import Path
 
-import nibabel
 import numpy as np
-import scipy.io
 
 IDX_CODES = {"u1": 8, "i1": 9, ">i2": 11, ">i4": 12, ">f4": 13, ">f8": 14}
 PERSON = "{}, State-gov, 77516, Bachelors, 13, Never-married, Sales, Wife, White, {}, 2174, 0, 40, {}, {}"
@@ -35,29 +33,6 @@ def write_mnist(folder: Path, ending: str = "-idx{}-ubyte.gz") -> Path:
     return folder
 
 
-def write_svhn(path: Path, labels: list[int], pack: bool = True, **changes: object) -> np.ndarray:
-    """SVHN's file of these labels; its images."""
-    images = np.random.default_rng(0).integers(0, 256, (4, 5, 3, len(labels)), dtype=np.uint8)
-    scipy.io.savemat(path, {"X": images, "y": np.array(labels)[:, None]} | changes, do_compression=pack)
-    return images
-
-
-def write_patient(
-    root: Path,
-    name: str,
-    group: str = "NOR",
-    shape: tuple[int, ...] = (5, 6, 2, 3),
-) -> np.ndarray:
-    """A patient of ACDC's; the volume."""
-    folder = root / name
-    folder.mkdir(parents=True)
-    (folder / "Info.cfg").write_text(f"ED: 1\nES: 12\nGroup: {group}\nHeight: 184.0\n")
-    volume = np.random.default_rng(int(name[-3:])).integers(0, 900, shape)
-    content = nibabel.Nifti1Image(volume.astype(np.int16), np.eye(4)).to_bytes()
-    (folder / f"{name}_4d.nii.gz").write_bytes(packed(content))
-    return volume
-
-
 def write_archive(path: Path, *files: tuple[str, bytes], folder: bool = True) -> Path:
     """A tar archive, in which a folder may stand before the files."""
     file = io.BytesIO()
@@ -77,32 +52,10 @@ def write_adult(folder: Path) -> None:
     (folder / "adult.test.gz").write_bytes(packed(f"|comment\n{lines[1]}.\n{lines[1]}.\n".encode()))
 
 
-def write_census(folder: Path) -> None:
-    """Two files of three persons, to one of whom income does not apply."""
-    for name, age in (("b2019.csv", 30), ("a2018.csv.gz", 20)):
-        rows = [f"a,{age},1,6,1,35000.0", "b,3,2,N,9,N", f"c,{age + 1},2,1,4,50001.0"]
-        content = "\n".join(["PUMA,AGEP,SEX,MSP,RAC1P,PINCP", *rows, ""]).encode()
-        (folder / name).write_bytes(packed(content) if name.endswith(".gz") else content)
-
-
 def write_location(folder: Path) -> None:
     """Three check-ins at three places, of two classes."""
     content = b'"2",0,1,1\n"10",1,0,1\n"2",0,0,0\n'
     write_archive(folder / "dataset_location.tgz", ("bangkok", content), folder=False)
 
 
-TRANSACTIONS = "id,chain,dept,category,company,brand,date,productsize,productmeasure,purchasequantity,purchaseamount"
-
-
-def transaction(customer: int, category: int) -> str:
-    """A purchase, or goods returned, which were bought, too."""
-    return f"{customer},205,7,{category},107999,1078,2012-03-02,16,OZ,{-2 if category % 3 else 1},1.5"
-
-
-def write_purchase(folder: Path) -> None:
-    """What sixty customers bought: one of sixteen things each."""
-    lines = [transaction(customer, customer % 16 + 1) for customer in range(1, 61)]
-    (folder / "transactions.csv").write_text("\n".join([TRANSACTIONS, *lines, ""]))
-
-
-TABLES = {"adult": write_adult, "acs": write_census, "location": write_location, "purchase": write_purchase}
+TABLES = {"adult": write_adult, "location": write_location}

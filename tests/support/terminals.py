@@ -10,10 +10,10 @@ from jaxaudit.report.record import Run
 from jaxaudit.report.terminal import as_terminal
 
 
-def shown(run: Run[Any], width: int = 100, top: int = 10) -> str:
+def shown(run: Run[Any], width: int = 100, top: int = 10, hint: str = "") -> str:
     """The lines of a terminal of this width, without blanks at their ends."""
     out = StringIO()
-    Console(file=out, width=width).print(as_terminal(part_of(run, top)))
+    Console(file=out, width=width).print(as_terminal(part_of(run, top), hint))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 

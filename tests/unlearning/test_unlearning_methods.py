@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, rankdata
-from support.circles import first_of
 from support.forgetters import (
     COUNT,
     FORGET,
@@ -25,7 +24,7 @@ from support.forgetters import (
     gradient_of,
     log_probs,
 )
-from support.tiny_learners import Convolved, Dropped, Normed, flat, flat_rows, learner, small_mlp
+from support.tiny_learners import Normed, flat, flat_rows, learner, small_mlp
 from support.tiny_learners import records as pool_of
 
 from jaxaudit.ensemble import Execution, fit_many
@@ -88,35 +87,6 @@ def stored(chosen: Any, key: Any) -> tuple[Any, Any, np.ndarray]:
     return state.params, jax.tree.map(lambda *leaves: jnp.stack(leaves), *updates), np.array(touched)
 
 
-@pytest.mark.parametrize(("module", "shape"), first_of([(Dropped, (4,)), (Convolved, (5, 5, 1))]))
-def test_all_updates_taken_back_are_the_initial_weights_and_none_changes_nothing(module, shape):
-    chosen, (inputs, labels) = learner(module, shape, "sgd"), pool_of(23, *shape)
-    recorded = train_and_record(keys(), SETS, inputs, labels, chosen, execution=Execution(2))
-    start = flat_rows(jax.jit(jax.vmap(lambda key: chosen.init(init_key(key)).params))(keys()), 2)
-    original = flat_rows(recorded.original.params, 2)
-    nothing, everything = (
-        flat_rows(jax.tree.map(lambda leaf, i=index: leaf[:, i], recorded.amnesiac.params), 2) for index in (0, 3)
-    )
-    np.testing.assert_array_equal(nothing, original)
-    # Some roundings of the largest number: a sum over a dozen steps of float32.
-    roundings = 40 * float(np.finfo(np.float32).eps) * max(np.abs(original).max(), np.abs(start).max())
-    np.testing.assert_allclose(everything, start, atol=roundings)
-    assert np.abs(everything - original).max() > 0.01
-
-
-def test_the_order_in_which_sets_are_forgotten_does_not_matter():
-    """Equation 3, for updates that no set shares with another; one that is shared is taken back once."""
-    random = np.random.default_rng(2)
-    params, updates = {"w": jnp.ones(3)}, {"w": jnp.asarray(random.normal(size=(6, 3)), jnp.float32)}
-    first, second = np.array([1, 0, 1, 0, 0, 0], bool), np.array([0, 1, 0, 0, 0, 1], bool)
-    one = take_back(take_back(params, updates, first), updates, second)
-    other = take_back(take_back(params, updates, second), updates, first)
-    together = take_back(params, updates, first | second)
-    for found in (one, other):
-        np.testing.assert_allclose(found["w"], together["w"], atol=1e-6)
-    np.testing.assert_allclose(together["w"], 1 - updates["w"][first | second].sum(axis=0), atol=1e-6)
-
-
 def test_a_recording_is_a_learner_like_any_other():
     chosen = Recording(learner(small_mlp, (4,), "sgd"), 1)
     marked = (CLASSES_OF_POOL << 1) | SETS[2]
@@ -125,32 +95,6 @@ def test_a_recording_is_a_learner_like_any_other():
     expected = train_and_record(keys()[:1], SETS[2:3], POOL, CLASSES_OF_POOL, chosen.learner)
     np.testing.assert_allclose(flat(one), flat(expected), atol=1e-5)
     np.testing.assert_array_equal(chosen.log_probs(one, inputs), chosen.learner.log_probs(one.original, inputs))
-
-
-def test_retraining_with_nothing_removed_is_the_original():
-    chosen = learner(Normed, (4,), "sgd")
-    forget = np.zeros((4, 23), bool)
-    forget[2, :2] = forget[3, 4:12] = True
-    both = keys()[np.array([0, 1, 0, 0])]
-    models = flat_rows(retrain(both, forget, POOL, CLASSES_OF_POOL, chosen, execution=Execution(4)), 4)
-    originals = flat_rows(fit_many(keys(), BOTH, POOL, CLASSES_OF_POOL, chosen, execution=Execution(2)), 2)
-    np.testing.assert_allclose(models[:2], originals, atol=1e-5)
-    assert np.abs(models[2] - models[0]).max() > 1e-3
-    twice = flat_rows(
-        retrain(both[np.array([0, 0])], forget[:2], POOL, CLASSES_OF_POOL, chosen, execution=Execution(2)), 2
-    )
-    np.testing.assert_array_equal(twice[0], twice[1])
-
-
-def test_a_retrained_model_has_never_seen_the_forgotten_records():
-    chosen = learner(small_mlp, (4,), "sgd")
-    forget = SETS[[2, 1]]
-    changed = np.where(forget[0][:, None], 100 * POOL, POOL)
-    one, other = (
-        flat_rows(retrain(keys(), forget, x, CLASSES_OF_POOL, chosen, execution=Execution(2)), 2)
-        for x in (POOL, changed)
-    )
-    np.testing.assert_array_equal(one[0], other[0])
 
 
 def test_what_cannot_be_forgotten():

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from math import nan
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -296,6 +297,14 @@ class KSAudit:
     def targets(self) -> tuple[TargetResult, ...]:
         """One result per target, in the given order."""
         return self.result.targets
+
+    def __str__(self) -> str:
+        """The finding on each target, in a sentence."""
+        return "\n".join(f"{target.name}: {target.verdict}. {target.finding.sentence}" for target in self.targets)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
 
     def plot(self, target: int = 0) -> "Figure":
         """Confidences of one target on two axes, and rho of all against 1; without rho, used fractions of all

@@ -214,7 +214,7 @@ def train_shadows(
     >>> import jaxaudit as ja
     >>> digits = ja.load("digits")
     >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
-    >>> held = ja.deal(jax.random.key(2), 200)
+    >>> held = np.random.default_rng(2).random(200) < 0.5
     >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
     >>> shadows = train_shadows(
     ...     jax.random.key(1), query, flat.take(np.arange(200, 500)), ja.nearest_neighbours(10, neighbours=1),
@@ -289,8 +289,8 @@ def default_tests(sets: Sets[Any], targets: Sequence[Target] = (), *, trains: bo
     if not trains:
         names, of_shadows = (*(name for name in names if name != "holdout"),), {**of_shadows, "mixed": 0}
         names = names if {"members", "deletion"} & {*names} else ("holdout",) if Role.HOLDOUT in sets else ()
-    made = [offered(test(), of_shadows) for test in TESTS if test.name in names]
-    tests = tuple(test for test in made if trains or not test.trains)
+    possible = [offered(test(), of_shadows) for test in TESTS if test.name in names]
+    tests = tuple(test for test in possible if trains or not test.trains)
     if not tests:
         raise InputError(
             "no test can be made without shadow models: it needs outputs on a holdout (`on_holdout`), at least."

@@ -20,8 +20,8 @@ class DealData(Columns):
 
     data: str = option(
         "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON "
-        "Lines, a JSON array or Parquet of messages, conversations, prompt and completion, instruction and output, "
-        "question and answer, or text.",
+        "Lines of messages, prompt and completion, instruction and output, question and "
+        "answer, or text.",
         default=...,
         argument=True,
         names="data",
@@ -51,7 +51,7 @@ class DealData(Columns):
 
 
 @dataclass(frozen=True)
-class Deal:
+class DealFlags:
     """How records are dealt."""
 
     holdout_share: float | None = option(
@@ -112,7 +112,7 @@ class DealOptions:
     """All options of the command."""
 
     data: DealData = group(DATA, DealData())
-    deal: Deal = group("Deal", Deal())
+    deal: DealFlags = group("Deal", DealFlags())
     out: Path = option(
         "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
         "deal.json, groups.csv (if there are groups), and what --blind adds, into this new directory.",
@@ -186,10 +186,10 @@ DEAL = Command(
     be the same records as in the source. Where a set lacks a class, or DATA has a @SPLIT, arrays are written as of
     anything else.
 
-    Texts, also chats (messages, conversations, prompt and completion, instruction and output), are written as
-    query.jsonl and so on, lines with all of their keys but those that tell the groups. With
-    `--pairs`, query.jsonl has one version of each record, drawn by a fair coin, and holdout.jsonl the other one, with
-    the same number at pair: a difference within a pair is free of the record's own difficulty.
+    Texts, also chats (messages, instruction and output), are written as query.jsonl and so on, lines with all of their
+    keys but those that tell the groups. With `--pairs`, query.jsonl has one version of each record, drawn by a fair
+    coin, and holdout.jsonl the other one, with the same number at pair: a difference within a pair is free of the
+    record's own difficulty.
 
     Examples:
 

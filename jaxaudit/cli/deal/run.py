@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
 
-from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, Deal, DealOptions
+from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, DealFlags, DealOptions
 from jaxaudit.cli.deal.private import (
     arrays_with_values,
     challenge_arrays,
@@ -307,19 +307,19 @@ def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None
 SCHEMA = "jaxaudit.deal/1"
 
 
-def seed_of(how: Deal) -> int:
+def seed_of(how: DealFlags) -> int:
     """The seed that was asked for, or a new one that nobody can guess."""
     return LEAST_BLIND + secrets.randbelow(2**SEED_BITS - LEAST_BLIND) if how.seed is None else how.seed
 
 
-def key_of_deal(seed: int, how: Deal) -> Key[Array, ""]:
+def key_of_deal(seed: int, how: DealFlags) -> Key[Array, ""]:
     """The key of a deal: of all 64 bits of its seed, since `jax.random.key` keeps 32, few enough to try them all."""
     key = jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
     return key if how.withdraw is None else stream(key, "withdraw")
 
 
 def record_of(
-    how: Deal,
+    how: DealFlags,
     seed: int,
     units: DealtUnits,
     source: Mapping[str, Any],

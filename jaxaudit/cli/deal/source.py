@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS, MOST_TESTS, holdout_groups_needed, records_a_set_needed
-from jaxaudit.cli.deal import Deal, DealData
+from jaxaudit.cli.deal import DealData, DealFlags
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import load_told
 from jaxaudit.data import Examples, load
@@ -23,7 +23,7 @@ from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.tables.rows import SourceRows, source_rows
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
-from jaxaudit.metrics.deal import deal, deal_members, deal_within, merge_groups
+from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.group_tests import counted_deals
 from jaxaudit.randomness import generator_of, stream
@@ -182,14 +182,14 @@ def dealt_units(
     return DealtUnits(number_groups(groups if within else merge_groups(groups, hashes)), copied, written, within)
 
 
-def draw_deal(key: Key[Array, ""], how: Deal, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
+def draw_deal(key: Key[Array, ""], how: DealFlags, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
     """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name."""
     count, groups = len(units.of_record), units.of_record if units.whole else None
     if units.within:
         drawn, members = deal_within(stream(key, "deal"), units.of_record, how.held, how.members_share or 0.0)
         stay = {} if how.members_share is None else {"members": members}
         return {"query": ~(drawn | members), **stay, "holdout": drawn}
-    drawn = deal(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
+    drawn = deal_holdout(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
     if how.withdraw is not None:
         return {"query": drawn, "members": ~drawn}
     if how.members_share is None:

@@ -48,8 +48,7 @@ class WeightsFlags(Network):
     )
     hidden: str | None = recipe_option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
     params: Path | None = option(
-        "The weights: .safetensors, a folder of save_pretrained, Flax .msgpack, or an Orbax directory. "
-        "[default: those in the folder that --model names]",
+        "The weights: .safetensors, or a folder of save_pretrained. [default: those in the folder that --model names]",
         names="file",
     )
     reference: tuple[str, ...] = option(

@@ -1,7 +1,7 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.options import KSOptions, check_first, inputs_of, is_own, tests_named
+from jaxaudit.cli.ks.options import KSOptions, check_first, is_own, ks_inputs, tests_named
 from jaxaudit.cli.options import ModelSource, refuse_options
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.errors import InputError
@@ -11,7 +11,7 @@ def _check_sets(options: KSOptions) -> None:
     data, target = options.data, options.target
     if options.source is ModelSource.SCORES:
         return
-    inputs = inputs_of(options)
+    inputs = ks_inputs(options)
     key = inputs.sets.key
     if key is None:
         refuse_options({"--commitment": data.commitment}, "is that of a blind deal, and --deal names none")
@@ -39,7 +39,7 @@ def _check_targets(options: KSOptions) -> None:
 def _check_tests(options: KSOptions) -> None:
     if options.source in (ModelSource.BANK, ModelSource.SCORES):
         return
-    names, inputs = tests_named(options), inputs_of(options)
+    names, inputs = tests_named(options), ks_inputs(options)
     check_first(names, [*inputs.sets.names])
     if not any(map(is_own, names)) and not {"holdout", "deletion"} & {*names}:
         refuse_options(

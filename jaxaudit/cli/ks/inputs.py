@@ -48,7 +48,7 @@ from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import HOLDOUT, MEMBERS, refuse_held, without_copies
 from jaxaudit.data.roles import ModelPlaces
 from jaxaudit.errors import InputError, without_folders
-from jaxaudit.metrics.deal import deal, deal_members
+from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.randomness import stream
 
@@ -319,7 +319,7 @@ def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool 
         whole, calibration = with_calibration_set(key, whole, FOURTH)
     else:
         whole = _without_copies(whole)
-    held = deal(key, len(whole), THIRD)
+    held = deal_holdout(key, len(whole), THIRD)
     members = deal_members(key, held, THIRD)
     rows = {Role.QUERY: ~(held | members), Role.HOLDOUT: held, Role.MEMBERS: members}
     parts = {role.value: whole.take(part, f"{whole.name} ({role.words})") for role, part in rows.items()}
@@ -333,7 +333,7 @@ def with_calibration_set(key: Key[Array, ""], whole: "Examples", share: float) -
         InputError: there are too few records.
     """
     whole = _without_copies(whole)
-    apart = deal(stream(key, "calibration"), len(whole), share)
+    apart = deal_holdout(stream(key, "calibration"), len(whole), share)
     return whole.take(~apart, whole.name), whole.take(apart, f"{whole.name} ({Role.CALIBRATION.words})")
 
 

@@ -19,7 +19,7 @@ from jaxaudit.cli.groups import (
     MOST,
     OUTPUT,
     TRAINING,
-    Dealt,
+    DealtFlags,
     Effort,
     Level,
     Output,
@@ -80,7 +80,7 @@ SHADOW_MODELS = 39
 
 
 @dataclass(frozen=True)
-class KSData(Dealt, SetsFlags):
+class KSData(DealtFlags, SetsFlags):
     """The data."""
 
     sample: int | None = training_option(
@@ -244,10 +244,25 @@ class KSFlags(Level):
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
 
+def check_words(text: str) -> None:
+    """Refuses a name of nothing that can be named."""
+    # Imported here because most commands name nothing.
+    from jaxaudit.report.words import parse_name
+
+    parse_name(text)
+
+
 @dataclass(frozen=True)
 class KSOutput(Output):
     """Options of what is printed and written."""
 
+    name: tuple[str, ...] = option(
+        "Your own words for query, holdout, members, calibration or target in texts of terminal and page, such as "
+        "query='our 1,200 customers'. Repeatable.",
+        default=(),
+        metavar="ROLE=WORDS",
+        check=check_words,
+    )
     fail_on: tuple[str, ...] = failing(
         "forgotten", "not forgotten", "inconclusive", "group remembered", "group suspected"
     )
@@ -277,7 +292,7 @@ class KSOptions:
     @cached_property
     def inputs(self) -> "KSInputs":
         """The sets and models that the options name, as far as they fit each other; read once."""
-        return _inputs_of(self.data, self.target, self.audit.shadows is not None)
+        return _inputs(self.data, self.target, self.audit.shadows is not None)
 
     @property
     def has_set_alone(self) -> bool:
@@ -305,12 +320,12 @@ class KSInputs(NamedTuple):
     paths: tuple[Path, ...] = ()
 
 
-def inputs_of(options: KSOptions) -> KSInputs:
+def ks_inputs(options: KSOptions) -> KSInputs:
     """The sets and models that the options name, as far as they fit each other."""
     return options.inputs
 
 
-def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
+def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
     from jaxaudit.data.paths import exists
@@ -335,12 +350,17 @@ def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
             "--before needs each --target's outputs on the holdout, too: both models are compared with it."
         )
     common = {*Role}.intersection(*map(roles, models))
+    unknown = {Role.MEMBERS} & common if banked and Role.MEMBERS not in sets.names else set[Role]()
+    common -= unknown
     anywhere = {role for model in models for role in roles(model)}
     anywhere |= set() if banked or not models else {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)}
     left_out = [
         f"{model.name}: has no outputs on the {role.words}, and is judged without"
         for model in models
         for role in sorted(anywhere - roles(model))
+    ]
+    left_out += [
+        f"outputs on the {role.words} are not used: a bank has none, and no --deal names them" for role in unknown
     ]
     names = sets.names if not models or banked else sets.names.only(Role.QUERY, Role.CALIBRATION, *common)
     return KSInputs(
@@ -356,7 +376,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
     """The same without the holdout, known members and outputs that no test of these options uses."""
     from jaxaudit.data.examples import Role
 
-    inputs, names = inputs_of(options), tests_named(options)
+    inputs, names = ks_inputs(options), tests_named(options)
     if any(map(is_own, names)) or options.has_set_alone:
         return inputs
     used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
@@ -375,7 +395,7 @@ def trains(options: KSOptions) -> bool:
     data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
     if data.deal is None or target.target_data or not target.target:
         return True
-    sets = inputs_of(options).sets.names
+    sets = ks_inputs(options).sets.names
     asked_for = options.audit.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
     return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
@@ -386,7 +406,7 @@ OF_OUTPUTS = ("members", "deletion")
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
-    inputs = inputs_of(options)
+    inputs = ks_inputs(options)
     sets = {*inputs.sets.names}
     has_set = {
         "members": "members" in sets,

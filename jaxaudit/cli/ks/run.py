@@ -23,7 +23,7 @@ from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, load_own_tests, positions, read_given, tests_of, tests_of_dealt
-from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, inputs_of, tests_named
+from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, ks_inputs, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged
@@ -64,7 +64,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options, with_rho = _filled(options), not is_texts(inputs_of(options).sets.names.get(Role.QUERY, ""))
+    options, with_rho = _filled(options), not is_texts(ks_inputs(options).sets.names.get(Role.QUERY, ""))
     whole = read_given(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
@@ -175,7 +175,7 @@ def _judged(
 
 def _with_groups(options: KSOptions) -> KSOptions:
     """The options with the groups of the sets' files; what is left out of the audit is said on stderr."""
-    inputs = inputs_of(options)
+    inputs = ks_inputs(options)
     for line in inputs.left_out:
         say(line)
     return with_groups_of_sets(options, inputs.sets)
@@ -241,7 +241,7 @@ def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, s
 
 def of_texts(options: KSOptions) -> KSOptions:
     """The options with what follows from sets of texts: tests of one number a record alone."""
-    query = inputs_of(options).sets.names.get(Role.QUERY)
+    query = ks_inputs(options).sets.names.get(Role.QUERY)
     if query is None or not is_texts(query):
         return options
     refuse_options({"--target-kind": options.target.target_kind != "auto"}, "texts have log-likelihoods")

@@ -15,7 +15,7 @@ from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.ks.inputs import as_outputs, built_in_tests, fields_of_tests, file_targets, load_own_tests
-from jaxaudit.cli.ks.options import ALL, KSOptions, check_first, inputs_of, parse_tests, renamed, with_all
+from jaxaudit.cli.ks.options import ALL, KSOptions, check_first, ks_inputs, parse_tests, renamed, with_all
 from jaxaudit.cli.ks.run import described_files, ks_outcome
 from jaxaudit.cli.options import refuse_options, with_values
 from jaxaudit.cli.own_code import with_fields
@@ -46,7 +46,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    inputs = inputs_of(options)
+    inputs = ks_inputs(options)
     for line in inputs.left_out:
         say(line)
     if bank.groups is not None and Role.MEMBERS in inputs.sets.names:
@@ -109,7 +109,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
-    description, names = bank.description, inputs_of(options).sets.names
+    description, names = bank.description, ks_inputs(options).sets.names
     if description.outputs in SCORED:
         # Of records without classes only their number is known.
         for role, size in zip(Sizes._fields, description.sizes, strict=True):
@@ -117,7 +117,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
             if name is not None and count_of(role, name) != size:
                 raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
         return {}
-    data = replace(options.data, label=inputs_of(options).sets.label)
+    data = replace(options.data, label=ks_inputs(options).sets.label)
     read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
     sets_by_role: dict[str, Examples] = {}
     for role in Sizes._fields:
@@ -146,13 +146,9 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
     Of records without classes only their number is known.
     """
     data, description = options.data, bank.description
-    targets, name = inputs_of(options).targets, inputs_of(options).sets.names.get(Role.MEMBERS)
-    if not all(Role.MEMBERS in model.places for model in targets):
+    name = ks_inputs(options).sets.names.get(Role.MEMBERS)
+    if name is None or not all(Role.MEMBERS in model.places for model in ks_inputs(options).targets):
         return None, None
-    if name is None:
-        raise InputError(
-            f"{targets[0].name}: has outputs on members, whose records the bank lacks; give members.* of --deal."
-        )
     if description.outputs in SCORED:
         count = count_of("members", name)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
@@ -208,7 +204,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
             return target_outputs(place, bank, columns, called)
         return load_outputs(place, classes, rows, as_outputs(target.target_kind), of=called)
 
-    return file_targets(inputs_of(options), one, target.allow_unrelated_target)
+    return file_targets(ks_inputs(options), one, target.allow_unrelated_target)
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:

@@ -108,7 +108,7 @@ PDTP = Command(
 
     `jaxaudit pdtp --csv people.csv --label income --model lr --json`
 
-    `jaxaudit pdtp --data acs --model nb --reduce 10`
+    `jaxaudit pdtp --data adult --model nb --reduce 10`
 
     `jaxaudit pdtp --query texts.jsonl --groups author --model gpt-2-64 --recipe tokens=words --recipe optimizer=adamw
     --recipe learning-rate=0.003 --epochs 15` (a language model, without each author in turn)

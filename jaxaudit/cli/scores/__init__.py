@@ -29,8 +29,8 @@ class LMOptions:
         names="file",
     )
     texts: tuple[Path, ...] = option(
-        "Records as JSON Lines or a JSON array, gzipped or not, instead of files by set. Each line has messages (or "
-        "conversations), prompt and completion, instruction and output, prompt or question and answer, or text; set "
+        "Records as JSON Lines, gzipped or not, instead of files by set. Each line has messages, "
+        "prompt and completion, instruction and output, prompt or question and answer, or text; set "
         "(query, holdout, members or reference), where the file's name does not say it, as that of query.jsonl; and, "
         "where known, group, pair and index.",
         default=(),

@@ -10,7 +10,7 @@ from jaxaudit.cli.groups import (
     MODEL,
     MOST,
     TRAINING,
-    Dealt,
+    DealtFlags,
     Seeded,
     SetsFlags,
     ShadowNetwork,
@@ -30,7 +30,7 @@ OF_SCORES = ("score", "log-likelihood")
 
 
 @dataclass(frozen=True)
-class BankData(Dealt, SetsFlags):
+class BankData(DealtFlags, SetsFlags):
     """Options of the sets whose records shadow models are trained on."""
 
     query: str | None = option(
@@ -192,7 +192,7 @@ class ImportOptions:
     """All options of `jaxaudit shadows import`."""
 
     directory: Path = option(
-        "Directory of tensorflow/privacy's LiRA, of lira-pytorch, or of Privacy Meter.",
+        "Directory of tensorflow/privacy's LiRA, or of lira-pytorch.",
         default=...,
         argument=True,
         metavar="DIR",
@@ -338,12 +338,10 @@ IMPORT = Command(
     "shadows.add:make_bank",
     """Makes a bank of the shadow models that another tool left.
 
-    Reads the directory of tensorflow/privacy's mi_lira_2021 or of lira-pytorch (keep.npy and logits or scores of every
-    experiment; with --labels where there is no y_train.npy), or the log_dir of Privacy Meter (memberships and signals;
-    with --labels, but of language models, whose signals are read as log-likelihoods). All train on random records of
-    one pool: rows that you choose at random, or a target's training records, are the query set, others the holdout,
-    and the rest becomes the calibration set. A file of rows has numbers of records, or a boolean for each. Nothing
-    there is changed.
+    Reads the directory of tensorflow/privacy's mi_lira_2021 or of lira-pytorch (keep.npy and logits of every
+    experiment; with --labels where there is no y_train.npy). All train on random records of one pool: rows that you
+    choose at random, or a target's training records, are the query set, others the holdout, and the rest becomes the
+    calibration set. A file of rows has numbers of records, or a boolean for each. Nothing there is changed.
 
     Examples:
 

@@ -22,11 +22,11 @@ from jaxaudit.cli.shadows import AddOptions, ImportOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank import other_tools
 from jaxaudit.data.bank.bank import LABELS, MEMBERSHIP, Bank, bank_files, load_bank, write_outputs
-from jaxaudit.data.bank.description import BY_CLASS, SCORED, Counts, Description, description_json
-from jaxaudit.data.bank.other_tools import Foreign, chosen_rows, is_folder
+from jaxaudit.data.bank.description import Counts, Description, description_json
+from jaxaudit.data.bank.other_tools import Foreign, chosen_rows
 from jaxaudit.data.bank.outputs import checked, load_into, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
-from jaxaudit.data.formats.parsing import PICKLES, refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError, visible, writing
@@ -219,13 +219,6 @@ def _write(bank: Bank, placed: Placed) -> None:
         write_outputs(bank.directory, placed.model, values, bank.description)
 
 
-LAYOUTS = (
-    (other_tools.is_lira_folder, other_tools.read_lira),
-    (other_tools.is_privacy_meter_folder, other_tools.read_privacy_meter),
-)
-"""For each tool, the functions that recognise and read its directory."""
-
-
 def make_bank(options: ImportOptions) -> Summary:
     """Writes the bank: completely or not at all."""
     directory, out = options.directory, options.out
@@ -236,14 +229,11 @@ def make_bank(options: ImportOptions) -> Summary:
     if rows.all() or not rows.any():
         which = "all records" if rows.all() else "no record"
         raise InputError(f"{directory}: every model is trained on {which}, so nothing can be compared.")
-    if foreign.note:
-        say(foreign.note)
-    labels = {} if description.outputs in SCORED else {LABELS: foreign.labels[order].astype(np.int32)}
-    arrays = {**labels, MEMBERSHIP: rows}
+    arrays = {LABELS: foreign.labels[order].astype(np.int32), MEMBERSHIP: rows}
     outputs = {
         model: _output(read, order, description, model) for model, read in enumerate(foreign.read) if read is not None
     }
-    shape, classes = (len(order), description.queries, -1), labels.get(LABELS, np.zeros(len(order), int))
+    shape, classes = (len(order), description.queries, -1), arrays[LABELS]
     # Copies, which keep no other view in memory.
     odds = [
         log_odds_of(description.outputs, make().reshape(shape), classes)[0].astype(np.float32)
@@ -258,17 +248,14 @@ def make_bank(options: ImportOptions) -> Summary:
 def _read(directory: Path, labels: Path | None) -> Foreign:
     if not exists(directory) or not directory.is_dir():
         raise InputError(f"{directory}: there is no such directory; is the path right?")
-    for recognised, read in LAYOUTS:
-        if recognised(directory):
-            return read(directory, labels)
-    for folder in (directory, directory / "signals"):
-        for path in entries(folder) if folder == directory or is_folder(folder) else []:
-            if path.suffix.lower() in PICKLES:
-                refuse_pickle(path)
+    if other_tools.is_lira_folder(directory):
+        return other_tools.read_lira(directory, labels)
+    for path in entries(directory):
+        refuse_pickle(path)
     raise InputError(
         f"{directory}: is no directory of a known tool: {other_tools.LIRA} leaves experiment-*/keep.npy, "
-        f"{other_tools.PYTORCH} 0/keep.npy (as in exp/cifar10), {other_tools.PRIVACY_METER} models/memberships.npy. "
-        "For any other, write a bank's files (README) or `jaxaudit shadows plan` and `add`."
+        f"{other_tools.PYTORCH} 0/keep.npy (as in exp/cifar10). For any other, such as Privacy Meter, write its arrays "
+        "as a bank's files (docs/how_to/train_shadow_models_once.md), or `jaxaudit shadows plan` and `add`."
     )
 
 
@@ -294,8 +281,7 @@ def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
     try:
         description = Description(
             format=1,
-            outputs=foreign.outputs,
-            direction=foreign.direction,
+            outputs="logits",
             classes=foreign.classes,
             queries=foreign.views,
             records=records,
@@ -317,8 +303,7 @@ def _output(
 
     def make() -> np.ndarray:
         values = read()
-        tail = description.shape[len(description.shape) - (description.outputs in BY_CLASS) :]
-        if values.shape == (len(order), description.queries, *tail):
+        if values.shape == (len(order), description.queries, description.classes):
             values = values[order].reshape(description.shape)
         checked(values, description, f"model {model}")
         return values
@@ -330,10 +315,10 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
     description, sizes = bank.description, bank.description.sizes
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
-    kind, done = description.outputs.replace("_", "-"), sum(model is not None for model in foreign.read)
+    done = sum(model is not None for model in foreign.read)
     views = "" if description.queries == 1 else f" of {description.queries} views"
     lines = [
-        f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; {kind}{views} on {columns} "
+        f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; logits{views} on {columns} "
         "records."
     ]
     if sizes.holdout:
@@ -347,9 +332,4 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
             )
     else:
         lines.append("Without --holdout-rows the bank has no holdout, so the holdout test cannot be made.")
-    if foreign.tool == other_tools.PRIVACY_METER:
-        lines.append(
-            f"{foreign.tool} computes RMIA with gamma 1: jaxaudit attack --shadows {shlex.quote(str(out))} "
-            "--attack-option rmia.gamma=1 --attack-option rmia-offline.gamma=1"
-        )
     return Summary((*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}"))

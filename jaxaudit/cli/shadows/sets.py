@@ -55,8 +55,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
 
     `key` draws the test of exchangeability of query set and holdout, as in `ks`. `model` says how texts become tokens.
     """
-    named = named_sets(data)
-    names = named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
+    sets_named = named_sets(data)
+    names = sets_named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
     if model is None and is_texts(names[Role.QUERY]):
         raise InputError(
             "texts have no classes, so models give each a number: --outputs log-likelihood --direction higher, or "
@@ -65,7 +65,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     adapters = None if model is None else make_adapters(model)
     columns = group_columns(data.groups)
     read = text_reader([*names.values()], model or BankNetwork(), adapters) or reader(
-        replace(data, label=named.label), columns
+        replace(data, label=sets_named.label), columns
     )
     examples_by_role = names.map(lambda _, name: read(name))
     query, held = examples_by_role[Role.QUERY], examples_by_role.get(Role.HOLDOUT)

@@ -1,13 +1,10 @@
 """Shadow models in the files of another tool, in the form that a bank needs (`Foreign`).
 
-LiRA: `y_train.npy`, and of each model `experiment-*/keep.npy`, `hparams.json`, `logits/EPOCH.npy` (float [n, 1, views,
-classes]) or `scores/EPOCH.npy` (log-odds), as tensorflow/privacy's `research/mi_lira_2021` writes them; its port to
-PyTorch has folders named by numbers, no labels, and `0/logits.npy` or `0/scores.npy`. Privacy Meter 2: the `log_dir` of
-`run_mia.py`, with `models/memberships.npy` and `signals/rmia_signals.npy`, the probability of each record's own class;
-losses, which its version of 2024 writes, are refused. Labels in a pickle are not read: they must be given.
+LiRA: `y_train.npy`, and of each model `experiment-*/keep.npy`, `hparams.json` and `logits/EPOCH.npy` (float [n, 1,
+views, classes]), as tensorflow/privacy's `research/mi_lira_2021` writes them; its port to PyTorch has folders named by
+numbers, no labels, and `0/logits.npy`. Arrays of other tools become a bank in a few lines (its `__init__.py`).
 """
 
-import json
 import os
 import re
 import stat
@@ -21,12 +18,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxaudit.data.bank.bank import BYTES_A_RECORD, booleans
-from jaxaudit.data.bank.description import MOST_CLASSES, MOST_MODELS, MOST_RECORDS, MOST_ROWS, SCORED, Direction, Kind
+from jaxaudit.data.bank.description import MOST_CLASSES, MOST_MODELS, MOST_RECORDS, MOST_ROWS
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import PICKLES, parsing, refuse_pickle, refuse_repeated_keys
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.outputs.kinds import inside
 from jaxaudit.data.paths import entries, read_small
 from jaxaudit.errors import InputError
 
@@ -34,25 +30,17 @@ SPARE = 1 << 16
 
 
 class Foreign(NamedTuple):
-    """Shadow models that another tool trained on one pool of records; `outputs` is their kind, as in `Description`.
-    `read` has for each model a function that reads its unchecked outputs `[n, views, values]` (log-odds without the
-    last axis), or None if it is not trained yet; `note` says how files were read where that was a guess.
+    """Shadow models that another tool trained on one pool of records. `read` has for each model a function that reads
+    its unchecked logits `[n, views, classes]`, or None if it is not trained yet.
     """
 
     tool: str
-    outputs: Kind
     classes: int
     views: int
     labels: Int[np.ndarray, " n"]
     membership: Bool[np.ndarray, "models n"]
     read: tuple[Callable[[], np.ndarray] | None, ...]
-    recipe: str = ""
-    note: str = ""
-
-    @property
-    def direction(self) -> Direction | None:
-        """Of outputs without classes: a higher number means that a model was trained on a record."""
-        return "higher" if self.outputs in SCORED else None
+    recipe: str
 
 
 def is_folder(path: Path) -> bool:
@@ -135,19 +123,16 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     for index, experiment in enumerate(experiments):
         row = _row(experiment, records)
         membership[index] = booleans(row[:], str(experiment / "keep.npy"))
-    logits, scores = ([_outputs(experiment, name) for experiment in experiments] for name in ("logits", "scores"))
-    of_logits = logits.count(None) <= scores.count(None)
-    kind: Kind = "logits" if of_logits else "log_odds"
-    files = logits if of_logits else scores
+    files = [_logits(experiment) for experiment in experiments]
     files_of_outputs = [file for file in files if file is not None]
     if not files_of_outputs or not (labels or has_array(directory, "y_train")):
         raise InputError(
             f"{directory}: an experiment needs outputs (inference.py writes logits), and y_train.npy has the labels of "
             "the records, unless you give them (`labels`)."
         )
-    readers = tuple(None if file is None else partial(_read, file, kind) for file in files)
-    shape = _shape(StoredArray(files_of_outputs[0]).shape, kind, files_of_outputs[0])
-    labels_array, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if of_logits else None)
+    readers = tuple(None if file is None else partial(_read, file) for file in files)
+    _, views, outputs = _shape(StoredArray(files_of_outputs[0]).shape, files_of_outputs[0])
+    labels_array, classes = read_labels(labels or directory / "y_train.npy", records, outputs)
     settings = [_hparams(experiment) for experiment in experiments]
     networks = dict.fromkeys(str(setting.get("arch", "unknown")) for setting in settings)
     if len(networks) > 1:
@@ -157,7 +142,7 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
         )
     tool = LIRA if any(_NUMBERED.fullmatch(file.name) for file in files_of_outputs) else PYTORCH
     recipe = _recipe(tool, settings, [int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)])
-    return Foreign(tool, kind, classes, shape[1], labels_array, membership, readers, recipe)
+    return Foreign(tool, classes, views, labels_array, membership, readers, recipe)
 
 
 def _experiments(directory: Path) -> list[Path]:
@@ -181,29 +166,27 @@ def _row(experiment: Path, records: int | None = None) -> StoredArray:
     return row
 
 
-def _outputs(experiment: Path, name: str) -> Path | None:
-    """The file of the last epoch, or the one file, of outputs of this name."""
-    folder = experiment / name
+def _logits(experiment: Path) -> Path | None:
+    """The file of the last epoch, or the one file."""
+    folder = experiment / "logits"
     names = [path for path in entries(folder) if _NUMBERED.fullmatch(path.name)] if is_folder(folder) else []
-    alone = experiment / f"{name}.npy" if has_array(experiment, name) else None
+    alone = experiment / "logits.npy" if has_array(experiment, "logits") else None
     return max(names, key=lambda path: int(path.stem), default=alone)
 
 
-def _read(file: Path, kind: Kind) -> np.ndarray:
+def _read(file: Path) -> np.ndarray:
     values = read_npy(file, links=False)
-    return values.reshape(_shape(values.shape, kind, file))
+    return values.reshape(_shape(values.shape, file))
 
 
-def _shape(shape: tuple[int, ...], kind: Kind, file: Path) -> tuple[int, ...]:
-    """`n, views, classes`, or `n, views` for log-odds, of an array of this shape."""
-    axes = 3 if kind == "logits" else 2
-    if len(shape) == axes + 1 and shape[1] == 1:
+def _shape(shape: tuple[int, ...], file: Path) -> tuple[int, ...]:
+    """`n, views, classes` of an array of this shape."""
+    if len(shape) == 4 and shape[1] == 1:
         return shape[0], *shape[2:]
-    if len(shape) == axes - 1:
-        return shape[0], 1, *shape[1:]
-    if len(shape) != axes:
-        layout = "[records, 1, views, classes]" if kind == "logits" else "[records, views]"
-        raise InputError(f"{file}: has shape {shape}; {kind.replace('_', '-')} must be {layout}.")
+    if len(shape) == 2:
+        return shape[0], 1, shape[1]
+    if len(shape) != 3:
+        raise InputError(f"{file}: has shape {shape}; logits must be [records, 1, views, classes].")
     return shape
 
 
@@ -229,128 +212,3 @@ def _recipe(tool: str, settings: list[dict[str, Any]], epochs: list[int]) -> str
     until = [f"outputs after epoch {epochs[0]}"] if len(set(epochs)) == 1 else []
     until = [f"after epochs {min(epochs)} to {max(epochs)}"] if len(set(epochs)) > 1 else until
     return f"{tool}: {', '.join([*values, *until]) or 'no settings are known'}"[:LONGEST_RECIPE]
-
-
-PRIVACY_METER = "Privacy Meter"
-METADATA = "models_metadata.json"
-LONGEST_METADATA = 1 << 24
-SURE = 0.5
-"""A classifier gives more than this to some of the records that it was trained on."""
-_SIGNALS = re.compile(r"\w+_signals")
-
-
-def is_privacy_meter_folder(directory: Path) -> bool:
-    """Whether a directory has the training sets of Privacy Meter's models."""
-    return is_folder(directory / "models") and has_array(directory / "models", "memberships")
-
-
-def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
-    """The models of an audit by Privacy Meter, with log-odds log(p / (1 - p)), up to about 16 nats, since p is float32
-    (1 gives infinity). Of language models, and then without `labels`, signals are log-likelihoods log(p), a nat a
-    token.
-    """
-    path = directory / "models" / "memberships.npy"
-    rows = StoredArray(path)
-    if rows.ndim != 2 or not rows.nbytes or len(rows) > MOST_MODELS:
-        raise InputError(f"{path}: has shape {rows.shape}; it must be [models, records].")
-    models, records = rows.shape
-    refuse_large(models, records, directory)
-    file = _signals(directory)
-    signals = StoredArray(file, max_bytes=MAX_BYTES)
-    if signals.ndim != 2 or signals.shape[0] != records or not 0 < signals.shape[1] <= models:
-        raise InputError(
-            f"{file}: has shape {signals.shape}, but {path.name} is of {models} models and {records} records: signals "
-            "are [records, models]. If audit.data_size was smaller than the data set, leave it out and run the audit "
-            "again."
-        )
-    kept, signals = booleans(rows[:], str(path)), signals[:].T
-    language = _are_of_language(directory)
-    sure = _surest(signals, kept)
-    if labels is None:
-        if language or (language is None and sure < SURE):
-            readers = (
-                *(partial(_log_likelihoods, file, *signal) for signal in enumerate(signals)),
-                *_missing(rows, signals),
-            )
-            why = f"{METADATA} says that its models are language models" if language else "its models are sure of none"
-            note = (
-                f"{file}: read as exp(mean log-probability of a record's tokens), because {why}; give their labels if "
-                "these are probabilities of the records' classes"
-            )
-            none = np.zeros(records, int)
-            return Foreign(PRIVACY_METER, "log_likelihood", 1, 1, none, kept, readers, recipe=PRIVACY_METER, note=note)
-        raise InputError(
-            f"{directory}: Privacy Meter keeps no labels as arrays; give those of its data set (`labels`)."
-        )
-    labels_array, classes = read_labels(labels, records, None)
-    if language or (language is None and sure < max(SURE, 1 / classes)):
-        why = f"{METADATA} says so" if language else f"no model gives its own records more than {sure:.2g}, nearly"
-        raise InputError(
-            f"{file}: these are not probabilities of {classes} classes but of a language model's tokens ({why}). Leave "
-            "out `labels`: they are then read as log-likelihoods of records. If the models are classifiers after all, "
-            "write their log-odds into a bank (`jaxaudit shadows plan`)."
-        )
-    readers = *(partial(_log_odds, file, *signal) for signal in enumerate(signals)), *_missing(rows, signals)
-    return Foreign(PRIVACY_METER, "log_odds", classes, 1, labels_array, kept, readers, recipe=PRIVACY_METER)
-
-
-def _missing(rows: StoredArray, signals: np.ndarray) -> tuple[None, ...]:
-    return (None,) * (len(rows) - len(signals))
-
-
-def _are_of_language(directory: Path) -> bool | None:
-    """Whether the models are language models, by what Privacy Meter says of them; None if it says nothing."""
-    path = directory / "models" / METADATA
-    if not os.path.lexists(path):
-        return None
-    with parsing(f"{path}: is not one JSON object of each model's facts", "delete it to import without it."):
-        text = read_small(path, LONGEST_METADATA, links=False)
-        refuse_repeated_keys(text)
-        # Python writes NaN, which other parsers refuse.
-        models = list(json.loads(text).values())
-        # Classifiers have an accuracy.
-        language = {model["model_name"] == "gpt2" or model.get("train_acc", 0) is None for model in models}
-    return language.pop() if len(language) == 1 else None
-
-
-def _surest(signals: np.ndarray, rows: np.ndarray) -> float:
-    """The signal that a model gives to few of the records that it was trained on: a classifier is sure of some."""
-    kept_values = [values[row] for values, row in zip(signals, rows, strict=False)]
-    quantiles = [
-        float(np.quantile(model_values.astype(np.float64), 0.99)) for model_values in kept_values if len(model_values)
-    ]
-    return max(quantiles, default=1.0)
-
-
-def _signals(directory: Path) -> Path:
-    folder = directory / "signals"
-    files = entries(folder) if is_folder(folder) else []
-    files = [file for file in files if _SIGNALS.fullmatch(file.stem) and not file.stem.endswith("_ramia_signals")]
-    for file in files:
-        refuse_pickle(file)
-    files = [file for file in files if file.suffix == ".npy"]
-    if len(files) != 1:
-        names = ", ".join(file.name for file in files[:5]) or "none"
-        raise InputError(f"{folder}: must have one file of signals such as rmia_signals.npy; found {names}.")
-    return files[0]
-
-
-def _shares(file: Path, model: int, stored: np.ndarray) -> np.ndarray:
-    signals = stored.astype(np.float64)
-    if not inside((float(signals.min()), float(signals.max()))):
-        raise InputError(
-            f"{file}: model {model} has signals from {signals.min():g} to {signals.max():g}, so they are no "
-            "probabilities. If they are losses, save numpy.exp(-signals) instead."
-        )
-    return signals.clip(0, 1)
-
-
-def _log_odds(file: Path, model: int, stored: np.ndarray) -> np.ndarray:
-    share = _shares(file, model, stored)
-    with np.errstate(divide="ignore"):
-        return (np.log(share) - np.log1p(-share)).astype(np.float32)[:, None]
-
-
-def _log_likelihoods(file: Path, model: int, stored: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return np.log(_shares(file, model, stored)).astype(np.float32)[:, None]

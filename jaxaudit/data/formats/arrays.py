@@ -23,8 +23,6 @@ LONGEST_HEADER = 10_000
 MOST_DEFLATED = 1032
 """The largest compression ratio of deflate."""
 MOST_AXES = 32
-NEAR = 1 << 20
-"""Bytes of neighbouring columns that are read in one go."""
 BLOCK = 1 << 22
 LAST_CHARACTER = 0x10FFFF
 LARGEST_DIRECTORY = 1 << 22
@@ -90,22 +88,11 @@ class StoredArray:
     def _read(self, file: BufferedReader, first: int, last: int) -> np.ndarray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])
         if self._by_column and self.ndim > 1 and count < len(self):
-            return self._of_columns(file, first, count, columns)
+            # Its rows lie apart, so all of it is read.
+            refuse_larger(self.path, self.nbytes, MAX_BYTES, "save numpy.ascontiguousarray(array)")
+            return self._read(file, 0, len(self))[first : first + count].copy()
         numbers, shape = self._numbers(file, first * columns, count * columns), (count, *self.shape[1:])[: self.ndim]
         return numbers.reshape(shape[::-1]).T if self._by_column else numbers.reshape(shape)
-
-    def _of_columns(self, file: BufferedReader, first: int, count: int, columns: int) -> np.ndarray:
-        """Rows of an array stored column by column: a part of each column; short columns are read many at a time."""
-        columns_read, rows = np.empty((columns, count), self.dtype), len(self)
-        together = NEAR // (rows * self.dtype.itemsize)
-        for column in range(0, columns, max(1, together)):
-            some = columns_read[column : column + max(1, together)]
-            if together:
-                whole = self._numbers(file, column * rows, len(some) * rows).reshape(-1, rows)
-                some[:] = whole[:, first : first + count]
-            else:
-                some[0] = self._numbers(file, column * rows + first, count)
-        return columns_read.reshape(*self.shape[:0:-1], count).T
 
     def _numbers(self, file: BufferedReader, first: int, count: int) -> np.ndarray:
         """This many of its numbers as stored, starting at `first`."""

@@ -2,26 +2,24 @@
 
 A few bytes of Parquet can hold gigabytes: pages are compressed, a value that occurs often is stored once, and a text
 may be stored as what it shares with the one before. So the headers of pages are added up first (`parquet_footer`), the
-schema decides what is read, and columns are decoded some rows at a time, texts and bytes at whatever depth with a
-number in place of each repeated one. Values are added up before they are unpacked.
+schema decides what is read, and columns are decoded some rows at a time, texts with a number in place of each repeated
+one. Values are added up before they are unpacked.
 """
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
 from jaxaudit.data.formats.parquet_footer import DeclaredColumn, declared_columns
-from jaxaudit.data.formats.parsing import parsed, parsing
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
@@ -93,24 +91,6 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
     return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
 
 
-def parquet_objects(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The rows of a Parquet file as JSON objects, also of lists and structs, with their numbers from 1.
-
-    Raises:
-        InputError: the file is damaged; a row is longer than `longest`, or all of them than `max_bytes`.
-    """
-    with _opened(path) as opened:
-        _refuse_unpacked(opened)
-        complaint, size = f"{path}: is not a readable Parquet file", 0
-        objects = parsed(lambda: _objects(opened, longest), complaint, "was it copied in full?")
-        for number, row in enumerate(objects, 1):
-            if len(row) > longest:
-                raise InputError(f"{path}: row {number} has more than {longest >> 20} MiB; leave it out.")
-            size += len(row)
-            refuse_larger(path, size, max_bytes)
-            yield number, row
-
-
 def _refuse_unpacked(opened: _Opened) -> None:
     """Refuses pages, or values, that unpack to too much. Of lists nobody knows the rows, so a text in them that is
     stored as differences may be as long as a page.
@@ -121,22 +101,6 @@ def _refuse_unpacked(opened: _Opened) -> None:
         width = max(CELL, stated.length or 0, column.delta_bytes if stated.max_repetition_level else 0)
         size += max(column.unpacked_bytes, width * column.values)
     refuse_larger(opened.title, size, opened.most, ADVICE)
-
-
-def _objects(opened: _Opened, longest: int) -> Iterator[bytes]:
-    """The rows as JSON, unpacked few at a time: such as take `longest` bytes; so many zeros for a longer one."""
-    waiting, file, at_once = list[pa.RecordBatch](), opened.file, rows_at_once(opened.declared)
-    # Arrow joins no dictionaries within lists, and each group of rows has its own.
-    for batch in chain.from_iterable(file.iter_batches(at_once, [at]) for at in range(file.num_row_groups)):
-        waiting.append(batch)
-        while waiting:
-            rows = waiting.pop()
-            if sum(map(_bytes, rows.columns)) <= longest:
-                yield from (msgspec.json.encode(row, enc_hook=str) for row in rows.to_pylist())
-            elif len(rows) == 1:
-                yield bytes(longest + 1)
-            else:
-                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
 
 
 def rows_at_once(declared: Sequence[DeclaredColumn]) -> int:
@@ -232,7 +196,7 @@ def _flat(path: Path, field: pa.Field, drop: Collection[str] | None) -> bool:
         )
     raise InputError(
         f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
-        "it out (`drop`), or write it as numbers or text."
+        "it out (`drop`), or write it as numbers or text. A file of texts is one of JSON Lines."
     )
 
 
@@ -243,24 +207,11 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _bytes(cells: pa.Array) -> int:
-    """The bytes of the texts of a column, also within lists and structs, each as often as it occurs, and two for every
-    value: as JSON they take no less.
-    """
+    """The bytes of the texts of a column, each as often as it occurs, and two for every value."""
     kind, size = cells.type, 2 * len(cells)
-    if isinstance(cells, pa.ExtensionArray):
-        return _bytes(cells.storage)
-    if isinstance(cells, pa.StructArray):
-        return sum(map(_bytes, cells.flatten()))
-    if isinstance(cells, pa.MapArray):
-        start, end = cells.offsets[0].as_py(), cells.offsets[-1].as_py()
-        return size + _bytes(cells.keys[start:end]) + _bytes(cells.items[start:end])
-    if pa.types.is_nested(kind):
-        return size + _bytes(cells.flatten())
-    if pa.types.is_fixed_size_binary(kind):
-        return size + kind.byte_width * len(cells)
-    values = cells.dictionary if pa.types.is_dictionary(kind) else cells
-    if not (is_text(values.type) or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+    if not is_text(kind):
         return size
+    values = cells.dictionary if pa.types.is_dictionary(kind) else cells
     lengths = pc.call_function("cast", [pc.call_function("binary_length", [values])], pc.CastOptions(pa.int64()))
     if pa.types.is_dictionary(kind):
         lengths = pc.call_function("take", [lengths, cells.indices])

@@ -12,16 +12,12 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 Item = TypeVar("Item")
 LONGEST_REASON = 160
-ITEM = 128
-"""Bytes of memory for an item of a JSON array, of which there are at most as many as commas."""
 # Arrow's messages quote the row or the cell: for a CSV file only these parts are passed on,
 _OF_CSV = re.compile(
     r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file|"
@@ -113,11 +109,11 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
+def open_bounded(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
     """The bytes of a regular file as a stream, decompressed if its first two bytes are those of gzip.
 
     Reading more than `max_bytes` decompressed bytes raises, so a small file that unpacks to a huge one does no harm.
-    None is for a file of any size that is read in pieces. What the caller's reading runs into is an InputError, too.
+    What the caller's reading runs into is an InputError, too.
     """
     try:
         with open_data(path) as file:
@@ -142,26 +138,6 @@ def json_lines(path: Path, longest: int, max_bytes: int) -> Iterator[tuple[int, 
                 yield number, line
 
 
-def begins_array(path: Path) -> bool:
-    """Whether the first character of a file of JSON, gzipped or not, begins an array."""
-    with open_bounded(path, None) as stream:
-        return stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-
-
-def json_array(path: Path, longest: int, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The items of a file that is one JSON array, gzipped or not, each in one line, with their numbers from 1."""
-    with open_bounded(path, max_bytes) as stream:
-        data = stream.read()
-    refuse_larger(path, len(data) + ITEM * data.count(b","), max_bytes)
-    with parsing(f"{path}: is not one whole JSON array", "was it written to its end?"):
-        items = _ITEMS.decode(data.decode("utf-8-sig"))
-    for number, item in enumerate(items, 1):
-        text = bytes(item)
-        if len(text) > longest:
-            raise InputError(f"{path}: record {number} has more than {longest >> 20} MiB; leave it out.")
-        yield number, msgspec.json.format(text, indent=-1) if b"\n" in text or b"\r" in text else text
-
-
 def refuse_repeated_keys(text: str | bytes) -> None:
     """Refuses JSON in which an object has a key twice: readers take the last value, others the first.
 
@@ -182,12 +158,11 @@ def _nothing(_: str) -> None:
     """In place of a number, which is not computed."""
 
 
-_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _UNIQUE = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
 
 
 class _Bounded(io.RawIOBase):
-    def __init__(self, source: io.BufferedIOBase, max_bytes: int | None, path: Path) -> None:
+    def __init__(self, source: io.BufferedIOBase, max_bytes: int, path: Path) -> None:
         self.source, self.max_bytes, self.path, self.place = source, max_bytes, path, 0
 
     def readable(self) -> bool:

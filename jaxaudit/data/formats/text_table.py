@@ -7,7 +7,7 @@ content of a cell.
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.formats.parsing import open_bounded, parsed, reason_of
+from jaxaudit.data.formats.parsing import reason_of
 from jaxaudit.data.labels import as_number
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
@@ -66,9 +66,6 @@ class TextTable:
     def rows(self) -> int:
         return len(self.columns[0]) if self.columns else 0
 
-    def title(self, column: int) -> str:
-        return f"column {column + 1}" if not self.header else f"column {self.header[column]!r}"
-
     def with_header(self) -> "TextTable":
         """The table whose header is the first line of this one, which has none yet."""
         names = [column[0].as_py().strip() for column in self.columns]
@@ -78,29 +75,6 @@ class TextTable:
         """The table without the columns of these names."""
         kept = [index for index, name in enumerate(self.header) if name not in names]
         return replace(self, header=[self.header[i] for i in kept], columns=[self.columns[i] for i in kept])
-
-    def without_empty(self, needed_names: Collection[str]) -> tuple["TextTable", tuple[str, ...]]:
-        """The table without columns that have neither a name nor any value, as a delimiter at the end of each line
-        makes one, and a note on each; `needed_names` are names of columns to keep.
-
-        Without a header only empty cells are no values: `nan` may be a number that failed.
-        """
-        names = self.header or [""] * len(self.columns)
-        nothing = ("", "nan") if self.header else ("",)
-        empty = [
-            place
-            for place, name in enumerate(names)
-            if NAMELESS.fullmatch(name.strip())
-            and name not in needed_names
-            and _holds_only(nothing, self.columns[place])
-        ]
-        if not empty or len(empty) == len(self.columns):
-            return self, ()
-        kept = [place for place in range(len(self.columns)) if place not in empty]
-        header = [self.header[place] for place in kept] if self.header else []
-        table = replace(self, header=header, columns=[self.columns[place] for place in kept])
-        notes = (f"column {place + 1} has neither a name nor a value and is left out" for place in empty)
-        return table, tuple(notes)
 
     def numbers(self, column: int, advice: str = "leave it out (`drop`)") -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers, 1 and 0 for true and false; an InputError names the row
@@ -117,17 +91,12 @@ class TextTable:
                 values.append(as_number(cell))
             except ValueError as error:
                 trouble = "is empty" if cell == "" else "holds text"
+                title = repr(self.header[column]) if self.header else column + 1
                 raise InputError(
-                    f"{self.source}: row {row}, {self.title(column)} {trouble}, not a number; clean or encode it, or "
+                    f"{self.source}: row {row}, column {title} {trouble}, not a number; clean or encode it, or "
                     f"{advice}."
                 ) from error
         return np.array(values)
-
-
-def _holds_only(texts: tuple[str, ...], cells: pa.ChunkedArray) -> bool:
-    lower = pc.call_function("utf8_lower", [trimmed(cells)])
-    are_texts_of = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(texts)))
-    return bool(pc.call_function("all", [are_texts_of]).as_py()) and len(cells) > 0
 
 
 def trimmed(cells: Cells) -> Cells:
@@ -321,42 +290,3 @@ def read_csv(path: Path, header: bool = True) -> TextTable:
         columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
     whole = TextTable([], columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
     return whole.with_header() if header else whole
-
-
-def csv_batches(
-    path: Path,
-    columns: Mapping[str, pa.DataType],
-    subject: str,
-    advice: str,
-    *,
-    max_bytes: int | None = None,
-    null_values: Sequence[str] | None = None,
-    block_bytes: int = 2**24,
-) -> Iterator[pa.RecordBatch]:
-    """These columns, by name and type, of a large CSV file with a header line, gzipped or not, some lines at a time.
-
-    `subject` and `advice` are as for `parsing`; `null_values` are cells that mean a missing value, by default those
-    that Arrow recognises; the file may unpack to `max_bytes`, if given, and `block_bytes` are read at a time.
-    """
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict(columns), include_columns=list(columns), null_values=null_values
-    )
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes)
-    header_line(path)
-    with open_bounded(path, max_bytes) as stream:
-        yield from parsed(lambda: arrow_csv.open_csv(stream, read, convert_options=convert), subject, advice)
-
-
-def header_line(path: Path) -> bytes:
-    """The first line of a table, as raw bytes with its line end; a gzipped file is decompressed.
-
-    Call this function before a parser reads the table. A parser can take seconds, or crash, on too many columns.
-
-    Raises:
-        InputError: the line has more than `MOST_COLUMNS` columns or 1 MiB, or the file cannot be read.
-    """
-    with open_bounded(path, None) as stream:
-        line = stream.readline(FIRST_LINE)
-    if len(line) == FIRST_LINE or line.count(b",") >= MOST_COLUMNS:
-        raise InputError(f"{path}: its first line has more than {MOST_COLUMNS:,} columns or 1 MiB; is it a table?")
-    return line

@@ -159,6 +159,11 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
         refuse_pickle(path)
         kinds = ", ".join((".npz", ".npy", *TABLES))
         raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these (a .txt or .tsv: as .csv).")
+    return columns_of_array(array, names, expected, source)
+
+
+def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: Expected, source: str) -> OutputColumns:
+    """The numbers of an array, whose rows follow the names of records, if there are any."""
     if array.dtype.kind not in "uif" or array.ndim not in (1, 2):
         labels = array.dtype.kind not in "uif" and array.shape[1:] in ((), (1,))
         raise expected.unlike(source, HARD_LABELS if labels else f"has {array.dtype} of shape {array.shape}")

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.form import Expected, OutputsPlace, as_place, read_outputs
+from jaxaudit.data.outputs.form import Expected, OutputColumns, OutputsPlace, as_place, columns_of_array, read_outputs
 from jaxaudit.data.outputs.kinds import (
     HARD_LABELS,
     Kind,
@@ -153,8 +153,30 @@ def load_outputs(
     count = classes if isinstance(classes, int) else len(classes)
     expected = Expected(rows, count, class_names, of, records)
     read = read_outputs(place, expected)
-    values = read.values
-    dtype = "text" if place.path.suffix.lower() == ".csv" else values.dtype.name
+    is_text = place.path.suffix.lower() == ".csv"
+    return _as_outputs(read, expected, kind, source, "text" if is_text else read.values.dtype.name)
+
+
+def outputs_of(
+    array: np.ndarray, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, name: str, of: str = "query set"
+) -> Outputs:
+    """The outputs in an array, as `load_outputs` has those of a file; `name` is that of the model, for messages.
+
+    Raises:
+        InputError: as `load_outputs`.
+
+    >>> outputs_of(np.array([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"], 2, name="mine").kind
+    'probabilities'
+    """
+    class_names = None if isinstance(classes, int) else [str(name) for name in classes]
+    expected = Expected(rows, classes if isinstance(classes, int) else len(classes), class_names, of)
+    return _as_outputs(columns_of_array(np.array(array), None, expected, name), expected, kind, name)
+
+
+def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str, dtype: str | None = None) -> Outputs:
+    """What these numbers are: probabilities or logits, how they were rounded, and what was guessed."""
+    values, count = read.values, expected.classes
+    dtype = dtype or values.dtype.name
     _check_shape(values, expected, source)
     refuse_bits(values, source)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4

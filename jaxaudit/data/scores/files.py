@@ -23,8 +23,6 @@ from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
 
 LONGEST_LINE = 2**20
-SUFFIXES = (".csv", ".parquet")
-"""Of a table that is written."""
 
 
 def load_scores(
@@ -160,7 +158,7 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
 
 def claim_scores(path: Path) -> None:
     """Rejects a file that `write_scores` could not write, before any work is done."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in TABLES:
         raise InputError(f"`out` {path} must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv.")
     if os.path.lexists(path):
         raise InputError(f"`out` {path} already exists; name a new file (nothing was changed).")

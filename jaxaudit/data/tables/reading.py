@@ -26,13 +26,10 @@ def read_text_table(
         keep, drop, index, only: as for `read_parquet`.
     """
     if is_parquet(path):
-        table, notes = read_parquet(path, keep=keep, drop=drop, index=index, only=only)
-    else:
-        table = read_csv(path)
-        text_table.check_header(table, path)
-        notes = (f"it is read as {table.note}",) if table.note else ()
-    table, left_out = table.without_empty({*keep, *(drop or ())})
-    return table, (*notes, *left_out)
+        return read_parquet(path, keep=keep, drop=drop, index=index, only=only)
+    table = read_csv(path)
+    text_table.check_header(table, path)
+    return table, (f"it is read as {table.note}",) if table.note else ()
 
 
 def is_parquet(path: Path) -> bool:

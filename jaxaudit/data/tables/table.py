@@ -130,35 +130,31 @@ def category_counts(table: Table) -> tuple[int, ...]:
     return tuple(len(column.categories) for column in table.columns)
 
 
-def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES) -> Examples:
+def one_hot(table: Table) -> Examples:
     """Every record as inputs in [0, 1], for networks and regressions: `float32[n, inputs]`.
 
     | column | inputs |
     |---|---|
     | numbers | one: (number - smallest) / (largest - smallest) over *this* table; 0 where all are equal |
     | 3 categories or more | one per category: 1 for the record's own, else 0 |
-    | 2 categories | one: the category's index, so that 836 yes/no attributes are 836 inputs (`pair_as_one`) |
-    | 1 category | one, always 0 (`pair_as_one`) |
+    | 2 categories | one: the category's index, so that 836 yes/no attributes are 836 inputs |
+    | 1 category | one, always 0 |
 
     Columns keep their order. The scale is that of the given table, not of a training set drawn from it, so that leaving
     a record out changes the model only by the record. Categories that no record has keep their input.
-
-    Args:
-        pair_as_one: False gives one input per category in every column.
-        max_bytes: the largest accepted size.
 
     Source: Long, Bindschaedler, Gunter (2017), section 5.2 ("we convert categorical attributes into binary attributes
     and normalize all the numerical attributes").
     """
     counts = np.array(category_counts(table))
-    single = (counts < (3 if pair_as_one else 1)).nonzero()[0]
+    single = (counts < 3).nonzero()[0]
     widths = counts.copy()
     widths[single] = 1
     starts = np.cumsum(widths) - widths
     inputs = int(widths.sum())
     widest = f"{table.columns[int(widths.argmax())].name!r} has {int(widths.max())}"
     advice = f"drop the columns with most categories ({widest}) or use fewer records"
-    refuse_larger(f"{table.name}, {len(table)} records of {inputs} inputs", 4 * inputs * len(table), max_bytes, advice)
+    refuse_larger(f"{table.name}, {len(table)} records of {inputs} inputs", 4 * inputs * len(table), MAX_BYTES, advice)
     if len(single) == len(counts):
         return ordinal(table)
     out = np.zeros((len(table), inputs), np.float32)
@@ -181,6 +177,8 @@ def ordinal(table: Table) -> Examples:
 def candidate_indices(generator: np.random.Generator, records: int, count: int = 2000) -> Int[np.ndarray, " count"]:
     """The indices of `count` different records, in ascending order; every subset of this size is equally likely.
 
+    Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
+
     Raises:
         InputError: `count` is not between 1 and `records`.
     """
@@ -189,14 +187,6 @@ def candidate_indices(generator: np.random.Generator, records: int, count: int =
             f"{count} candidate records cannot be drawn from {records}; give a number from 1 to {records}."
         )
     return np.sort(generator.choice(records, count, replace=False))
-
-
-def candidates(generator: np.random.Generator, table: Table, count: int = 2000) -> Table:
-    """The candidate set: a random subset of the table, in the table's order; `candidate_indices` says which.
-
-    Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
-    """
-    return table.take(candidate_indices(generator, len(table), count))
 
 
 def join_tables(parts: Sequence[Table], name: str) -> Table:

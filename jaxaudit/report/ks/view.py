@@ -11,6 +11,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
 from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
 from jaxaudit.report.ks.groups import group_details, group_legend, group_tables, groups_beside
+from jaxaudit.report.ks.statements import statements
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
@@ -81,6 +82,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
         tuple(answer_of(target, sets, result.level, len(targets), _stated(run)) for target in targets),
         (
             verdicts(result),
+            statements(run),
             *group_tables(targets),
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),

@@ -43,12 +43,13 @@ BY_GROUPS = (
     "given. p (not used) is exact if the provider chose at random which whole groups to share. The members test uses "
     "groups, too; other tests do not."
 )
-OF_DEAL = (
+
+OF_DEALS = (
     "Holdout test: p (not used) is exact if the provider sampled query set and holdout alike and trained on none of "
     "the holdout."
 )
-OF_MODELS = (
-    "The other numbers assume that the target is trained by the shadow models' recipe; where its other data differ "
+OF_RECIPE = (
+    " The other numbers assume that the target is trained by the shadow models' recipe; where its other data differ "
     "from the calibration set, p (all used) is too small."
 )
 ALONE = Lack(
@@ -87,7 +88,7 @@ class HoldoutTest(KSTest):
 
     @property
     def assumes(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return f"{OF_DEAL} {OF_MODELS}" if self.mixed else OF_DEAL
+        return OF_DEALS + (OF_RECIPE if self.mixed else "")
 
     @property
     def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

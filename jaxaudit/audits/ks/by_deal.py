@@ -1,0 +1,223 @@
+"""The three words of `ks` in Python: `deal` records, ask a model for its outputs on each part, and judge it: `ks`."""
+
+from collections.abc import ItemsView, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Shaped
+
+from jaxaudit.audits.ks.judge import judge
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import FileTarget, file_target
+from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.audits.ks.train import train_shadows
+from jaxaudit.data import align_target_data, load
+from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.groups import Groups, as_groups, groups_in_file
+from jaxaudit.data.outputs.outputs import Outputs, outputs_of
+from jaxaudit.data.paths import whole_file
+from jaxaudit.data.roles import open_folder
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import deal_holdout, deal_members, merge_groups
+from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import ShadowModels
+
+TARGET = "target"
+"""The name of a model that is given without one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """Records in the sets of a test, by role.
+
+    Attributes:
+        sets: the query set; and holdout, known members and calibration set, where there are any.
+        groups: the groups that were dealt whole; None if records were dealt one by one.
+    """
+
+    sets: Sets[Examples]
+    groups: Groups | None = None
+
+    @property
+    def query(self) -> Examples:
+        """The records in question."""
+        return self.sets[Role.QUERY]
+
+    @property
+    def holdout(self) -> Examples:
+        """Records of the same provider that nobody may train on."""
+        return self._part(Role.HOLDOUT)
+
+    @property
+    def members(self) -> Examples:
+        """Records that stay in training."""
+        return self._part(Role.MEMBERS)
+
+    def _part(self, role: Role) -> Examples:
+        if role not in self.sets:
+            raise InputError(f"this deal has no {role}: deal again with a share of them (`{role}`).")
+        return self.sets[role]
+
+    def items(self) -> ItemsView[Role, Examples]:
+        """The name of each set (`query`, ...) and its records."""
+        return self.sets.items()
+
+    def save(self, folder: Path | str) -> Path:
+        """Writes query.npz and so on into a new folder, for `open_deal` and for `jaxaudit ks --deal`.
+
+        Raises:
+            InputError: there is such a folder, or it cannot be written.
+        """
+        folder = Path(folder).expanduser()
+        groups = Sets() if self.groups is None else Sets(**self.groups._asdict())
+        try:
+            folder.mkdir()
+            for role, examples in self.items():
+                arrays = {"x": examples.inputs, "y": examples.labels, "class_names": np.array(examples.class_names)}
+                arrays |= {"group": groups[role]} if role in groups else {}
+                with whole_file(folder / f"{role}.npz") as file:
+                    np.savez(file, allow_pickle=False, **arrays)
+        except OSError as error:
+            raise InputError(f"`folder` {folder} cannot be written ({error.strerror}); name a new one.") from error
+        return folder
+
+
+def deal(
+    records: Examples,
+    *,
+    holdout: float,
+    members: float | None = None,
+    groups: Shaped[np.ndarray, " records"] | None = None,
+    seed: int,
+) -> Deal:
+    """Deals records at random into a query set, a holdout and known members, before anything is shared.
+
+    Copies of a record are dealt together, and so are the records of a group. `jaxaudit deal` also documents a deal.
+
+    Args:
+        holdout, members: the shares of the records, or groups, that are held out, and that stay in training.
+        groups: the group of each record, integers or text.
+        seed: whoever knows it, and the records, knows who is in which set.
+
+    Raises:
+        InputError: a share is out of range, or there are too few records or groups for any test.
+
+    >>> import jaxaudit as ja
+    >>> parts = ja.deal(ja.load("digits"), holdout=0.3, members=0.4, seed=1)
+    >>> {str(role): len(examples) for role, examples in parts.items()}
+    {'query': 539, 'holdout': 539, 'members': 719}
+    """
+    key, hashes = stream(jax.random.key(seed), "deal"), records.record_hashes.view("S16")
+    copied = len(np.unique(hashes)) < len(hashes)
+    units = None
+    if groups is not None or copied:
+        units = merge_groups(np.arange(len(records)) if groups is None else np.asarray(groups), hashes)
+    held = deal_holdout(key, len(records), holdout, units)
+    stay = np.zeros_like(held) if members is None else deal_members(key, held, members, units)
+    rows = {"query": ~(held | stay), "holdout": held, "members": None if members is None else stay}
+    sets = Sets(
+        **{
+            role: None if part is None else records.take(part, f"{records.name} ({role})")
+            for role, part in rows.items()
+        }
+    )
+    of_sets = None if units is None else [units[part] for part in rows.values() if part is not None]
+    return Deal(sets, None if of_sets is None else as_groups(*of_sets))
+
+
+def open_deal(folder: Path | str) -> Deal:
+    """The sets of a folder, as `Deal.save` or `jaxaudit deal` writes it, or any with query.*, holdout.* and so on.
+
+    Raises:
+        InputError: as `jaxaudit.data.roles.open_folder`; the sets differ in form or classes; the deal is blind, and
+            only `jaxaudit ks` reads answers to its challenge.
+    """
+    opened = open_folder(Path(folder).expanduser())
+    if opened.key is not None:
+        raise InputError(f"{folder}: the deal is blind; `jaxaudit ks` reads answers to its challenge.")
+    sets = opened.files.map(lambda _, path: load(str(path), label=opened.label))
+    query = sets[Role.QUERY]
+    sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_target_data(query, examples))
+    files = opened.files.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    values = [groups_in_file(str(path)) for path in files.values()]
+    whole = [of_set for of_set in values if of_set is not None]
+    return Deal(sets, as_groups(*whole) if len(files) > 1 and len(whole) == len(files) else None)
+
+
+def ks(
+    deal: Deal,
+    outputs: Mapping[str, Any],
+    *,
+    before: Mapping[str, Any] | None = None,
+    shadows: ShadowModels | None = None,
+    tests: Sequence[KSTest] | None = None,
+    seed: int = 7,
+) -> KSAudit:
+    """Has a model forgotten the query set of a deal, or never used it? As `jaxaudit ks --deal`.
+
+    Args:
+        outputs: by the name of each set, the model's outputs on its records, a row a record and a column a class; or
+            such a mapping for each of several models, by its name. A set that a model has no outputs on is not used.
+        before: the outputs of the model before the deletion, on query set and holdout.
+        shadows: shadow models with these sets (`train_shadows`, `open_bank`). Without them outputs on the holdout are
+            needed.
+        tests: the tests, the deciding one first; by default the strongest that the outputs allow.
+        seed: of the tests.
+
+    Returns:
+        The result. As text it is the finding on each model, in a sentence.
+
+    Raises:
+        InputError: outputs are of a set that the deal lacks, or do not fit their set; or as `judge`.
+
+    >>> import jaxaudit as ja
+    >>> parts = ja.deal(ja.load("digits").take(np.arange(600)), holdout=0.3, members=0.4, seed=1)
+    >>> flat = {role: part.inputs.reshape(len(part), -1) / 255 for role, part in parts.items()}
+    >>> def votes(inputs):  # of the five records nearest in the query set and the members, which this model used
+    ...     used = np.concatenate([flat["query"], flat["members"]])
+    ...     nearest = np.argsort(((inputs[:, None] - used) ** 2).sum(axis=2), axis=1)[:, :5]
+    ...     labels = np.concatenate([parts.query.labels, parts.members.labels])[nearest]
+    ...     return (labels[:, :, None] == np.arange(10)).mean(axis=1)
+    >>> result = ja.ks(parts, {role: votes(inputs) for role, inputs in flat.items()})
+    >>> result.targets[0].finding.verdict
+    'not forgotten'
+    """
+    models = outputs if isinstance(next(iter(outputs.values()), None), Mapping) else {TARGET: outputs}
+    every = [_outputs(deal, name, of_model) for name, of_model in models.items()]
+    common = {*Role}.intersection(*every)
+    read = [of_model.only(*common) for of_model in every]
+    earlier = Sets[Outputs]() if before is None else _outputs(deal, "before", before).only(Role.QUERY, Role.HOLDOUT)
+    targets: list[FileTarget] = [
+        file_target(
+            of_model.map(lambda role, one, name=name: replace(one, name=name) if role == Role.QUERY else one),
+            earlier,
+            False,
+        )
+        for name, of_model in zip(models, read, strict=True)
+    ]
+    key = jax.random.key(seed)
+    if shadows is None:
+        used = deal.sets.only(Role.QUERY, *common)
+        if Role.HOLDOUT not in used:
+            raise InputError("give `outputs` on the holdout, too, or `shadows`: shadow models to compare with.")
+        members = used.get(Role.MEMBERS)
+        groups = None if deal.groups is None else deal.groups[: 2 if members is None else 3]
+        sets = {"holdout": deal.holdout, "members": members, "groups": groups}
+        shadows = train_shadows(key, deal.query, targets=targets, tests=tests, **sets)
+    return judge(key, shadows, targets, tests=tests)
+
+
+def _outputs(deal: Deal, name: str, of_model: Mapping[str, Any]) -> Sets[Outputs]:
+    """The outputs of one model, by the role of the set that they are on."""
+    further = [str(role) for role in of_model if role not in [*deal.sets]]
+    if further or Role.QUERY not in of_model:
+        trouble = f"has outputs on {further[0]!r}" if further else "has no outputs on the query set"
+        raise InputError(f"`outputs` of {name}: {trouble}; the sets of this deal are {', '.join(deal.sets)}.")
+    return deal.sets.only(*map(Role, of_model)).map(
+        lambda role, examples: outputs_of(
+            of_model[role], examples.class_names, len(examples), name=f"{name}[{role}]", of=role.words
+        )
+    )

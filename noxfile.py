@@ -32,7 +32,6 @@ OF_PYTORCH = (
     "tests/cli/test_cli_adapters_of_texts.py",
     "tests/cli/test_cli_chats.py",
     "tests/cli/test_cli_efficacy_texts.py",
-    "tests/cli/test_cli_interrupted_writing.py",
     "tests/cli/test_cli_scores_lm.py",
     "tests/cli/test_cli_shadows_adapters.py",
     "tests/fuzz/test_fuzz_language_models.py",

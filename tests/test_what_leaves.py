@@ -26,7 +26,6 @@ MAY_BE = {
     "who may know who is at risk": NAMES | {"record"},
     "nobody outside": NAMES | {"record", "output"},
     "who may have the records": NAMES | {"record", "value", "cell"},
-    "who may see the records": NAMES | {"record", "value", "category"},
     "nobody, until the deal must be shown": frozenset({"file", "column", "record"}),
     "you": NAMES | {"category"},
 }
@@ -156,7 +155,6 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("shadows show", "bank", "--json", printed="--json")
     people = ("--csv", f"{file}_people.csv", *PEOPLE)
     run("pdtp", *people, out="risks")
-    run("pdtp", *people, "--show-values", printed="--show-values")
     run("attack", *people, "--targets", 4, "--iterations", 4, out="attacked")
     of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")
     short = (
@@ -183,7 +181,6 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "scored", "measured")
     for each in runs:
         run("cite", each)
-        run("report", each, "--text", printed="--text")
         run("report", each, "--markdown", printed="--markdown")
         run("report", each, "--card", printed="--card")
         run("report", each, "--figures", f"{each}_charts", "--out", f"{each}_again.html")
@@ -239,11 +236,9 @@ def test_the_canaries_would_be_found(everything: list[Written]):
         ("pdtp", "result.json", "column"),
         ("pdtp", "table.txt", "record"),
         ("pdtp", "records.parquet", "record"),
-        ("pdtp", "--show-values", "category"),
         ("pdtp", "--report", "record"),
         ("attack", "table.txt", "record"),
         ("efficacy", "records.csv", "record"),
-        ("report", "--text", "record"),
     ):
         assert where in found
     assert any(canary == "value" for _, _, canary in found)

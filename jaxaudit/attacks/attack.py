@@ -15,7 +15,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.dtp import as_log_probs, bin_indices, binned
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
@@ -160,8 +160,7 @@ def frequency_scores(
     array([1.386])
     """
     _check_shadows(target_log_probs, in_log_probs, out_log_probs)
-    if not 0 <= smoothing < np.inf:
-        raise InputError(f"smoothing must be a number of at least 0; got {smoothing}.")
+    check_ranges("[0, inf)", smoothing=smoothing)
     index = bin_indices(as_log_probs(target_log_probs, "the attacked model"), bins)
     bins_in = bin_indices(as_log_probs(in_log_probs, "shadow models trained with the target"), bins)
     bins_out = bin_indices(as_log_probs(out_log_probs, "shadow models trained without it"), bins)
@@ -209,12 +208,7 @@ def _total(
 
 def _check_shadows(target: Outputs, of_in: OfShadows, of_out: OfShadows) -> None:
     """Refuses shadow outputs that do not fit the target's."""
-    if of_in.shape != of_out.shape or of_in.shape[1:] != target.shape or len(of_in) == 0:
-        raise InputError(
-            f"an attack on outputs of shape {tuple(target.shape)} needs as many shadow models trained with each target "
-            f"as without it, at least one, each with outputs of that shape; got {tuple(of_in.shape)} and "
-            f"{tuple(of_out.shape)}."
-        )
+    check_shapes((max(len(of_in), 1), *target.shape), in_log_probs=of_in, out_log_probs=of_out)
 
 
 OUT, IN = 0, 1
@@ -275,15 +269,9 @@ def attack_examples(
     """
     models, records, classes = log_probs.shape
     x, y = np.asarray(inputs, np.float32).reshape(len(inputs), -1), np.asarray(labels)
-    if len(x) != records or len(y) != records:
-        raise InputError(
-            f"there are outputs on {records} records, but {len(x)} inputs and {len(y)} labels: give those of the same "
-            "records in the same order."
-        )
-    if records and not 0 <= y.min() <= y.max() < classes:
-        raise InputError(
-            f"labels are from {y.min()} to {y.max()}, but outputs have {classes} classes, numbered from 0."
-        )
+    check_shapes((records, x.shape[1]), inputs=x)
+    check_shapes((records,), labels=y)
+    check_ranges(f"[0, {classes - 1}]", "classes are numbered from 0", labels=y)
     examples = np.empty((models, records, x.shape[1] + 2 * classes), np.float32)
     examples[:, :, : -2 * classes] = x
     examples[:, :, -2 * classes : -classes] = np.eye(classes, dtype=np.float32)[y]
@@ -308,11 +296,7 @@ def fit_untargeted(
     attacks every target: it is trained once, without knowledge of the targets. `learner` is from `attack_network`, and
     inputs are scaled as for the classifier. Some candidates must be in, and some out.
     """
-    if membership.shape != tuple(shadow_log_probs.shape[:2]):
-        raise InputError(
-            f"membership has shape {membership.shape} but outputs are of {shadow_log_probs.shape[0]} shadow models and "
-            f"{shadow_log_probs.shape[1]} candidates: give one row per shadow model over all candidates."
-        )
+    check_shapes(tuple(shadow_log_probs.shape[:2]), membership=membership)
     if membership.all() or not membership.any():
         raise InputError(
             "all shadow models were trained on all candidates or on none, so members and non-members cannot be "

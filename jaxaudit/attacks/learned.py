@@ -15,12 +15,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.checkpoint import UnderWay, call_directory
+from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.chunk import Results
-from jaxaudit.ensemble.concurrency import NeighbourFailed, Stop, concurrent_chunks, run_at_once
+from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.program import DISPATCH
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners.stepped import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
 
@@ -97,22 +97,16 @@ def fit_learned(
             progress(sum(len(rows) for rows, _ in results.chunks), models)
 
     def train(rows: np.ndarray, stop: Stop) -> Any:
-        keeper = results.under_way(size, rows, 1, epochs)
         standardised = (outputs[rows] - mean[rows, None]) / scale[rows, None]
         with DISPATCH:
             arrays = jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32)
-            now = keeper.begin(_start(keys[rows], standardised.shape[2], classes))
-        try:
-            for epoch in range(now.taken, epochs):
-                stop.check()
-                with DISPATCH:
-                    state = _epoch(keys[rows], epoch, now.states, *arrays, members[rows], counted[rows], classes)
-                now = UnderWay(jax.block_until_ready(state), epoch + 1)
-                keeper.passing(now)
-        except (KeyboardInterrupt, NeighbourFailed):
-            keeper.stopping(now)
-            raise
-        return tuple(jax.tree.leaves(now.states[0]))
+            state = _start(keys[rows], standardised.shape[2], classes)
+        for epoch in range(epochs):
+            stop.check()
+            with DISPATCH:
+                state = _epoch(keys[rows], epoch, state, *arrays, members[rows], counted[rows], classes)
+            jax.block_until_ready(state)
+        return tuple(jax.tree.leaves(state[0]))
 
     def collect(rows: np.ndarray, params: Any) -> None:
         results.add(size, rows, params)
@@ -133,28 +127,19 @@ def learned_probabilities(
     If outputs carry no information, a network gives the share of members among its training records. The outputs are
     each target model's, of the kind that the attack was trained on.
     """
-    if outputs.shape[::2] != attack.mean.shape:
-        raise InputError(
-            f"outputs of shape {outputs.shape} do not fit an attack on {attack.mean.shape[0]} models with "
-            f"{attack.mean.shape[1]} outputs: give those of the same models in the same order."
-        )
+    models, features = attack.mean.shape
+    check_shapes((models, outputs.shape[1], features), outputs=outputs)
     standardised = (outputs - attack.mean[:, None]) / attack.scale[:, None]
     logits = _logits_many(attack.params, jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32))
     return np.asarray(jax.nn.sigmoid(logits))
 
 
 def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used: np.ndarray, classes: int) -> None:
-    if outputs.shape[:2] != membership.shape or labels.shape != membership.shape[1:] or used.shape != membership.shape:
-        raise InputError(
-            f"membership has shape {membership.shape}, but outputs {outputs.shape}, labels {labels.shape} and used "
-            f"{used.shape}: give one row per target model and one column per record, the same for all."
-        )
-    if not np.isfinite(outputs).all():
-        raise InputError("outputs are not all finite: a probability of 0 has no logarithm; give the probabilities.")
-    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
-        raise InputError(
-            f"labels are from {labels.min()} to {labels.max()}, but there are {classes} classes, numbered from 0."
-        )
+    check_shapes(outputs.shape[:2], membership=membership, used=used)
+    check_shapes(outputs.shape[1:2], labels=labels)
+    # A probability of 0 has no logarithm: probabilities may be given.
+    check_ranges("(-inf, inf)", outputs=outputs)
+    check_ranges(f"[0, {classes - 1}]", "classes are numbered from 0", labels=labels)
     one_sided = ~((membership & used).any(axis=1) & (~membership & used).any(axis=1))
     if one_sided.any():
         raise InputError(

@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import MOST, DataFolder, RecipeFlags, ShadowNetwork, ShadowRecipe, TextNetwork
-from jaxaudit.cli.options import fields_of, option, recipe_option
+from jaxaudit.cli.options import fields_of, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import OF_TEXTS, is_of_texts, pretrained_config
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_adapters, make_learner, make_optimizer
+from jaxaudit.cli.recipe import make_adapters, make_learner
 from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
@@ -20,26 +19,6 @@ if TYPE_CHECKING:
     from jaxaudit.data import Examples, Table
     from jaxaudit.learners import Learner
     from jaxaudit.models import ModuleFactory
-
-
-def _network(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table") -> tuple["Examples", "Learner"]:
-    import jax
-    import jax.numpy as jnp
-
-    from jaxaudit.data import one_hot
-
-    examples, classes = one_hot(table), len(table.class_names)
-    inputs, hidden = examples.inputs.shape[1], parse_hidden(options.hidden)
-    layers = pairwise([inputs, *hidden, classes])
-    params = jax.ShapeDtypeStruct((sum((before + 1) * after for before, after in layers),), jnp.float32)
-    # Memory of a model, its gradient, and the optimizer's state.
-    remembered = jax.tree.leaves(jax.eval_shape(make_optimizer(recipe).init, params))
-    held = sum(leaf.size * leaf.dtype.itemsize for leaf in (params, params, *remembered))
-    demand_memory(
-        held * (recipe.models_per_batch or 1), f"a network of --recipe hidden={options.hidden}", "give narrower layers"
-    )
-    factory = _of_tanh(hidden, recipe.dropout or 0.0)
-    return examples, make_learner(factory, recipe, (inputs,), classes, len(examples))
 
 
 @cache
@@ -55,15 +34,14 @@ def _of_table(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table")
     from jaxaudit import learners
     from jaxaudit.data import category_counts, one_hot, ordinal
 
-    if options.model == "nn":
-        return _network(options, recipe, table)
     classes = len(table.class_names)
+    if options.model == "nn":
+        examples, factory = one_hot(table), _of_tanh(parse_hidden(options.hidden), recipe.dropout or 0.0)
+        return examples, make_learner(factory, recipe, examples.inputs.shape[1:], classes, len(examples))
     smoothing: dict[str, Any] = {} if options.smoothing is None else {"smoothing": options.smoothing}
     if options.model == "nb":
         return ordinal(table), learners.naive_bayes(category_counts(table), classes, **smoothing)
     if options.model == "trees":
-        leaves = options.trees * (len(table) + 2**options.depth * classes)
-        demand_memory(8 * leaves, f"{options.trees:,} trees", "give fewer --trees or a smaller --depth")
         sizes = {"trees": options.trees, "depth": options.depth}
         return ordinal(table), learners.random_trees(category_counts(table), classes, **sizes, **smoothing)
     examples = one_hot(table)
@@ -147,21 +125,6 @@ def make_classifier(
     return records, make_shadow_learner(network, ShadowRecipe(**vars(recipe)), records, len(records))
 
 
-def demand_memory(size: int, subject: str, advice: str) -> None:
-    """Rejects work that does not fit into memory, before it starts."""
-    import jax
-
-    from jaxaudit.data.memory import memory_bytes
-
-    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
-    available = (stats or {}).get("bytes_limit") or memory_bytes()
-    if size > available / 2:
-        raise InputError(
-            f"{subject} needs {size / 2**30:,.1f} GiB, more than half of the {available / 2**30:,.1f} GiB of memory; "
-            f"{advice}."
-        )
-
-
 DEFAULT_DATA = "breast-cancer"
 COLUMNS_SHOWN = 40
 TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
@@ -172,19 +135,15 @@ class TableData(DataFolder):
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
-        "NAME[@SPLIT]: breast-cancer, wine, adult, location, or a set of images such as digits; or a "
-        "file of texts, .jsonl. [default: breast-cancer]",
+        "Your own table: CSV with a header line, or Parquet; a file of texts, .jsonl; or NAME[@SPLIT]: breast-cancer, "
+        "wine, adult, location, or a set of images such as digits. [default: breast-cancer]",
         "--data",
+        "--csv",
+        "--table",
         "--query",
         names="data",
     )
-    csv: Path | None = option(
-        "Your own table: CSV with a header line, or Parquet.",
-        "--csv",
-        "--table",
-        names="file",
-    )
-    label: str | None = option("The column of --csv with the class. [default: label]", metavar="COLUMN")
+    label: str | None = option("Of your own table: the column with the class. [default: label]", metavar="COLUMN")
     categorical: tuple[str, ...] = option(
         "Make categories of this column of numbers, such as postcodes; one of at most ten different numbers has them "
         "anyway. Repeatable.",
@@ -196,14 +155,19 @@ class TableData(DataFolder):
         "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
     )
 
+    @property
+    def is_file(self) -> bool:
+        """Whether the data are a file of your own table."""
+        name = self.data or DEFAULT_DATA
+        return Path(name.partition("@")[0]).suffix.lower() in TABLE_FILES and not is_texts(name)
+
 
 def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Examples":
     """The texts that `--data` names, as sequences; else the table, see `read_table_options`."""
     from jaxaudit.cli.read_sets import text_reader
 
-    names = [f"{options.csv or options.data or DEFAULT_DATA}"]
-    read = text_reader(names, network, make_adapters(network))
-    if read is None or options.csv is not None:
+    read = text_reader([options.data or DEFAULT_DATA], network, make_adapters(network))
+    if read is None:
         return read_table_options(options)
     usual = TableData(data=options.data, data_dir=options.data_dir, sample=options.sample)
     other = next((field for field in fields_of(options) if field.value != getattr(usual, field.name)), None)
@@ -213,27 +177,18 @@ def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Ex
 
 
 def read_table_options(options: TableData) -> "Table":
-    """The table that `--data` or `--csv` names; images and other arrays become a numeric table."""
+    """The table that `--data` names; images and other arrays become a numeric table."""
     import numpy as np
 
     from jaxaudit.data import Column, Table, load, load_table
     from jaxaudit.data.resolve import table_names
 
-    choice: dict[str, Any] = {name: getattr(options, name) for name in ("categorical", "drop")}
-    if options.csv is not None:
-        if options.data is not None:
-            raise InputError("--data and --csv both name the training set; give one of them.")
-        return load_table(f"{options.csv}", label=options.label, **choice, data_dir=options.data_dir)
     name = options.data or DEFAULT_DATA
-    if Path(name.partition("@")[0]).suffix.lower() in TABLE_FILES:
-        raise InputError(f"--data {name} is a file: did you mean --csv {name}?")
-    if options.label is not None:
-        raise InputError("--label is of --csv; the data sets of --data have their own labels.")
-    if name.partition("@")[0] in table_names():
+    choice: dict[str, Any] = {field: getattr(options, field) for field in ("label", "categorical", "drop")}
+    if options.is_file or name.partition("@")[0] in table_names():
         return load_table(name, **choice, data_dir=options.data_dir)
-    if any(choice.values()):
-        tables = ", ".join(table_names())
-        raise InputError(f"--categorical and --drop choose columns, but {name} is not a table ({tables}).")
+    values = {f"--{field}": value for field, value in choice.items()}
+    refuse_options(values, f"for tables ({', '.join(table_names())}, or a file), and {name} is none")
     examples = load(name, data_dir=options.data_dir)
     values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
     columns = tuple(Column(f"input {index}") for index in range(values.shape[1]))
@@ -271,27 +226,9 @@ def table_data(whole: "Table | Examples", table: "Table | Examples", role: str) 
         "records": len(whole),
         **form,
         "content_hash": whole.content_hash,
-        **_as_a_set(whole),
         f"{role}_records": len(table),
         f"{role}_content_hash": table.content_hash,
     }
-
-
-def _as_a_set(table: "Table | Examples") -> dict[str, str]:
-    """The hash of the same records as a set of a bank, if they are texts or rows of numbers."""
-    import numpy as np
-
-    from jaxaudit.data import Examples
-
-    if isinstance(table, Examples):
-        return {"records_content_hash": table.content_hash}
-    if any(column.categories for column in table.columns):
-        return {}
-    with np.errstate(over="ignore"):
-        values = np.asarray(table.values, np.float32)
-    if not np.isfinite(values).all():
-        return {}
-    return {"records_content_hash": Examples(values, table.labels, table.class_names, table.name).content_hash}
 
 
 def drawn(
@@ -302,6 +239,11 @@ def drawn(
 
     if count is None:
         return None
+    refuse_more(records, count, option, name)
+    return np.sort(generator.choice(records, count, replace=False))
+
+
+def refuse_more(records: int, count: int, option: str, name: str) -> None:
+    """Refuses to use more records than there are."""
     if count > records:
         raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to use all.")
-    return np.sort(generator.choice(records, count, replace=False))

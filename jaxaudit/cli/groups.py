@@ -135,12 +135,6 @@ class Machines:
         decides=False,
         of=TRAINED,
     )
-    dry_run: bool = option(
-        "Print what the run would take (training is begun, and timed), and stop.",
-        default=False,
-        decides=False,
-        of=TRAINED,
-    )
 
 
 @dataclass(frozen=True)
@@ -339,6 +333,12 @@ class ShadowRecipe(RecipeFlags):
         "as used.",
         metavar="EPOCHS[:SHARE]",
         check=parse_patience,
+    )
+    dry_run: bool = option(
+        "Print what is planned and how long it takes, by a few steps that are timed, and stop.",
+        default=False,
+        decides=False,
+        of=TRAINED,
     )
 
     @property

@@ -38,7 +38,7 @@ from jaxaudit.cli.options import (
     with_values,
 )
 from jaxaudit.cli.parameters import as_parameters
-from jaxaudit.cli.progress import say, told_what_stands
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Audit, Job, Outcome, Summary
 from jaxaudit.cli.workers import before_jax, crew
 from jaxaudit.errors import InputError, InputErrors
@@ -76,13 +76,6 @@ class Command:
 def run(command: Command, options: Any) -> None:
     """Runs a command and prints or writes its result; exits with status 3 for a verdict in `--fail-on`."""
     output = getattr(options, "output", options)
-    places = [field for field in fields_of(options) if field.flag in ("--out", "--report")]
-    # A bank that is trained stands before its models do, and says itself how many do.
-    with told_what_stands(*(place.value for place in places if place.name != "bank" or not _recipe(options))):
-        _run(command, options, output)
-
-
-def _run(command: Command, options: Any, output: Any) -> None:
     out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
     refuse_bad_options(options, command.checks)
     before_jax(_recipe(options))
@@ -140,6 +133,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.cli.own_code import source_hashes
     from jaxaudit.cli.programs import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.cli.progress import progress_on_stderr
+    from jaxaudit.ensemble import Execution
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.provenance import describe_machine
     from jaxaudit.runs.unfinished import run_identity
@@ -157,18 +151,16 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
             remember_models_per_batch(facts, number)
         # The number determines which models are trained.
         job = _at(job, number)
-    if machines is not None and machines.dry_run:
-        from jaxaudit.cli.pace import estimate_by_trial
-
-        return estimate_by_trial(name, job, number, machines)
     checkpoints = None
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
-    with crew(machines) as who, progress_on_stderr(job.label, job.after, job.shorter, who.pace) as progress:
-        audit = job.audit(who.execution(number, progress, checkpoints))
+    with crew(machines) as workers:
+        pace = str if workers is None else workers.pace
+        with progress_on_stderr(job.label, job.after, job.shorter, pace) as progress:
+            audit = job.audit(Execution(number, progress, checkpoints, workers))
     # Resumed work keeps the number with which it was started.
     number = getattr(audit, "models_per_batch", None) or number
     if recipe and number is not None and requested is None:

@@ -115,12 +115,8 @@ def load_named(
             )
         if not re.fullmatch(r"[A-Za-z0-9-]+", str(value.name)):
             raise InputError(f"{flag} {text}: its name must be letters, digits and hyphens; got {value.name!r}.")
-        reasons_by_name = {previous.name: f"{other} has it, too" for other, previous in values_by_text.items()}
-        reasons_by_name |= dict.fromkeys(taken, "a built-in one has it")
-        if value.name in reasons_by_name:
-            raise InputError(
-                f"{flag} {text} has the name {value.name!r}, and {reasons_by_name[value.name]}; give it another `name`."
-            )
+        if value.name in (*taken, *(previous.name for previous in values_by_text.values())):
+            raise InputError(f"{flag} {text} has the name {value.name!r}, which is taken; give it another `name`.")
         values_by_text[text] = value
     return values_by_text
 

@@ -6,45 +6,50 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 
 EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
 WORDS = 4096
 TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
 """How names of files of texts end."""
-LARGEST_SIDE = 4096
 HIGHEST_RANK = 4096
 MOST = 1_000_000
 """The largest count that options accept: no machine can do more, so a larger number is a typing error."""
 WIDEST = 65_536
-SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
-    "stated_share": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.25"),
-    "members_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.3"),
-    "withdraw": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.3"),
-    "holdout_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.5"),
-    "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
-    "learning_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
-    "unlearn_rate": (lambda rate: 0 < rate < float("inf"), "above 0"),
+SHARES = {
+    "fraction": "(0, 1]",
+    "stated_share": "(0, 1)",
+    "members_share": "(0, 1)",
+    "withdraw": "(0, 1)",
+    "holdout_share": "(0, 1)",
+    "level": "(0, 1)",
+    "learning_rate": "(0, inf)",
+    "unlearn_rate": "(0, inf)",
 }
-"""The numbers that these options accept; NaN is never accepted."""
+"""The numbers that these options accept, as an interval."""
+
+
+NAMED_PATH = r"([^=]*[^=\s][^=]*)=(.+)"
+
+
+def _parts(flag: str, text: str, pattern: str, form: str) -> Sequence[Any]:
+    """The groups of the pattern that the whole text matches; else an `InputError` says which form it must have."""
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        raise InputError(f"{flag} {text} must be {form}.")
+    return match.groups()
 
 
 def parse_image_size(text: str) -> tuple[int, int] | None:
     """(height, width) from `28x28`; None from `none`."""
     if text == "none":
         return None
-    sides = text.lower().split("x")
-    digits = len(str(LARGEST_SIDE))
-    if len(sides) != 2 or not all(s.isdecimal() and len(s) <= digits and 0 < int(s) <= LARGEST_SIDE for s in sides):
-        raise InputError(
-            f"--image-size {text} must be HEIGHTxWIDTH, such as 28x28, or none to keep the size; neither side may be "
-            f"above {LARGEST_SIDE}."
-        )
-    return int(sides[0]), int(sides[1])
+    form = "HEIGHTxWIDTH, such as 28x28, or none to keep the size"
+    height, width = _parts("--image-size", text.lower(), r"(?!0+x)(\d{1,4})x(?!0+$)(\d{1,4})", form)
+    return int(height), int(width)
 
 
 def parse_hidden(text: str) -> tuple[int, ...]:
@@ -66,14 +71,14 @@ def parse_workers(text: str) -> tuple[int | None, str | None]:
     >>> parse_workers("8"), parse_workers("ray"), parse_workers("4@ray://head:10001")
     ((8, None), (None, 'ray'), (4, 'ray://head:10001'))
     """
-    match = re.fullmatch(r"([1-9]\d{0,5})|(?:([1-9]\d{0,5})@)?(ray(?:://[^/:\s]+:\d+)?)", text)
-    if match is None:
-        raise InputError(
-            f"--workers {text} must be a number of processes, such as 4; or ray, or ray://HOST:PORT with the port of "
-            "Ray's client server, after a number of workers and @ if all are too many, such as 4@ray."
-        )
-    count = match[1] or match[2]
-    return None if count is None else int(count), match[3]
+    form = (
+        "a number of processes, such as 4; or ray, or ray://HOST:PORT with the port of Ray's client server, after a "
+        "number of workers and @ if all are too many, such as 4@ray"
+    )
+    pattern = r"([1-9]\d{0,5})|(?:([1-9]\d{0,5})@)?(ray(?:://[^/:\s]+:\d+)?)"
+    count, of_cluster, cluster = _parts("--workers", text, pattern, form)
+    count = count or of_cluster
+    return None if count is None else int(count), cluster
 
 
 class LoRA(NamedTuple):
@@ -108,14 +113,9 @@ def parse_patience(text: str) -> tuple[int, float | None]:
     >>> parse_patience("5"), parse_patience("5:0.2")
     ((5, None), (5, 0.2))
     """
-    epochs, colon, share = text.partition(":")
-    with suppress(ValueError):
-        patience = int(epochs), float(share) if colon else None
-        if 1 <= patience[0] <= MOST and (patience[1] is None or 0 < patience[1] < 1):
-            return patience
-    raise InputError(
-        f"--recipe patience={text} must be EPOCHS[:SHARE], such as 5 or 5:0.2; the share is between 0 and 1."
-    )
+    form = "EPOCHS[:SHARE], such as 5 or 5:0.2; the share is between 0 and 1"
+    epochs, share = _parts("--recipe patience", text, r"([1-9]\d{0,5})(?::(0?\.\d*[1-9]\d*))?", form)
+    return int(epochs), None if share is None else float(share)
 
 
 def parse_target_data(text: str) -> tuple[str, float]:
@@ -142,13 +142,9 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
     >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
     (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
     """
-    name, equals, path = text.partition("=")
-    if not equals and name == UNTRAINED:
-        return name, None
-    if not (name.strip() and path):
-        raise InputError(
-            f"--reference {text} must be NAME=PATH, such as retrained=retrained.safetensors, or untrained."
-        )
+    if text == UNTRAINED:
+        return text, None
+    name, path = _parts("--reference", text, NAMED_PATH, "NAME=PATH, or untrained")
     return name.strip(), Path(os.path.expanduser(path))
 
 
@@ -158,22 +154,13 @@ def parse_outputs(text: str) -> tuple[str, Path]:
     >>> parse_outputs("scrub=runs/scrub.npz")
     ('scrub', PosixPath('runs/scrub.npz'))
     """
-    name, _, path = text.partition("=")
-    if not (name.strip() and path):
-        raise InputError(f"--outputs {text} must be METHOD=FILE.npz, such as scrub=scrub.npz.")
+    name, path = _parts("--outputs", text, NAMED_PATH, "METHOD=FILE.npz, such as scrub=scrub.npz")
     return name.strip(), Path(os.path.expanduser(path))
 
 
 def share_check(name: str) -> Callable[[float], None]:
-    """A function that rejects an out-of-range share for the option or setting of this name, one of `SHARES`."""
-    allowed, words = SHARES[name]
-    flag = f"--{'recipe ' if name == 'learning_rate' else ''}{name.replace('_', '-')}"
-
-    def check(share: float) -> None:
-        if not allowed(share):
-            raise InputError(f"{flag} must be {words}, got {share:g}.")
-
-    return check
+    """A function that refuses a number outside the interval of the option of this name, one of `SHARES`."""
+    return lambda share: check_ranges(SHARES[name], **{name: share})
 
 
 def parse_names(text: str, known_names: Sequence[str], option: str) -> tuple[str, ...]:
@@ -232,10 +219,9 @@ def parse_tokens(text: str) -> int | None:
     >>> parse_tokens("words:500"), parse_tokens("bytes")
     (500, None)
     """
-    match = re.fullmatch(r"bytes|words(?::([1-9]\d{0,5}))?", text)
-    if match is None:
-        raise InputError(f"--recipe tokens must be bytes, words, or words:NUMBER such as words:4096, got {text!r}.")
-    return None if text == "bytes" else int(match[1] or WORDS)
+    form = "bytes, words, or words:NUMBER such as words:4096"
+    (count,) = _parts("--recipe tokens", text, r"bytes|words(?::([1-9]\d{0,5}))?", form)
+    return None if text == "bytes" else int(count or WORDS)
 
 
 def parse_template(text: str) -> str:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,9 @@ LEAST_SECONDS = 3.0
 USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 """The signals that are handled, and their default handlers in Python."""
 
+Show = Callable[[int, int, float | None], None]
+"""`show(done, total, seconds left)`; None until there is an estimate."""
+
 
 @contextmanager
 def progress_on_stderr(
@@ -48,16 +51,19 @@ def progress_on_stderr(
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
-        warn = _foretold(shorter)
-        ended = False
+        clock, advice, ended = Pace(), shorter, False
 
         def show_and_check(done: int, total: int) -> None:
-            nonlocal ended
+            nonlocal advice, ended
             check()
             if ended:
                 return
-            warn(done, total)
-            show(min(done, total), total)
+            left = clock.left(done, total)
+            if advice and left is not None:
+                if left > LONG_SECONDS:
+                    say(f"about {duration(left)} left; {advice}")
+                advice = ""
+            show(min(done, total), total, left)
             if after is not None and done >= total:
                 ended = True
                 shown.close()
@@ -87,23 +93,8 @@ class Pace:
         return (now - began) * (total - done) / (done - before)
 
 
-def _foretold(shorter: str) -> Callable[[int, int], None]:
-    """Prints the remaining time once, if it is minutes, with advice how to shorten it."""
-    pace, is_told = Pace(), not shorter
-
-    def warn(done: int, total: int) -> None:
-        nonlocal is_told
-        left = None if is_told else pace.left(done, total)
-        if left is not None:
-            is_told = True
-            if left > LONG_SECONDS:
-                say(f"about {duration(left)} left; {shorter}")
-
-    return warn
-
-
 @contextmanager
-def _bar(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], None]]:
+def _bar(label: str, more: Callable[[], str]) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -114,25 +105,22 @@ def _bar(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], N
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    pace = Pace()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None, left="compiling")
 
-        def show(done: int, total: int) -> None:
-            left = pace.left(done, total)
+        def show(done: int, total: int, left: float | None) -> None:
             bar.update(task, completed=done, total=total, left=_with(_left(done, left), more()))
 
         yield show
 
 
 @contextmanager
-def _log(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], None]]:
+def _log(label: str, more: Callable[[], str]) -> Iterator[Show]:
     started = last = time.monotonic()
-    pace = Pace()
 
-    def show(done: int, total: int) -> None:
+    def show(done: int, total: int, left: float | None) -> None:
         nonlocal last
-        now, left = time.monotonic(), pace.left(done, total)
+        now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
             rest = _left(done, left) if done < total else ""
@@ -216,10 +204,7 @@ def lasting_interrupt() -> Iterator[Callable[[], None]]:
 
 
 INTERRUPTED = 130
-MARKS = ("result.json", "deal.json", "bank.json")
-"""The file of a directory that stands only beside all others: of a run, a deal, a bank."""
-STANDS = ("is written, and whole", "are written, and whole")
-
+RESULT = "result.json"
 Begin = Callable[["Identity", int, str], Path | None]
 """`begin(identity, models, line)` prints the line and what was found; returns the folder of stored models, if any."""
 
@@ -229,49 +214,11 @@ class Interrupted(SystemExit):
 
 
 @contextmanager
-def told_what_stands(*places: Path | None) -> Iterator[None]:
-    """The context of a command that writes these files and directories: Ctrl-C is answered with what stands of them.
-
-    Each is written whole or not at all, so what is there after an interruption and was not there before, or was another
-    file, is whole: writing is not undone.
-
-    Raises:
-        Interrupted: for a KeyboardInterrupt, after a line about what was written.
-    """
-    contents_before = [(place, _content(place)) for place in places if place is not None]
-    try:
-        yield
-    except (KeyboardInterrupt, Interrupted) as error:
-        whole = [str(place) for place, before in contents_before if _content(place) - before]
-        is_reported = isinstance(error, Interrupted)
-        if whole:
-            say(f"{'' if is_reported else 'Interrupted: '}{' and '.join(whole)} {STANDS[len(whole) > 1]}.")
-        elif not is_reported:
-            say(f"Interrupted{': nothing was written' if contents_before else ''}.")
-        raise Interrupted(INTERRUPTED) from error
-
-
-def _content(place: Path) -> set[tuple[str, int, int]]:
-    """What marks a file, or a directory that a command writes, as complete: its file that is written last."""
-    marks = set[tuple[str, int, int]]()
-    for path in (place / mark for mark in MARKS) if os.path.isdir(place) else (place,):
-        with suppress(OSError, ValueError):
-            status = path.stat()
-            marks.add((path.name, status.st_ino, status.st_mtime_ns))
-    return marks
-
-
-def _marked(out: Path | None) -> bool:
-    return out is not None and bool(_content(out))
-
-
-@contextmanager
 def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -> Iterator[Begin]:
     """The context of a command's work; stored work is removed when the work is done.
 
     Work is stored in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
-    stays there if any model was stored, finished or in training. A command that stores its work itself describes it in
-    words by `elsewhere`.
+    stays there if any model was stored. A command that stores its work itself describes it in words by `elsewhere`.
 
     Raises:
         InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
@@ -281,35 +228,34 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
         from jaxaudit.runs.directory import claim
 
         claim(out)
-    works: list[Unfinished] = []
+    work: Unfinished | None = None
     total = 0
 
     def begin(identity: "Identity", models: int, line: str) -> Path | None:
-        nonlocal total
+        nonlocal work, total
         total = models
         work = _open_cached(identity) if out is None else _open_at(out, identity)
-        if work is not None:
-            works.append(work)
-            if work.lock is None:
-                say("this file system has no locks: do not start the same run there twice at the same time")
+        if work is not None and work.lock is None:
+            say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
-        if kept_work := _in_words(works, models):
+        if kept_work := _in_words(work, models):
             say(f"Resuming: {kept_work}.")
         return work and work.checkpoints
 
     try:
         yield begin
     except BaseException as error:
-        kept = _in_words(works, total) if elsewhere is None else elsewhere()
-        for work in works:
-            work.keep() if kept and not _marked(out) else work.remove()
-        # Whoever called says that the result stands.
-        if not isinstance(error, KeyboardInterrupt) or _marked(out):
+        kept = _in_words(work, total) if elsewhere is None else elsewhere()
+        # Written last of all files of a run: there is nothing to go on with.
+        is_written = out is not None and os.path.lexists(out / RESULT)
+        if work is not None:
+            work.keep() if kept and not is_written else work.remove()
+        if not isinstance(error, KeyboardInterrupt) or is_written:
             raise
         goes_on = "continues from there" if kept else "starts again"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")
         raise Interrupted(INTERRUPTED) from error
-    for work in works:
+    if work is not None:
         work.remove()
 
 
@@ -351,18 +297,11 @@ def _open_cached(identity: "Identity") -> "Unfinished | None":
     return None
 
 
-def _in_words(works: "list[Unfinished]", total: int) -> str:
+def _in_words(work: "Unfinished | None", total: int) -> str:
     """What was stored, in words; empty if nothing was."""
-    if not works:
+    if work is None:
         return ""
-    from jaxaudit.ensemble import kept_models, kept_states
+    from jaxaudit.ensemble import kept_models
 
-    models = sum(kept_models(work.checkpoints) for work in works)
-    states = [state for work in works for state in kept_states(work.checkpoints)]
-    begun = sum(state.models for state in states)
-    trained = f"{models} of {total} models are trained"
-    if not begun:
-        return trained if models else ""
-    epochs, of = sorted({state.epoch for state in states}), states[0].epochs
-    where = f"in epoch {epochs[0]} of {of}" if len(epochs) == 1 else f"in epochs {epochs[0]} to {epochs[-1]} of {of}"
-    return f"{trained}, {begun} more {'is' if begun == 1 else 'are'} {where}"
+    models = kept_models(work.checkpoints)
+    return f"{models} of {total} models are trained" if models else ""

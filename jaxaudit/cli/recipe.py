@@ -8,7 +8,7 @@ from jaxaudit.cli.groups import Network, RecipeFlags, TextNetwork
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import OF_TEXTS, load_own, load_value, own_code, parse_model, parse_sized, pretrained_config
 from jaxaudit.cli.parsers import parse_lora
-from jaxaudit.errors import InputError, first_line
+from jaxaudit.errors import InputError, check_shapes, first_line
 
 if TYPE_CHECKING:
     from jaxaudit.learners import Learner, NetworkLearner
@@ -175,13 +175,6 @@ def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any) -
     if isinstance(learner, type) or not isinstance(learner, Learner):
         kind = "a class" if isinstance(learner, type) else f"of type {type(learner).__name__}"
         raise InputError(f"--learner {name} is {kind}; name a value with {NEEDED}, such as one made by that class.")
-    try:
-        hash(learner)
-    except TypeError as error:
-        raise InputError(
-            f"--learner {name} cannot be hashed, and programs are compiled for a learner; make its class a frozen "
-            "dataclass with fields that can be hashed (tuples, not lists or arrays)."
-        ) from error
     _refuse_untraceable(name, learner, record, classes, dtype)
     return learner
 
@@ -199,16 +192,12 @@ def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], 
     inputs = jax.ShapeDtypeStruct((records, *record), dtype)
     labels, weights = (jax.ShapeDtypeStruct((records,), kind) for kind in (jnp.int32, jnp.float32))
     try:
+        # Programs are compiled for a learner, and found again by its hash.
+        hash(learner)
         output_shape = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
+        check_shapes((records, classes), log_probs=output_shape)
     except Exception as error:
         raise InputError(
             f"--learner {name} cannot be traced for {records} records of shape {record}: {first_line(error)} ({NEEDED} "
-            "must be pure JAX functions of arrays)."
+            "must be pure JAX functions of arrays, with a column per class, of a value that can be hashed)."
         ) from error
-    if getattr(output_shape, "shape", None) != (records, classes):
-        shape = getattr(output_shape, "shape", None)
-        returned = f"a {type(output_shape).__name__}" if shape is None else f"outputs of shape {shape}"
-        raise InputError(
-            f"--learner {name} maps {records} records to {returned}; it must return log-probabilities of shape "
-            f"({records}, {classes}), a column per class."
-        )

@@ -7,8 +7,12 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.parameters import at_home
-from jaxaudit.cli.progress import say, told_what_stands
+from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
+
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN", help="Directories written by --out, or files with the output of --json.")
+]
 
 
 class Format(enum.StrEnum):
@@ -19,18 +23,12 @@ class Format(enum.StrEnum):
 
 
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Directories written by --out, or files with the output of --json."),
-    ],
+    runs: Runs,
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page.")] = Path("report.html"),
     figures: Annotated[
         Path | None, typer.Option(metavar="DIRECTORY", help="Also write every chart as a file into this directory.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="The format of the files of --figures.")] = Format.svg,
-    text: Annotated[
-        bool, typer.Option("--text", help="Print what the commands print with --details, and write no page.")
-    ] = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the findings as Markdown, and write no page.")
     ] = False,
@@ -53,15 +51,15 @@ def report(
 
     `jaxaudit report before after --out compared.html --figures charts --format png`
 
-    `jaxaudit report run --text` or `jaxaudit report run --markdown`
+    `jaxaudit report run --markdown`
 
     `jaxaudit report run --card >> README.md` (metadata and text for a model card)
     """
     runs, out, figures = [at_home(run) for run in runs], at_home(out), figures and at_home(figures)
-    if text or markdown or card:
-        if text + markdown + card + (figures is not None) > 1:
-            raise InputError("--text, --markdown, --card and --figures exclude one another; give one of them.")
-        return _print(runs) if text else _print_markdown(runs, card)
+    if markdown or card:
+        if markdown + card + (figures is not None) > 1:
+            raise InputError("--markdown, --card and --figures exclude one another; give one of them.")
+        return _print_markdown(runs, card)
     from jaxaudit.errors import writing
     from jaxaudit.runs.directory import claim_report, write_report
     from jaxaudit.runs.saved import read_run
@@ -75,27 +73,14 @@ def report(
             figures.mkdir(parents=True, exist_ok=True)
             if any(figures.iterdir()):
                 raise InputError(f"--figures {figures} is not empty; name a new directory (nothing was changed).")
-    with told_what_stands(out):
-        write_report(out, read)
-        say(f"written: {out}")
+    write_report(out, read)
+    say(f"written: {out}")
     if figures is not None:
         from jaxaudit.report.html.render import write_pictures
 
         with writing(f"--figures {figures}", "name another."):
             count = len(write_pictures(read, figures, form.value))
         say(f"written: {count} charts into {figures}")
-
-
-def _print(runs: list[Path]) -> None:
-    from jaxaudit.cli.show import show_text
-    from jaxaudit.errors import visible
-    from jaxaudit.runs.saved import read_printed
-
-    tables = [read_printed(path) for path in runs]
-    for path, table in zip(runs, tables, strict=True):
-        if len(runs) > 1:
-            show_text(f"{visible(str(path))}:\n")
-        show_text(table)
 
 
 def _print_markdown(runs: list[Path], card: bool) -> None:
@@ -109,15 +94,11 @@ def _print_markdown(runs: list[Path], card: bool) -> None:
 
 
 def cite(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Directories written by --out, or files with the output of --json."),
-    ],
+    runs: Runs,
 ) -> None:
     """Prints the papers that the numbers of saved runs rest on, as BibTeX, and how to cite this program.
 
-    Each test, attack, method and metric of a run names its own. The result has the same (`papers`). Beside the entries,
-    on standard error, stands which entry is of which terms of the run's page.
+    Each test, attack, method and metric of a run names its own. The result has the same (`papers`).
 
     Examples:
 
@@ -127,25 +108,11 @@ def cite(
     """
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
-    from jaxaudit.report.build import part_of
-    from jaxaudit.report.sources import as_bibtex, cited, entry_of
+    from jaxaudit.report.sources import as_bibtex, entry_of
     from jaxaudit.runs.saved import read_run
 
     read = [read_run(at_home(path)) for path in runs]
-    papers, lines = [], dict[str, None]()
-    for run in read:
-        of_run = run.papers
-        if of_run is None:
-            sentence = f"{visible(run.name)} was written by a version that did not note papers"
-            say(f"{sentence}; these are of the terms that its page explains.")
-            of_run = [paper for paper in cited(term.source for term in part_of(run).terms) if paper.key]
-        papers += of_run
-        terms = part_of(run).terms
-        for paper in filter(entry_of, of_run):
-            names = [visible(term.term) for term in terms if paper.source in term.source]
-            lines |= {f"{paper.key}: {', '.join(names)}": None} if names else {}
-    for line in lines:
-        say(line)
+    papers = [paper for run in read for paper in run.papers or ()]
     for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):
         say(f"no entry is known for: {visible(source)}")
     show_text(as_bibtex(papers, read[-1].provenance.jaxaudit))

@@ -4,10 +4,8 @@ The host plans (chunks, models a batch, cost, devices, workers); the device trai
 """
 
 from jaxaudit.ensemble.batches import form_of as form_of
-from jaxaudit.ensemble.checkpoint import KeptState as KeptState
 from jaxaudit.ensemble.checkpoint import kept_models as kept_models
 from jaxaudit.ensemble.checkpoint import kept_models_per_batch as kept_models_per_batch
-from jaxaudit.ensemble.checkpoint import kept_states as kept_states
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION as DEFAULT_EXECUTION
 from jaxaudit.ensemble.execution import Execution as Execution
 from jaxaudit.ensemble.execution import Executor as Executor

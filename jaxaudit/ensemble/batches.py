@@ -187,27 +187,21 @@ class Tables:
         return indices, weights
 
 
-def blocks_after(
+def step_blocks(
     learner: SteppedLearner,
     group: ChunkGroup,
     keys: Key[Array, " models"],
     rows: Bool[np.ndarray, "models examples"],
-    taken: int,
-) -> Iterator[tuple[StepBlock, int]]:
-    """The blocks of steps that remain of all epochs after so many (`taken`), each with the index of its first step that
-    remains. An epoch's words are requested before the steps of the previous one: an accelerator runs one program after
-    another.
+) -> Iterator[StepBlock]:
+    """The blocks of steps of all epochs. An epoch's words are requested before the steps of the previous one: an
+    accelerator runs one program after another.
     """
-    first, skip = divmod(taken, max(group.steps, 1))
     tables = Tables(learner, group, keys, rows)
-    drawn = tables.draw(first) if first < learner.epochs else None
-    for epoch in range(first, learner.epochs):
+    drawn = tables.draw(0) if learner.epochs else None
+    for epoch in range(learner.epochs):
         now, drawn = drawn, tables.draw(epoch + 1) if epoch + 1 < learner.epochs else None
         assert now is not None
-        for block in tables.blocks(epoch, now):
-            if skip < block.steps:
-                yield block, skip
-            skip = max(0, skip - block.steps)
+        yield from tables.blocks(epoch, now)
 
 
 def place_block(block: StepBlock, group: ChunkGroup) -> tuple[Array, Array]:

@@ -19,9 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.ensemble import checkpoint
-from jaxaudit.ensemble.batches import StepBlock, blocks_after, place_block
-from jaxaudit.ensemble.checkpoint import STATE, StateKeeper, UnderWay
-from jaxaudit.ensemble.concurrency import ChunkGroup, NeighbourFailed, ahead
+from jaxaudit.ensemble.batches import StepBlock, place_block, step_blocks
+from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.ensemble.program import DISPATCH, EpochEnd, When, epoch_end, init_chunk, place_models, run_block
 from jaxaudit.learners.learner import Learner, LeftOutModels, SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
@@ -40,7 +39,6 @@ def train_from_host(
     rows: Bool[np.ndarray, "one examples"],
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
-    keeper: StateKeeper,
     end: EpochEnd | None = None,
 ) -> TrainState:
     """Trains one model to the end, step by step from the host. The returned state has a leading axis of one. `advance`
@@ -48,37 +46,29 @@ def train_from_host(
     """
     add_axis, drop_axis = partial(jax.tree.map, lambda leaf: leaf[None]), partial(jax.tree.map, lambda leaf: leaf[0])
     with DISPATCH:
-        now = keeper.begin(drop_axis(init_chunk(learner, keys)))
-    if now.taken:
-        advance(now.taken)
-    key, gradient = keys[0], jax.tree.map(jnp.zeros_like, now.states.params)
-    update = _update_at_once if _optimizer_reads_params(learner, now.states, key) else _update_in_parts
-    try:
-        for block, start in blocks_after(learner, group, keys, rows, now.taken):
-            indices = block.indices if group.shared else block.indices[:, 0]
-            for step in range(start, block.steps):
-                state, weight = now.states, block.weights[step, 0]
-                if weight.any():
-                    batch = jnp.asarray(indices[step]), jnp.asarray(weight)
-                    when = key, block.epoch, block.before + step
-                    with DISPATCH:
-                        gradient, module_state = _gradient(learner, state, gradient, *pool, *batch, when)
-                        state = update(learner, state, gradient, module_state, when)
-                    jax.block_until_ready(state)
-                over = False
-                if end is not None and block.before + step + 1 == group.steps:
-                    states, over = end(add_axis(state))
-                    state = drop_axis(states)
-                now = UnderWay(state, now.taken + 1)
-                advance(1)
-                if over:
-                    advance(learner.epochs * group.steps - now.taken)
-                    return add_axis(now.states)
-                keeper.passing(now)
-    except (KeyboardInterrupt, NeighbourFailed):
-        keeper.stopping(now)
-        raise
-    return add_axis(now.states)
+        state = drop_axis(init_chunk(learner, keys))
+    key, gradient = keys[0], jax.tree.map(jnp.zeros_like, state.params)
+    update = _update_at_once if _optimizer_reads_params(learner, state, key) else _update_in_parts
+    for block in step_blocks(learner, group, keys, rows):
+        indices = block.indices if group.shared else block.indices[:, 0]
+        for step in range(block.steps):
+            weight = block.weights[step, 0]
+            if weight.any():
+                batch = jnp.asarray(indices[step]), jnp.asarray(weight)
+                when = key, block.epoch, block.before + step
+                with DISPATCH:
+                    gradient, module_state = _gradient(learner, state, gradient, *pool, *batch, when)
+                    state = update(learner, state, gradient, module_state, when)
+                jax.block_until_ready(state)
+            over = False
+            if end is not None and block.before + step + 1 == group.steps:
+                states, over = end(add_axis(state))
+                state = drop_axis(states)
+            advance(1)
+            if over:
+                advance((learner.epochs - 1 - block.epoch) * group.steps)
+                return add_axis(state)
+    return add_axis(state)
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="last", keep_unused=True)
@@ -140,7 +130,7 @@ def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: Key
 FIRST_STEPS = 8
 """Most steps in the first call of the compiled program; each later call may take twice as many as the one before."""
 CALL_SECONDS = 5.0
-"""Target duration of a call. Progress, interrupts and checkpoints are handled between calls."""
+"""Target duration of a call. Progress and interrupts are handled between calls."""
 
 
 class Chunk(NamedTuple):
@@ -165,7 +155,6 @@ def train_chunk(
     chunk: Chunk,
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
-    keeper: StateKeeper,
 ) -> Any:
     """The parameters of a chunk's models, with a leading `models` axis. For a learner with steps, `advance` is called
     with the number of model-steps since the last call. `pool`: inputs and labels, on this process's devices.
@@ -180,7 +169,7 @@ def train_chunk(
     end = epoch_end(learner, chunk.held, pool)
     train = train_from_host if steps_from_host(learner) and len(chunk.rows) == 1 else _train_on_device
     # The states must have no name here: it would keep them on the devices while the next chunk trains.
-    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance, keeper, end))
+    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance, end))
 
 
 def _train_on_device(
@@ -190,44 +179,36 @@ def _train_on_device(
     rows: np.ndarray,
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
-    keeper: StateKeeper,
     end: EpochEnd | None = None,
 ) -> TrainState:
     keys = place_models(keys)
     with DISPATCH:
-        now = keeper.begin(init_chunk(learner, keys))
-    if now.taken:
-        advance(now.taken * len(rows))
+        states = init_chunk(learner, keys)
 
-    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], StepBlock, int]]:
-        for block, start in blocks_after(learner, group, keys, rows, taken):
-            yield place_block(block, group), block, start
+    def tables() -> Iterator[tuple[tuple[Array, Array], StepBlock]]:
+        for block in step_blocks(learner, group, keys, rows):
+            yield place_block(block, group), block
 
     most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
-    try:
-        # Tables are made while the devices work on the previous block; at most one call is pending.
-        for arrays, block, start in ahead(tables(now.taken)):
-            while start < block.steps:
-                jax.block_until_ready(now.states)
-                seconds = max(time.monotonic() - began, 1e-6)
-                most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
-                steps, began = min(most, block.steps - start), time.monotonic()
-                with DISPATCH:
-                    when, kind = (keys, block.epoch, block.before), (group.shared, group.uneven)
-                    states = run_block(learner, now.states, when, *pool, *arrays, start, start + steps, *kind)
-                start, over = start + steps, False
-                if end is not None and block.before + start == group.steps:
-                    states, over = end(states)
-                now = UnderWay(states, now.taken + steps)
-                advance(steps * len(rows))
-                if over:
-                    advance((learner.epochs * group.steps - now.taken) * len(rows))
-                    return now.states
-                keeper.passing(now)
-    except (KeyboardInterrupt, NeighbourFailed):
-        keeper.stopping(now)
-        raise
-    return now.states
+    # Tables are made while the devices work on the previous block; at most one call is pending.
+    for arrays, block in ahead(tables()):
+        start = 0
+        while start < block.steps:
+            jax.block_until_ready(states)
+            seconds = max(time.monotonic() - began, 1e-6)
+            most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
+            steps, began = min(most, block.steps - start), time.monotonic()
+            with DISPATCH:
+                when, kind = (keys, block.epoch, block.before), (group.shared, group.uneven)
+                states = run_block(learner, states, when, *pool, *arrays, start, start + steps, *kind)
+            start, over = start + steps, False
+            if end is not None and block.before + start == group.steps:
+                states, over = end(states)
+            advance(steps * len(rows))
+            if over:
+                advance((learner.epochs - 1 - block.epoch) * group.steps * len(rows))
+                return states
+    return states
 
 
 @partial(jax.jit, static_argnames="learner")
@@ -264,16 +245,9 @@ class Results:
         """Reads the chunk with these rows from the directory; returns whether it was there."""
         path, rows = self._path(models_per_batch, rows), np.unique(rows)
         tree = path and checkpoint.read_chunk(path, rows)
-        if path is None or tree is None:
-            return False
-        checkpoint.remove_kept(path.with_suffix(STATE))
-        self.chunks.append((rows, tree))
-        return True
-
-    def under_way(self, models_per_batch: int, rows: np.ndarray, steps: int, epochs: int) -> StateKeeper:
-        """The keeper of the training state of the chunk with these rows, with `steps` steps per epoch."""
-        path = self._path(models_per_batch, rows)
-        return StateKeeper(path and path.with_suffix(STATE), rows, steps, epochs)
+        if tree is not None:
+            self.chunks.append((rows, tree))
+        return tree is not None
 
     def add(self, models_per_batch: int, rows: np.ndarray, params: Any) -> None:
         self.keep(models_per_batch, rows, *summarized(self.summarize, params, rows))
@@ -281,8 +255,8 @@ class Results:
     def keep(self, models_per_batch: int, filled: np.ndarray, rows: np.ndarray, tree: Any) -> None:
         """Adds the result of `summarized` for a chunk; `filled` are its rows with the copies that pad it."""
         path = self._path(models_per_batch, filled)
-        if path is not None and checkpoint.write_chunk(path, rows, tree):
-            checkpoint.remove_kept(path.with_suffix(STATE))
+        if path is not None:
+            checkpoint.write_chunk(path, rows, tree)
         self.chunks.append((rows, tree))
 
     def folder(self) -> Path | None:

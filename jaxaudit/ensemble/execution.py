@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Array, Int, Real
 
 from jaxaudit.ensemble.batches import with_decided_form
-from jaxaudit.ensemble.checkpoint import StateKeeper
 from jaxaudit.ensemble.chunk import steps_from_host, train_from_host
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks, plan_groups
 from jaxaudit.ensemble.models_per_batch import (
@@ -66,8 +65,8 @@ class Execution:
             trained in chunks of another size differ by rounding, which training amplifies. To repeat a result bit for
             bit, pass the number that it reports.
         progress: called as work is done, one call at a time but not always from the calling thread.
-        checkpoints: a directory for finished chunks and training states, created if missing; a later call with the same
-            arguments resumes from them. The models per batch of kept chunks take precedence over `models_per_batch`.
+        checkpoints: a directory for finished chunks, created if missing; a later call with the same arguments resumes
+            from them. The models per batch of kept chunks take precedence over `models_per_batch`.
         executor: trains the chunks, such as `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor` of
             spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results. If a
             worker ends, only its chunk is trained again. Workers receive the learner and `summarize` by cloudpickle,
@@ -257,9 +256,8 @@ def _host_step(timed: TimedModels) -> StepTime:
             if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[2] > HOST_SECONDS):
                 raise _SpeedKnown
 
-        keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
         with suppress(_SpeedKnown):
-            train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance, keeper)
+            train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance)
         seconds = np.diff(times)
         step = float(np.median(seconds[2:] if len(seconds) > 2 else seconds[-1:]))
         return StepTime(step, max(0.0, float(seconds[0]) - step))

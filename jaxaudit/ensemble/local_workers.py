@@ -69,11 +69,6 @@ class Pulling:
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
 
     @property
-    def places(self) -> int:
-        """The number of workers, running or to be started, without places that were given up."""
-        return self._left
-
-    @property
     def answered(self) -> int:
         return self._answered
 
@@ -110,13 +105,11 @@ class Pulling:
         with ThreadPoolExecutor(len(self._threads)) as threads:
             answers = [threads.submit(worker.call, fn, (), {}) for worker in workers]
             late = wait(answers, seconds).not_done
-            # End late workers, so that the pool of threads does not wait for their answers.
             for worker, answer in zip(workers, answers, strict=True):
                 if answer in late:
                     worker.kill()
-        silent = WorkerEnded(f"ready, and silent for {seconds:g} s")
-        answers_in_time = [silent if future in late else future.exception() or future.result() for future in answers]
-        return answers_in_time + [missing] * (len(self._threads) - len(answers_in_time))
+        results = [answer.exception() or answer.result() for answer in answers]
+        return results + [missing] * (len(self._threads) - len(results))
 
     def close(self) -> None:
         """Ends all workers at once, even during a task."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxaudit.ensemble.concurrency import cores, threads
 from jaxaudit.ensemble.local_workers import Pulling, WorkerEnded
-from jaxaudit.errors import InputError, imported
+from jaxaudit.errors import InputError, first_line, imported
 
 INSTALL = "pip install 'jaxaudit[ray]'"
 LOOK_SECONDS = 1.0
@@ -101,8 +101,7 @@ class _RayWorker:
         try:
             return self._ray.get(self._actor.call.remote(fn, args, kwargs))
         except lost as error:
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise WorkerEnded(f"an actor on {self._node}: {first}") from error
+            raise WorkerEnded(f"an actor on {self._node}: {first_line(error)}") from error
 
     def kill(self) -> None:
         # If the connection is lost, there is nothing to end.
@@ -138,10 +137,9 @@ def connect(address: str | None) -> None:
             ray.init(address="local", num_cpus=len(cores()), include_dashboard=False, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         where = cluster_address or "this machine"
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"there is no Ray cluster at {where} ({first}); is the address right, is it up, and has it the same "
-            "versions of Ray and Python as this process?"
+            f"there is no Ray cluster at {where} ({first_line(error)}); is the address right, is it up, and has "
+            "it the same versions of Ray and Python as this process?"
         ) from error
 
 

@@ -40,7 +40,7 @@ from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, 
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
 from jaxaudit.ensemble.program import held_back_rows, place_pool
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
-from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.learner import Learner, SteppedLearner
 from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, Membership
@@ -132,7 +132,7 @@ def _submitted(executor: Executor, task: Task) -> Future[Answer]:
         return executor.submit(train_there, task)
     except RuntimeError as error:  # a BrokenExecutor is one
         raise InputError(
-            f"the executor takes no more work ({_first_line(error)}): was one of its workers ended for want of memory? "
+            f"the executor takes no more work ({first_line(error)}): was one of its workers ended for want of memory? "
             "What is finished is kept where checkpoints are. ensemble.LocalWorkers starts another worker by itself."
         ) from error
 
@@ -164,7 +164,7 @@ def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, 
             f"a worker would round differently ({unlike(answer.machine, own_machine)}): use workers like this "
             "process, or start it on a machine like theirs, or accept other numbers (`mixed_devices` of `Execution`)."
         )
-    complaint = f"a worker ended with a chunk under way ({_first_line(answer)})"
+    complaint = f"a worker ended with a chunk under way ({first_line(answer)})"
     if now.attempt == ATTEMPTS:
         raise InputError(
             f"{complaint}, {ATTEMPTS} times with the same one: is memory short? Use fewer workers, or fewer models per "
@@ -186,10 +186,6 @@ def _warn_once(other_machine: Machine, own_machine: Machine, warned: set[str]) -
         warned.add(words)
         words = f"a worker that rounds differently trains models, too ({words})"
         warnings.warn(words, MixedDevicesWarning, stacklevel=4)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 WHOLE_FITS_PER_BATCH = 16
@@ -215,34 +211,6 @@ class PlannedChunk(NamedTuple):
     rows: np.ndarray
     group: ChunkGroup | None
     work: int
-
-
-def train_stepped(
-    models: RequestedModels,
-    learner: SteppedLearner,
-    groups: list[ChunkGroup],
-    models_per_batch: int | None,
-    execution: Execution,
-    results: Results,
-) -> None:
-    """Trains all models of these groups minibatch by minibatch and adds each finished chunk to `results`."""
-    size = 1 if steps_from_host(learner) else models_per_batch
-    if size is None:
-        size = choose_models_per_batch(learner, *models[:2], place_pool(models.pool), groups).models_per_batch
-    chunks = [chunk for group in groups for chunk in group.chunks(size, len(jax.local_devices()))]
-    parts = [PlannedChunk(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
-    _train(models, learner, parts, size, execution, results)
-
-
-def train_whole(
-    models: RequestedModels, learner: Learner, models_per_batch: int | None, execution: Execution, results: Results
-) -> None:
-    """Trains all models by the learner's own `fit`, in chunks."""
-    size = models_per_batch or WHOLE_FITS_PER_BATCH
-    chunks = chunk_places(len(models.membership), size, len(jax.local_devices()))
-    _train(
-        models, learner, [PlannedChunk(rows, None, len(np.unique(rows))) for rows in chunks], size, execution, results
-    )
 
 
 def _train(
@@ -288,9 +256,7 @@ def _train_here(
             stop.check()
             counted.advance(model_steps)
 
-        steps = 0 if part.group is None else part.group.steps
-        keeper = results.under_way(size, part.rows, steps, getattr(learner, "epochs", 0))
-        return train_chunk(learner, models.chunk(part), pool, advance, keeper)
+        return train_chunk(learner, models.chunk(part), pool, advance)
 
     def collect(part: PlannedChunk, params: Any) -> None:
         results.add(size, part.rows, params)
@@ -346,11 +312,10 @@ def fit_many(
     second copy is for gradients. Of texts, the activations are those of a few records, on a CPU of one model
     (`LanguageModelLearner`). `summarize` may need more. Its results for all models are kept on the host.
 
-    With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there, and about once a
-    minute the states of unfinished chunks of learners that train by steps. A stopped call is resumed and returns the
-    same result, bit for bit. A damaged file is ignored. Chunks of other keys, another membership or another pool are
-    never used, so several calls may share a directory. The caller must ensure that `learner` and `summarize` are
-    unchanged.
+    With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there. A stopped call is
+    resumed with its unfinished chunks, and returns the same result, bit for bit. A damaged file is ignored. Chunks of
+    other keys, another membership or another pool are never used, so several calls may share a directory. The caller
+    must ensure that `learner` and `summarize` are unchanged.
 
     Args:
         membership: the membership masks. `AllBut` needs no memory per record.
@@ -376,15 +341,23 @@ def fit_many(
     check_ranges("[1, inf)", models_per_batch=stated)
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     size, pool = results.models_per_batch or stated, (np.asarray(inputs), np.asarray(labels))
-    learner = with_decided_form(learner)
+    devices, held, learner = len(jax.local_devices()), None, with_decided_form(learner)
     if isinstance(learner, SteppedLearner):
         held = held_back_rows(learner, keys, membership)
         if held is not None:
             membership, members_only = membership[:] & ~held, True
         groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
-        train_stepped(RequestedModels(keys, membership, held, pool), learner, groups, size, execution, results)
+        if steps_from_host(learner):
+            size = 1
+        elif size is None:
+            size = choose_models_per_batch(learner, keys, membership, place_pool(pool), groups).models_per_batch
+        chunks = [chunk for group in groups for chunk in group.chunks(size, devices)]
+        parts = [PlannedChunk(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
     else:
-        train_whole(RequestedModels(keys, membership, None, pool), learner, size, execution, results)
+        size = size or WHOLE_FITS_PER_BATCH
+        places = chunk_places(len(membership), size, devices)
+        parts = [PlannedChunk(rows, None, len(np.unique(rows))) for rows in places]
+    _train(RequestedModels(keys, membership, held, pool), learner, parts, size, execution, results)
     return results.in_order()
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Array
 
-from jaxaudit.ensemble.checkpoint import StateKeeper, digest_of
+from jaxaudit.ensemble.checkpoint import digest_of
 from jaxaudit.ensemble.chunk import Chunk, Summarize, summarized, train_chunk
 from jaxaudit.ensemble.concurrency import Machine, this_machine
 from jaxaudit.ensemble.program import place_pool
@@ -241,8 +241,7 @@ def train_there(task: Task) -> Answer:
 
 def _trained(work: _Work, task: Task, machine: Machine) -> Trained | Failed:
     try:
-        keeper = StateKeeper(None, task.chunk.rows, 0, 0)
-        params = train_chunk(work.learner, task.chunk, work.pool, lambda _: None, keeper)
+        params = train_chunk(work.learner, task.chunk, work.pool, lambda _: None)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
         # cloudpickle sends classes of a script by value, since the receiver cannot import them.
         return Trained(rows, cloudpickle.dumps(tree, protocol=5), machine)

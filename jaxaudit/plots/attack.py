@@ -1,10 +1,10 @@
 """Charts of membership attacks: ROC curves, accuracies, and the exposure of single records, also against their PDTP."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from jaxaudit.plots import style
@@ -14,15 +14,16 @@ LEAST = 1e-5
 """The lowest false positive and true positive rate that is drawn."""
 
 
-def draw_accuracies(
-    axes: Axes, pdtp: Float[np.ndarray, " targets"], attacks: Sequence[tuple[str, Float[np.ndarray, " targets"]]]
-) -> None:
-    """Draws a mark for each attack and target record: PDTP of the record across (nats), accuracy of the attack up.
+def draw_accuracies(axes: Axes, records: Sequence[Any], attacks: Sequence[str]) -> None:
+    """Draws a mark for each attack, by its name, and each of the `records`, `AttackedRecord`s: its PDTP across (nats),
+    accuracy of the attack up.
 
     Lines mark the accuracy of guessing, 0.5, and a PDTP of 1 nat. Infinite PDTP is drawn at the right end.
     """
+    pdtp = np.array([record.pdtp for record in records])
     most = _most(pdtp, 0.01)
-    for place, (name, accuracies) in enumerate(attacks):
+    for place, name in enumerate(attacks):
+        accuracies = [record.accuracy[name] for record in records]
         style.draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
     dress(axes, "PDTP of the target (nats)", "attack accuracy")
     _set_pdtp(axes, most, (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0))
@@ -33,48 +34,40 @@ def draw_accuracies(
     style.legend(axes, 3)
 
 
-class EstimateRow(NamedTuple):
-    """One row of `draw_estimates`: a name, an estimate and the ends of its interval; NaN if not available."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-
-
-def draw_estimates(axes: Axes, rows: Sequence[EstimateRow], across: str, chance: float) -> None:
-    """Draws estimates across, one row each from the top: a mark, its interval, and a line at the value of guessing."""
-    for place, row in enumerate(rows):
+def draw_estimates(
+    axes: Axes, estimates: Mapping[str, Any], across: str, chance: float, reference: str | None = None
+) -> None:
+    """Draws each `Estimate` across, one row each from the top with its name: a mark, its interval, and a line at the
+    value of guessing. The interval of the one named `reference` is shaded.
+    """
+    for place, row in enumerate(estimates.values()):
         if np.isfinite([row.low, row.high]).all():
             style.draw_interval(axes, place, row.low, row.high)
         axes.plot([row.value], [place], "D", color=BLUE, markersize=6)
     dress(axes, across)
     axes.axvline(chance, color=INK, linewidth=1.4, linestyle=DASHES[2])
-    style.name_rows(axes, [row.name for row in rows])
-    finite = [value for row in rows for value in row[1:] if np.isfinite(value)]
+    style.name_rows(axes, list(estimates))
+    ends = [end for row in estimates.values() for end in (row.value, row.low, row.high)]
+    finite = [end for end in ends if np.isfinite(end)]
     axes.set_xlim(min([*finite, chance]) - 0.05, max([*finite, chance]) + 0.05)
+    if reference is not None:
+        band = estimates[reference].low, estimates[reference].high
+        axes.axvspan(*band, color=style.LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
+        style.legend(axes, 1)
 
 
-class Band(NamedTuple):
-    """A ROC curve, as rates from 0 to 1, and the ends of the confidence band of its true positive rates."""
-
-    name: str
-    false_positive: Float[np.ndarray, " points"]
-    true_positive: Float[np.ndarray, " points"]
-    low: Float[np.ndarray, " points"]
-    high: Float[np.ndarray, " points"]
-
-
-def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
-    """Draws ROC curves: false positive rate across, true positive rate up, both on logarithmic axes from 1e-5.
+def draw_curves(axes: Axes, curves: Mapping[str, Any]) -> None:
+    """Draws ROC curves, each a `Curve` by its name: false positive rate across, true positive rate up, both on
+    logarithmic axes from 1e-5.
 
     The first curve has its confidence band. A line shows guessing.
     """
-    for place, curve in enumerate(curves):
-        across, up, low, high = (np.maximum(end, LEAST) for end in curve[1:])
+    for place, (name, curve) in enumerate(curves.items()):
+        rates = (curve.fpr, curve.tpr, curve.low, curve.high)
+        across, up, low, high = (np.maximum(rate, LEAST) for rate in rates)
         if not place:
             axes.fill_between(across, low, high, color=style.SERIES[0], alpha=0.2, linewidth=0, step="post")
-        how: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 1.4 if place else 2.2, "label": curve.name}
+        how: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 1.4 if place else 2.2, "label": name}
         axes.plot(across, up, **how, **style.series_line(place))
     guess = np.geomspace(LEAST, 1, 50)
     axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
@@ -85,9 +78,7 @@ def draw_bands(axes: Axes, curves: Sequence[Band]) -> None:
     style.legend(axes, 2)
 
 
-def draw_separations(
-    axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int[np.ndarray, " bins"], unit: str
-) -> None:
+def draw_separations(axes: Axes, edges: Sequence[float], counts: Sequence[int], unit: str) -> None:
     """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
 
     Separation says how well outputs tell models with a record from models without it; 0.5 is by chance. `unit` is what
@@ -97,23 +88,6 @@ def draw_separations(
     dress(axes, f"separation of models with and without the {unit}", f"{unit}s")
     axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
     axes.set_xlim(0, 1)
-
-
-def draw_beside_pdtp(
-    axes: Axes, pdtp: Float[np.ndarray, " n"], named_shares: Float[np.ndarray, " n"], risky: tuple[float, float]
-) -> None:
-    """Draws a mark for each record: PDTP across (nats), and up the share of its models for which it is called a member.
-
-    Lines mark the two values of `risky`, from which a record is at risk: of PDTP, and of the share.
-    """
-    most = _most(pdtp, 3.0)
-    how: dict[str, Any] = {"color": BLUE, "markersize": 4.5, "alpha": 0.45, "markeredgewidth": 0, "clip_on": False}
-    axes.plot(np.minimum(pdtp, most), named_shares, "o", **how)
-    dress(axes, "PDTP (nats)", "share of its models that name it")
-    _set_pdtp(axes, most, (0.01, 0.1, 1.0, 10.0))
-    axes.set_ylim(-0.03, 1.03)
-    axes.axvline(risky[0], **style.LIMIT)
-    axes.axhline(risky[1], **style.LIMIT)
 
 
 def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:

@@ -1,46 +1,36 @@
 """Charts of the `pdtp` audit: the distribution of PDTP, the riskiest records, and the effect of removing them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from jaxaudit.plots import style
 
 
-def draw_distribution(
-    axes: Axes,
-    names: Sequence[str],
-    counts: Int[np.ndarray, " bars"],
-    floors: Int[np.ndarray, " bars"],
-    *,
-    within: int,
-    seeded: bool,
-) -> None:
-    """Draws a histogram: a bar for each interval of PDTP across, number of records up on a logarithmic axis.
+def draw_distribution(axes: Axes, result: Any) -> None:
+    """Draws a histogram of a `PDTPResult`: a bar for each interval of PDTP across, number of records up (logarithmic).
 
-    The first `within` bars keep the rule DTP-1. If `seeded`, a line over each bar has the number of records by seed
-    floor (PDTP when only the training seed differs).
+    Bars that break the rule DTP-1 stand out. If the seed floor was measured, a line over each bar has the number of
+    records by it (PDTP when only the training seed differs).
     """
+    bars, seeded = result.distribution, result.seed_floor.seeded
+    names, within = [bar.name for bar in bars], sum(not bar.breaks_dtp_1 for bar in bars)
+    counts, floors = np.array([(bar.records, bar.by_seed_floor) for bar in bars]).T
     places = np.arange(len(names))
     limit = within - 0.5
     colours = [style.BLUE if place < within else style.VERMILION for place in places]
-    axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
+    drawn = axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
+    axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], fontsize=style.SIZE, color=style.INK)
     highest = int(counts.max())
     if seeded:
-        highest = max(highest, int(floors.max()))
-        for place, height in zip(places.tolist(), floors.tolist(), strict=True):
-            if height:
-                ends = [place - 0.44, place + 0.44]
-                label = "by seed floor" if height == floors[floors > 0][0] else None
-                axes.plot(ends, [height, height], color=style.INK, linewidth=2, label=label)
-    for place, height in zip(places.tolist(), counts.tolist(), strict=True):
-        if height:
-            words = f"{height:,}"
-            axes.text(place, height * 1.12, words, ha="center", va="bottom", fontsize=style.SIZE, color=style.INK)
+        highest, above = max(highest, int(floors.max())), floors > 0
+        ends = places[above] - 0.44, places[above] + 0.44
+        axes.hlines(floors[above], *ends, color=style.INK, linewidth=2, label="by seed floor")
     style.dress(axes, "PDTP (nats)", "records")
     ticks = [0, *(10**power for power in range(math.ceil(math.log10(max(highest, 10))) + 1))]
     tick_names = [f"{tick:,}" for tick in ticks]
@@ -52,13 +42,11 @@ def draw_distribution(
     style.legend(axes, 2)
 
 
-def draw_risks(
-    axes: Axes, names: Sequence[str], risks: Float[np.ndarray, "records 3"], *, limit: float, seeded: bool
-) -> None:
-    """Draws PDTP of the riskiest records across (nats), one row for each from the top, and a line at `limit` (DTP-1).
-
-    Columns of `risks` are PDTP, and the mean and the largest value of the seed floor.
+def draw_risks(axes: Axes, records: Sequence[Any], *, limit: float, seeded: bool) -> None:
+    """Draws PDTP of the riskiest records across (nats), `Risk`s, one row for each from the top, and a line at `limit`
+    (DTP-1). If `seeded`, a bar and its tick have the largest value and the mean of the seed floor.
     """
+    risks = np.array([(risk.pdtp, risk.seed_floor, risk.seed_floor_max) for risk in records])
     most = max([*risks[np.isfinite(risks)].tolist(), limit]) * 1.12
     for place, (pdtp, floor, floor_max) in enumerate(risks.tolist()):
         if seeded:
@@ -72,7 +60,7 @@ def draw_risks(
             style.write_text(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=style.VERMILION)
     axes.axvline(limit, **style.LIMIT, label="DTP-1")
     style.dress(axes, "PDTP (nats)")
-    style.name_rows(axes, names)
+    style.name_rows(axes, [f"record {risk.index}" for risk in records])
     axes.set_xlim(0, most)
     style.legend(axes, 2)
 
@@ -100,22 +88,23 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"], *
     style.write_text(axes, "DTP-1", (len(largest) - 0.75, limit), ha="right", fontweight="bold", **warning)
 
 
-def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]], *, limit: float) -> None:
-    """Draws a line for each run: PDTP across (nats), and up the share of records with a larger PDTP, both logarithmic.
+def draw_shares_above(
+    axes: Axes, edges: Sequence[float], runs: Mapping[str, Float[np.ndarray, " edges"]], *, limit: float
+) -> None:
+    """Draws a line for each run: PDTP across (nats), and up the share of records with a larger PDTP at each of the
+    `edges`, both logarithmic.
 
     A line further right is riskier; records above `limit` break the rule DTP-1.
     """
-    least, fewest = 1e-3, min(1 / len(values) for _, values in runs)
-    most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), limit]) * 1.3
-    places = np.geomspace(least, most, 200)
-    for place, (name, values) in enumerate(runs):
-        shares = 1 - np.searchsorted(np.sort(values), places, side="right") / len(values)
+    for place, (name, shares) in enumerate(runs.items()):
         seen = np.where(shares > 0, shares, np.nan)
-        axes.step(places, seen, where="post", linewidth=1.8, label=style.short(name), **style.series_line(place))
+        axes.plot(edges, seen, linewidth=1.8, marker="o", label=style.short(name), **style.series_line(place))
+    positive = [share for shares in runs.values() for share in shares if share > 0]
+    fewest, least, most = min([*positive, 0.1]), 1e-3, max(edges) * 1.3
     style.dress(axes, "PDTP (nats)", "share of records above it")
     ticks = [tick for tick in (0.001, 0.01, 0.1, 1.0, 10.0) if tick <= most]
     style.logarithmic(axes, "x", ticks, [f"{tick:g}" for tick in ticks], (least, most))
     shares = [10.0**-power for power in range(math.ceil(-math.log10(fewest)) + 1)]
     style.logarithmic(axes, "y", shares, [f"{100 * tick:g}%" for tick in shares], (fewest * 0.7, 1.3))
     axes.axvline(limit, **style.LIMIT)
-    style.legend(axes, 2 if max(len(style.short(name)) for name, _ in runs) < 18 else 1)
+    style.legend(axes, 2 if max(len(style.short(name)) for name in runs) < 18 else 1)

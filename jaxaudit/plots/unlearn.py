@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from jaxaudit.plots.attack import EstimateRow, draw_estimates
 from jaxaudit.plots.style import (
     BLUE,
     DASHES,
@@ -82,19 +81,6 @@ def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, F
     legend(axes, 1 if max(len(short(name)) for name, _ in models) > 16 else 2)
 
 
-def draw_bounds(axes: Axes, methods: Sequence[MethodMarks]) -> None:
-    """Draws a mark for each model: efficacy across, its upper bound up, both logarithmic; a line shows equality."""
-    low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
-    for place, method in enumerate(methods):
-        across, up = (_inside(numbers, low, high) for numbers in (method.efficacy, method.bound))
-        draw_marks(axes, place, across, up, short(method.name))
-    axes.plot([low, high], [low, high], color=MUTED, linewidth=1.2, linestyle=DASHES[2])
-    dress(axes, "efficacy", "upper bound")
-    _logarithmic(axes, "x", low, high)
-    _logarithmic(axes, "y", low, high)
-    legend(axes, 3 if max(len(short(method.name)) for method in methods) < 12 else 2)
-
-
 def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None) -> None:
     """Draws a mark for each model: efficacy across on a logarithmic axis, and up the attack's membership probability.
 
@@ -111,18 +97,6 @@ def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None
     axes.set_ylim(-0.02, 1.02)
     _logarithmic(axes, "x", low, high)
     legend(axes, 3 if max(len(short(method.name)) for method in attacked) < 12 else 2)
-
-
-def draw_told_apart(
-    axes: Axes, rows: Sequence[EstimateRow], across: str, best: tuple[float, float], guess: float
-) -> None:
-    """Draws how well models are told apart from retrained ones, one row per method: an estimate and its interval.
-
-    `best`, the interval of retraining itself, is shaded; a line marks `guess`.
-    """
-    draw_estimates(axes, rows, across, guess)
-    axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
-    legend(axes, 1)
 
 
 def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:

@@ -1,33 +1,31 @@
 """The content of an `attack` run for the terminal and the page, and its charts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter
 
-import msgspec
 import numpy as np
 
-from jaxaudit.audits.attack.exposure import OFTEN, RISKY
 from jaxaudit.audits.attack.finding import NOT_GIVEN
 from jaxaudit.audits.attack.result import (
     AttackedTarget,
     AttackOutcome,
     AttackResult,
-    BesidePDTP,
     Exposure,
     SplitAttacks,
     check_attack_result,
 )
 from jaxaudit.errors import visible
 from jaxaudit.metrics.attack import Correlation
-from jaxaudit.metrics.attack_rates import AttackRates, Curve
+from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import attack as plot
-from jaxaudit.plots.attack import EstimateRow, draw_estimates
 from jaxaudit.plots.style import chart, row_height
-from jaxaudit.report.attack_records import CUT, beside_table, beside_words, records_tables
+from jaxaudit.report.attack_records import CUT, records_tables
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import NONE, level_text, number_text, precise, span, text
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where
+from jaxaudit.report.numbers import NONE, count_text, estimates_table, level_text, number_text, precise, span, text
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import Term, terms
 
@@ -38,22 +36,20 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
     result = run.result
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
-    halves, beside = result.splits, result.beside_pdtp
+    halves = result.splits
     rates_by_attack = [(attack.name, attack.of_targets) for attack in result.attacks if attack.of_targets is not None]
     return RunContent(
         question,
         setting,
         (_answer(result), *(_of_target(target, result.unit) for target in result.targets)),
         (
-            *(() if halves is None else (_metrics(result, "terminal"), _metrics(result, "page"))),
-            _grid(result, "terminal"),
-            _grid(result, "page"),
+            *(() if halves is None else (_metrics(result),)),
+            _grid(result),
             _rates_table(result.decided_by, result.deciding, "page"),
             *(
                 _rates_table(f"{name}, targets of known membership", rates, "both")
                 for name, rates in rates_by_attack[:1]
             ),
-            *(() if beside is None else (beside_table(beside, result.decided_by, result.unit),)),
             *records_tables(result, top),
         ),
         _legend(result),
@@ -61,7 +57,6 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
             *terms("membership attack", "ROC and AUC", "nat", "interval"),
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
             *(terms("accuracy of an attack", "PDTP", "correlation") if halves is not None else ()),
-            *(terms("PDTP", "DTP-1") if beside is not None else ()),
             *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
@@ -149,37 +144,28 @@ def _of_target(target: AttackedTarget, unit: str) -> Answer:
     )
 
 
-def _metrics(result: AttackResult, on: Where) -> PageTable:
-    """Measures of attacks on random halves: one row per attack on a narrow terminal, one column each on a page."""
+def _metrics(result: AttackResult) -> PageTable:
+    """Measures of attacks on random halves, with their intervals."""
 
     def shown(estimate: Estimate) -> str:
-        if on == "page":
-            return number_text(estimate.value) + (f" ({span(estimate, 3)})" if span(estimate) else "")
         ends = [f"{end:.2f}".removeprefix("0") for end in (estimate.low, estimate.high) if math.isfinite(end)]
         return f"{number_text(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else NONE}"
 
-    def row(attack: AttackOutcome) -> tuple[str, ...]:
-        assert attack.metrics is not None
-        assert attack.correlation is not None
-        correlation = attack.correlation
-        r = (
-            NONE
-            if math.isnan(correlation.coefficient)
-            else f"{correlation.coefficient:.2f}\np {correlation.p_value:.1g}"
-        )
-        cells = (shown(getattr(attack.metrics, name)) for name in METRICS)
-        return visible(attack.name), *cells, r if on == "terminal" else correlation_text(correlation)
+    def correlated(attack: AttackOutcome) -> str:
+        r = attack.correlation
+        return NONE if r is None or math.isnan(r.coefficient) else f"{r.coefficient:.2f}\np {r.p_value:.1g}"
 
-    rows = tuple(map(row, result.attacks))
-    if on == "terminal":
-        numbers = (*METRICS.values(), "r with\nPDTP")
-        return PageTable("", ("attack", *numbers), rows, numbers, on=on)
-    names, *columns = zip(*rows, strict=True)
-    titles = (*METRICS.values(), "correlation with PDTP")
-    turned = tuple((title, *cells) for title, cells in zip(titles, columns, strict=True))
-    return PageTable(
-        f"Each attack's answers ({level_text(result.level)} intervals)", ("number", *names), turned, names, on=on
-    )
+    columns = {
+        "attack": _name,
+        **{name: lambda attack, field=field: shown(getattr(attack.metrics, field)) for field, name in METRICS.items()},
+        "r with\nPDTP": correlated,
+    }
+    title = f"Each attack's answers ({level_text(result.level)} intervals)"
+    return table_of(title, result.attacks, columns, ("attack",), on="both", bare=True)
+
+
+def _name(attack: AttackOutcome) -> str:
+    return visible(attack.name)
 
 
 def correlation_text(correlation: Correlation) -> str:
@@ -189,57 +175,54 @@ def correlation_text(correlation: Correlation) -> str:
     return f"{number_text(correlation.coefficient, 2)} (p = {precise(correlation.p_value)})"
 
 
-def _grid(result: AttackResult, on: Where) -> PageTable:
+def _grid(result: AttackResult) -> PageTable:
     limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
-    gap = "\n" if on == "terminal" else " "
-    heads = tuple(f"TPR at\n{level_text(limit)} FPR" for limit in limits)
-    rows = tuple(
-        (
-            visible(attack.name),
-            f"{number_text(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}",
-            number_text(attack.balanced_accuracy.value),
-            *(_rate(rate.value, real.value, gap) for rate, real in attack.rates if rate.fpr in limits),
-        )
-        for attack in result.attacks
-    )
-    columns = ("attack", "AUC", "balanced\naccuracy", *heads)
-    title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
-    if title and any(map(_withheld, result.attacks)):
+    columns = {
+        "attack": _name,
+        "AUC": lambda attack: f"{number_text(attack.auc.value)}\n{span(attack.auc, 3).replace(' to ', '-')}",
+        "balanced\naccuracy": ("balanced_accuracy.value", number_text),
+        **{
+            f"TPR at\n{level_text(limit)} FPR": lambda attack, limit=limit: next(
+                _rate(rate.value, real.value) for rate, real in attack.rates if rate.fpr == limit
+            )
+            for limit in limits
+        },
+    }
+    title = "All attacks; in brackets the realised false positive rate"
+    if any(map(_withheld, result.attacks)):
         title += f"; {NONE} beside one: {NOT_GIVEN}"
-    return PageTable(title, columns, rows, columns[1:], on=on)
+    return table_of(title, result.attacks, columns, ("attack",), on="both", bare=True)
 
 
-def _rate(value: float, realised: float, gap: str) -> str:
+def _rate(value: float, realised: float) -> str:
     if math.isnan(realised):
         return NONE
     if value == realised == 0:
         return "ties"
-    return f"{NONE if math.isnan(value) else f'{value:.2%}'}{gap}({100 * realised:.2g}%)"
+    return f"{NONE if math.isnan(value) else f'{value:.2%}'}\n({100 * realised:.2g}%)"
 
 
 def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
     """A table with one column per stated false positive rate, since paper and terminals are narrow."""
-    resolved_rates = [(rate, real) for rate, real in rates.rates if rate.resolvable]
-    columns = tuple(f"{level_text(rate.fpr)} stated" for rate, _ in resolved_rates)
-    rows = {
-        "true positive rate": [
-            f"{number_text(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE for rate, _ in resolved_rates
-        ],
-        "realised false positive rate": [
-            f"{number_text(real.value, 4)} ({span(real, 4)})" for _, real in resolved_rates
-        ],
-        "TPR, SD over models": [number_text(rate.spread, 4) for rate, _ in resolved_rates],
-        "TPR on the curve": [number_text(rate.on_curve, 4) for rate, _ in resolved_rates],
+    resolved = [pair for pair in rates.rates if pair[0].resolvable]
+    rows: dict[str, Callable[[RateAt, Realised], str]] = {
+        "true positive rate": lambda rate, _: f"{number_text(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE,
+        "realised false positive rate": lambda _, real: f"{number_text(real.value, 4)} ({span(real, 4)})",
+        "TPR, SD over models": lambda rate, _: number_text(rate.spread, 4),
+        "TPR on the curve": lambda rate, _: number_text(rate.on_curve, 4),
         **{
-            f"right if {level_text(float(share))} are members": [
-                number_text(rate.predictive_value[share]) for rate, _ in resolved_rates
-            ]
+            f"right if {level_text(float(share))} are members": lambda rate, _, share=share: number_text(
+                rate.predictive_value[share]
+            )
             for share in rates.tpr_at_fpr[0].predictive_value
         },
     }
+    columns = {
+        "false positive rate": itemgetter(0),
+        **{f"{level_text(pair[0].fpr)} stated": lambda row, pair=pair: row[1](*pair) for pair in resolved},
+    }
     title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
-    table_rows = tuple((title, *cells) for title, cells in rows.items()) if resolved_rates else ()
-    return PageTable(title, ("false positive rate", *columns), table_rows, columns, on=on)
+    return table_of(title, rows.items() if resolved else (), columns, ("false positive rate",), on=on)
 
 
 def _withheld(rates: AttackRates) -> bool:
@@ -287,8 +270,6 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
             "on these records alone."
         )
-    if result.beside_pdtp is not None:
-        lines.append(beside_words(result.beside_pdtp, result.unit))
     if result.left_out:
         lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
     return tuple(lines)
@@ -314,9 +295,6 @@ def _of_halves(result: AttackResult, halves: SplitAttacks) -> list[str]:
     return lines
 
 
-ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result)
-
-
 SHOWN = 6
 """The most curves in one chart: the deciding attack, then those with the largest areas."""
 SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
@@ -324,42 +302,31 @@ SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
     result = run.result
-    areas = _areas(
-        "auc", "Area under the ROC curve of each attack", [_row(attack) for attack in result.attacks], result
-    )
-    return (
-        areas,
+    areas = {_name(attack): attack.auc for attack in result.attacks}
+    drawn = (
+        _areas("auc", "Area under the ROC curve of each attack", areas, result),
         _curves(result),
-        *(() if result.splits is None else (_against_pdtp(result, result.splits),)),
-        *(() if result.exposure is None else (_separations(result.exposure, result.unit),)),
-        *(() if result.beside_pdtp is None else (_beside(result.beside_pdtp, result.unit),)),
+        result.splits and _against_pdtp(result, result.splits),
+        result.exposure and _separations(result.exposure, result.unit),
     )
+    return tuple(filter(None, drawn))
 
 
 def compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture]:
     """The area of the deciding attack in several runs, in one chart."""
-    rows = [_row(run.result.deciding, f"{visible(run.name)}: {run.result.decided_by}") for run in runs]
-    return (_areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result),)
+    areas = {visible(f"{run.name}: {run.result.decided_by}"): run.result.deciding.auc for run in runs}
+    return (_areas("compared-auc", "Area under the ROC curve of the deciding attack", areas, runs[0].result),)
 
 
-def _row(attack: AttackOutcome, name: str = "") -> EstimateRow:
-    return EstimateRow(visible(name or attack.name), attack.auc.value, attack.auc.low, attack.auc.high)
-
-
-def _areas(name: str, title: str, rows: list[EstimateRow], result: AttackResult) -> Picture:
+def _areas(name: str, title: str, areas: Mapping[str, Estimate], result: AttackResult) -> Picture:
     return Picture(
         name,
         title,
-        "; ".join(f"{row.name}: {number_text(row.value)}" for row in rows) + ". A line marks 0.5.",
+        "; ".join(f"{attack}: {number_text(area.value)}" for attack, area in areas.items()) + ". A line marks 0.5.",
         f"The diamond is the area, {area_of(result)}; the bar is its {level_text(result.level)} interval. The dotted "
         "line is guessing.",
-        chart(lambda axes: draw_estimates(axes, rows, "area under the ROC curve", 0.5), row_height(len(rows))),
-        PageTable(
-            "Areas",
-            ("attack", "AUC", "low", "high"),
-            tuple((row.name, *(number_text(value, 4) for value in row[1:])) for row in rows),
-            ("AUC", "low", "high"),
-        ),
+        chart(lambda axes: plot.draw_estimates(axes, areas, "area under the ROC curve", 0.5), row_height(len(areas))),
+        estimates_table("Areas", "attack", "AUC", areas),
     )
 
 
@@ -369,23 +336,19 @@ def _curves(result: AttackResult) -> Picture:
         (attack for attack in result.attacks if attack is not first), key=lambda attack: -attack.auc.value
     )
     shown = (first, *other_attacks[: SHOWN - 1])
-    bands = [plot.Band(visible(attack.name), *map(np.array, msgspec.structs.astuple(attack.roc))) for attack in shown]
-    names = tuple(band.name for band in bands)
-    rows = tuple((f"{limit:g}", *(_at(attack.roc, limit) for attack in shown)) for limit in SAMPLED)
-    seen = "; ".join(f"{visible(attack.name)} {_at(attack.roc, 0.01)}" for attack in shown)
+    seen = "; ".join(f"{_name(attack)} {_at(attack.roc, 0.01)}" for attack in shown)
+    columns = {
+        "false positive rate": lambda limit: f"{limit:g}",
+        **{_name(attack): lambda limit, roc=attack.roc: _at(roc, limit) for attack in shown},
+    }
     return Picture(
         "roc-log",
         "ROC curves, logarithmic",
         f"True positive rate at 1% false positives: {seen}.",
         "The left end shows members that are found at almost no false positives. The band is the first attack's "
         "(Clopper-Pearson, all models together). Above the dotted line an attack finds some members with confidence.",
-        chart(lambda axes: plot.draw_bands(axes, bands)),
-        PageTable(
-            "True positive rate at no more than this false positive rate",
-            ("false positive rate", *names),
-            rows,
-            ("false positive rate", *names),
-        ),
+        chart(lambda axes: plot.draw_curves(axes, {_name(attack): attack.roc for attack in shown})),
+        table_of("True positive rate at no more than this false positive rate", SAMPLED, columns),
     )
 
 
@@ -395,66 +358,43 @@ def _at(roc: Curve, limit: float) -> str:
 
 
 def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
-    names = [attack.name for attack in result.attacks]
-    values = np.array([record.pdtp for record in splits.records])
-    accuracies = [(visible(name), np.array([record.accuracy[name] for record in splits.records])) for name in names]
-    shown = tuple(map(visible, names))
     correlations = "; ".join(
-        f"{visible(attack.name)} {correlation_text(attack.correlation)}"
+        f"{_name(attack)} {correlation_text(attack.correlation)}"
         for attack in result.attacks
         if attack.correlation is not None
     )
+    columns = {
+        "record": ("index", str),
+        "PDTP": ("pdtp", precise),
+        **{_name(attack): lambda record, name=attack.name: f"{record.accuracy[name]:.3f}" for attack in result.attacks},
+    }
     return Picture(
         "accuracy-pdtp",
         "Attack accuracy against PDTP",
         f"Correlations: {correlations}.",
         f"A mark is a target under one attack. Correlation with PDTP: {correlations}.",
-        chart(lambda axes: plot.draw_accuracies(axes, values, accuracies)),
-        PageTable(
-            "Targets",
-            ("record", "PDTP", *shown),
-            tuple(
-                (str(record.index), precise(record.pdtp), *(f"{record.accuracy[name]:.3f}" for name in names))
-                for record in splits.records
-            ),
-            ("record", "PDTP", *shown),
-        ),
+        chart(lambda axes: plot.draw_accuracies(axes, splits.records, [attack.name for attack in result.attacks])),
+        table_of("Targets", splits.records, columns),
     )
 
 
 def _separations(exposure: Exposure, unit: str) -> Picture:
-    edges, counts = np.array(exposure.separation_edges), np.array(exposure.separation_counts)
-    above = int(counts[edges[:-1] >= 0.9 - 1e-9].sum())
-    rows = tuple(
-        (f"{low:.2f} to {high:.2f}", f"{count:,}") for low, high, count in zip(edges, edges[1:], counts, strict=False)
-    )
+    edges, counts = exposure.separation_edges, exposure.separation_counts
+    bins = list(zip(pairwise(edges), counts, strict=True))
+    above = sum(count for (low, _), count in bins if low >= 0.9 - 1e-9)
+    columns = {
+        "separation": lambda row: f"{row[0][0]:.2f} to {row[0][1]:.2f}",
+        f"{unit}s": ("1", count_text),
+    }
     return Picture(
         "separations",
         f"How far {unit}s are given away",
-        f"{above:,} of {int(counts.sum()):,} {unit}s have a separation of 0.9 or more.",
+        f"{above:,} of {sum(counts):,} {unit}s have a separation of 0.9 or more.",
         f"Separation: the chance that a model trained on a {unit} has a higher output on it than one without. "
         f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
         chart(lambda axes: plot.draw_separations(axes, edges, counts, unit)),
-        PageTable(f"{unit.title()}s by separation", ("separation", f"{unit}s"), rows, (f"{unit}s",)),
+        table_of(f"{unit.title()}s by separation", bins, columns, ("separation",)),
     )
 
 
-def _beside(comparison: BesidePDTP, unit: str) -> Picture:
-    """PDTP against the share of models that name a record, or a group."""
-    values, named_shares = np.array(comparison.pdtp), np.array(comparison.named)
-    alone = f"{comparison.pdtp_alone:,} at risk by PDTP alone, {comparison.attack_alone:,} by the attack alone"
-    columns = ("PDTP (nats)", "share of its models that name it")
-    return Picture(
-        "beside-pdtp",
-        f"PDTP, and how often a {unit} is given away",
-        f"{comparison.both:,} {unit}s are at risk by both, {alone}.",
-        f"A mark is a {unit}. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more "
-        f"of the models trained on the {unit} give it away. {alone}. {beside_words(comparison, unit)}",
-        chart(lambda axes: plot.draw_beside_pdtp(axes, values, named_shares, (RISKY, OFTEN))),
-        PageTable(
-            f"{unit.title()}s by PDTP and calls",
-            columns,
-            tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named_shares, strict=True)),
-            columns,
-        ),
-    )
+ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result, pictures, compared)

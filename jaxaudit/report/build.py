@@ -8,12 +8,13 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jaxaudit.errors import InputError, visible
-from jaxaudit.report.kinds import NAMES, charts, run_kind
+from jaxaudit.report.kinds import NAMES, run_kind
 from jaxaudit.report.numbers import text
-from jaxaudit.report.page import Page, PageTable, Repeat, RunContent
+from jaxaudit.report.page import Page, PageTable, Repeat, RunContent, table_of
 from jaxaudit.report.record import Provenance, Run
 from jaxaudit.report.sources import papers, sorted_terms
 from jaxaudit.report.words import in_words
@@ -30,11 +31,7 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     several = len(parts) > 1
     terms = sorted_terms(term for part in parts for term in part.terms)
     alike = {name: [run for run in runs if run.kind == name] for name in NAMES}
-    compared = [
-        charts(name).compared(same_kind)
-        for name, same_kind in alike.items()
-        if len(same_kind) > 1 and run_kind(name).charted
-    ]
+    compared = [run_kind(name).compared(same_kind) for name, same_kind in alike.items() if len(same_kind) > 1]
     return Page(
         "Runs side by side" if several else parts[0].question,
         tuple(parts),
@@ -57,11 +54,8 @@ def part_of(run: Run[Any], top: int = 10) -> RunContent:
     names = run.provenance.options.get("name")
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     alone = part.answers[0].about if len(part.answers) == 1 else ""
-    part = in_words(part, names, alone)
-    # What draws charts is imported only where they are drawn.
-    return (
-        part._replace(pictures=lambda: in_words(charts(run.kind).pictures(run), names, alone)) if kind.charted else part
-    )
+    pictures = partial(kind.pictures, run)
+    return in_words(part, names, alone)._replace(pictures=lambda: in_words(pictures(), names, alone))
 
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:
@@ -73,24 +67,18 @@ def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:
 
 
 def _together(parts: Sequence[RunContent]) -> PageTable:
-    return PageTable(
-        "All answers",
-        ("run", "question", "about", "verdict", "measure", "number", "interval", "confidence"),
-        tuple(
-            (
-                part.name,
-                part.question,
-                answer.about,
-                answer.alone or answer.finding.verdict,
-                answer.measure,
-                answer.number,
-                answer.interval or "none",
-                answer.finding.confidence.word,
-            )
-            for part in parts
-            for answer in part.answers
-        ),
-        ("number",),
+    columns = {
+        "run": ("0.name", str),
+        "question": ("0.question", str),
+        "about": ("1.about", str),
+        "verdict": lambda pair: pair[1].alone or pair[1].finding.verdict,
+        "measure": ("1.measure", str),
+        "number": ("1.number", str),
+        "interval": lambda pair: pair[1].interval or "none",
+        "confidence": ("1.finding.confidence.word", str),
+    }
+    return table_of(
+        "All answers", [(part, answer) for part in parts for answer in part.answers], columns, set(columns) - {"number"}
     )
 
 

@@ -5,18 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 from rich.cells import chop_cells
 
-from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, Exposed, WeightsExposure, check_efficacy_result
+from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import bounds_picture, layers_picture, precise
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where
+from jaxaudit.report.numbers import layers_picture, precise
+from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, table_of, tables_of_first
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
-LISTED = 50
 TRUE_FISHER = (
     "The information above is empirical: it takes each record's gradient at its own label, so it is small where the "
     "label is fitted. The true Fisher information takes the gradient in expectation over the labels that the model "
@@ -43,12 +42,9 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
         f"known.{''.join(f' {name}' for name in (*similar, *means))}",
         (_answer(result),),
         (
-            _weights(result, "terminal"),
-            _weights(result, "page"),
+            _weights(result),
             _layers_side_by_side(result),
-            _by_layer(result),
-            *([_fitted_best(result, top)] if top else []),
-            _records(result),
+            *_records(result, top),
         ),
         (
             "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
@@ -70,7 +66,11 @@ def _answer(result: EfficacyResult) -> Answer:
     shown = [(name, precise(value)) for name, value in facts]
     if judged.accuracy is not None:
         shown.append(("Accuracy on the records", _accuracy(judged)))
-    more = {"Norm of the mean gradient": judged.mean_gradient_norm, "True Fisher information": judged.true_information}
+    more = {
+        "Mean log-probability of a label": judged.mean_log_probability,
+        "Norm of the mean gradient": judged.mean_gradient_norm,
+        "True Fisher information": judged.true_information,
+    }
     shown += [(name, precise(value)) for name, value in more.items() if value is not None]
     return Answer(
         visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown), kind="weights"
@@ -92,92 +92,47 @@ def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
     return lines
 
 
-def _weights(result: EfficacyResult, on: Where) -> PageTable:
-    """The numbers of all weights; a page has two columns more."""
-    page, true = on == "page", result.models[0].true_information is not None
-    right = result.models[0].accuracy is not None
-    numbers = ("efficacy", "information", "bound", *(("true information",) if true else ()))
-    numbers += (*(("accuracy",) if right else ()), *(("mean log-probability",) if page else ()))
-    rows = (
-        (
-            *(visible(model.name), *([model.role] if page else [])),
-            *map(precise, (model.efficacy, model.information, model.bound)),
-            *([precise(model.true_information)] if true else []),
-            *([_accuracy(model)] if right else []),
-            *([precise(model.mean_log_probability)] if page else []),
-        )
-        for model in result.models
-    )
-    columns = ("weights", *(("role",) if page else ()), *numbers)
-    return PageTable("Weights" if page else "", columns, tuple(rows), numbers, on=on)
+def _weights(result: EfficacyResult) -> PageTable:
+    """The numbers of all weights, the judged ones first."""
+    judged = result.models[0]
+    columns: dict[str, Column] = {
+        "weights": ("name", visible),
+        "efficacy": ("efficacy", precise),
+        "information": ("information", precise),
+        "bound": ("bound", precise),
+    }
+    if judged.true_information is not None:
+        columns["true information"] = ("true_information", precise)
+    if judged.accuracy is not None:
+        columns["accuracy"] = _accuracy
+    return table_of("Weights", result.models, columns, ("weights",), on="both", bare=True)
 
 
 def _layers_side_by_side(result: EfficacyResult) -> PageTable:
-    columns = _columns(result.models)
-    rows = (
-        (visible(layers[0].name), *(precise(layer.information) for layer in layers))
-        for layers in zip(*(model.layers for model in result.models), strict=True)
-    )
-    return PageTable("Information by layer", ("layer", *columns), tuple(rows), columns, on="terminal")
+    heads = enumerate(_columns(result.models))
+    columns = {
+        "layer": ("0.name", visible),
+        **{head: lambda layers, place=place: precise(layers[place].information) for place, head in heads},
+    }
+    layers = zip(*(model.layers for model in result.models), strict=True)
+    return table_of("Information by layer", layers, columns, ("layer",), on="both")
 
 
-def _by_layer(result: EfficacyResult) -> PageTable:
-    numbers = ("information", "efficacy", "bound")
-    rows = (
-        (visible(model.name), visible(layer.name), *(precise(getattr(layer, name)) for name in numbers))
-        for model in result.models
-        for layer in model.layers
-    )
-    return PageTable("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
-
-
-def _fitted_best(result: EfficacyResult, count: int) -> PageTable:
-    """The records with the smallest gradients, a column for each set of weights."""
-    exposed_records, columns, class_titles = _ranked(result)[:count], _columns(result.models), _class_column(result)
-    rows = (
-        (
-            *(str(record.index), *([visible(record.class_name)] if class_titles else [])),
-            *(precise(record.information[model.name]) for model in result.models),
-        )
-        for record in exposed_records
-    )
-    return PageTable(
-        f"The {len(exposed_records)} records that the weights fit best, with their information (squared gradient norm)",
-        ("record", *class_titles, *columns),
-        tuple(rows),
-        ("record", *columns),
-        on="terminal",
-    )
-
-
-def _records(result: EfficacyResult) -> PageTable:
-    judged, exposed_records = result.models[0].name, _ranked(result)[:LISTED]
-    similar, class_titles = any(record.similarity for record in exposed_records), _class_column(result)
-    rows = (
-        (
-            *(
-                str(record.index),
-                *([visible(record.class_name)] if class_titles else []),
-                precise(record.information[judged]),
-            ),
-            *([precise(record.similarity.get(judged))] if similar else []),
-        )
-        for record in exposed_records
-    )
-    title = f"The {len(exposed_records)} records that the weights fit best"
-    numbers = ("record", "information", *(["similarity"] if similar else []))
-    return PageTable(title, ("record", *class_titles, *numbers[1:]), tuple(rows), numbers, folded=True)
-
-
-def _class_column(result: EfficacyResult) -> tuple[str, ...]:
-    """The head of the column of classes; none if records have no classes."""
-    return ("class",) if any(record.class_name for record in result.records) else ()
-
-
-def _ranked(result: EfficacyResult) -> list[Exposed]:
-    """The records with the smallest gradients first: those that the judged weights fit best."""
-    judged = result.models[0].name
-    return sorted(result.records, key=lambda record: record.information[judged])
+def _records(result: EfficacyResult, top: int) -> tuple[PageTable, ...]:
+    """The records with the smallest gradients, which the judged weights fit best, with a column for each set of
+    weights.
+    """
+    judged, heads = result.models[0].name, _columns(result.models)
+    columns: dict[str, Column] = {"record": ("index", str)}
+    if any(record.class_name for record in result.records):
+        columns["class"] = ("class_name", visible)
+    for model, head in zip(result.models, heads, strict=True):
+        columns[head] = lambda record, name=model.name: precise(record.information[name])
+    if any(record.similarity for record in result.records):
+        columns["similarity"] = lambda record: precise(record.similarity.get(judged))
+    title = "The {} records that the weights fit best, with their information (squared gradient norm)"
+    ranked = sorted(result.records, key=lambda record: record.information[judged])
+    return tables_of_first(title, ranked, top, columns, ("class",))
 
 
 def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
@@ -186,15 +141,11 @@ def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 
 
-EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result)
-
-
 def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
     drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
     return (
         _efficacies("efficacy", "Efficacy of all weights", drawn),
         *_layers(run.result),
-        bounds_picture(drawn, _numbers(drawn)),
     )
 
 
@@ -205,23 +156,19 @@ def compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture]:
     return (_efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn),)
 
 
-def _numbers(drawn: Sequence[plot.MethodMarks]) -> PageTable:
-    return PageTable(
-        "Efficacy and bound",
-        ("weights", "efficacy", "bound"),
-        tuple((method.name, precise(float(method.efficacy[0])), precise(float(method.bound[0]))) for method in drawn),
-        ("efficacy", "bound"),
-    )
-
-
 def _efficacies(name: str, title: str, drawn: Sequence[plot.MethodMarks]) -> Picture:
+    columns = {
+        "weights": ("name", str),
+        "efficacy": lambda method: precise(float(method.efficacy[0])),
+        "bound": lambda method: precise(float(method.bound[0])),
+    }
     return Picture(
         name,
         title,
         "; ".join(f"{method.name}: {precise(float(method.efficacy[0]))}" for method in drawn),
         "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
         chart(lambda axes: plot.draw_efficacies(axes, drawn, None), row_height(len(drawn))),
-        _numbers(drawn),
+        table_of("Efficacy and bound", drawn, columns, ("weights",)),
     )
 
 
@@ -247,3 +194,8 @@ def _layers(result: EfficacyResult) -> tuple[Picture, ...]:
         0.125,
     )
     return (picture,)
+
+
+EFFICACY = RunKind(
+    "efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result, pictures, compared
+)

@@ -3,7 +3,7 @@
 A command has one kind, but `unlearn` two: of models that it trained, and of outputs that it was given.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.json_types import demand as demand
-from jaxaudit.report.page import RunContent
+from jaxaudit.report.page import Picture, RunContent
 from jaxaudit.report.record import Provenance, Run
 from jaxaudit.report.sources import cited
 
@@ -24,14 +24,8 @@ NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn", "unlearn_output
 Arrays = Mapping[str, np.ndarray]
 
 
-class StoredArrays(NamedTuple):
-    """The arrays beside the result in a run directory: an .npz, or a .parquet with one row per record (`rows`; 0 for an
-    .npz).
-    """
-
-    file: str
-    names: tuple[str, ...]
-    rows: int = 0
+ARRAYS = "confidences.npz"
+"""The file of the arrays beside the result in a run directory."""
 
 
 class RunKind(NamedTuple):
@@ -41,15 +35,17 @@ class RunKind(NamedTuple):
         record: the type of its results, with encoder, strict decoder and schema.
         view: makes the content of one run; the second argument is the number of records that a terminal lists.
         check: raises ValueError, with the reason, if a result and its arrays do not agree.
-        charted: whether `report/NAME` has its charts, of a run and of several.
+        pictures: makes the charts of a run; `compared`: those of several.
+        stored: the names of the arrays that a result has beside it.
     """
 
     name: str
     record: type[msgspec.Struct]
     view: Callable[[Run[Any], int], RunContent]
     check: Callable[[Any, Arrays], None]
-    stored: Callable[[Any], StoredArrays | None] = lambda _: None
-    charted: bool = True
+    pictures: Callable[[Run[Any]], tuple[Picture, ...]]
+    compared: Callable[[Sequence[Run[Any]]], tuple[Picture, ...]] = lambda _: ()
+    stored: Callable[[Any], tuple[str, ...]] = lambda _: ()
 
 
 def run_kind(name: str) -> RunKind:
@@ -57,11 +53,6 @@ def run_kind(name: str) -> RunKind:
     if name not in NAMES:
         raise KeyError(name)
     return getattr(import_module(f"jaxaudit.report.{name}"), name.upper())
-
-
-def charts(name: str) -> Any:
-    """The module `report/NAME`: charts of a run (`pictures`), and of several (`compared`)."""
-    return import_module(f"jaxaudit.report.{name}")
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:

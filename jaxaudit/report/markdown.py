@@ -48,7 +48,8 @@ def first_table(part: RunContent) -> list[str]:
 
 
 def table_lines(cells: PageTable) -> list[str]:
-    rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
+    lines = (tuple(cell.replace("\n", ", ") for cell in row) for row in cells.rows)
+    rows = [cells.columns, tuple("---" for _ in cells.columns), *lines]
     head = [f"**{escaped_markdown(cells.title)}**", ""] if cells.title else []
     shown = [row if index == 1 else tuple(map(escaped_markdown, row)) for index, row in enumerate(rows)]
     return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]

@@ -6,6 +6,7 @@ A run that was read may have anything in its provenance.
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -16,10 +17,10 @@ from jaxaudit.errors import visible
 from jaxaudit.json_types import Count
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.attack import EstimateRow
+from jaxaudit.plots.attack import draw_estimates
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import demand
-from jaxaudit.report.page import PageTable, Picture
+from jaxaudit.report.page import PageTable, Picture, table_of
 
 NONE = "none"
 DIGITS_GIVEN = 8
@@ -37,6 +38,13 @@ def number_text(value: float | None, digits: int = 3) -> str:
     if value == math.inf:
         return "infinite"
     return f"{value:,.{digits}f}"
+
+
+two_decimals, four_decimals = partial(number_text, digits=2), partial(number_text, digits=4)
+
+
+def count_text(count: int) -> str:
+    return f"{count:,}"
 
 
 def precise(value: float | None) -> str:
@@ -166,67 +174,47 @@ def sets_of(data: Mapping[str, Any]) -> ComparedSets:
     return ComparedSets(query=query, scores=scores, shadows=shadows, **sets_by_role)
 
 
-Estimates = Sequence[tuple[str, Estimate]]
-"""Of each method and reference, by name."""
-
-
-def estimates_pictures(quality: Estimates, lira: Estimates, retraining: str, level: float) -> tuple[Picture, ...]:
-    """Charts of forgetting quality and U-LiRA, with the retrained models by the name `retraining`; none without
-    estimates.
+def estimates_pictures(
+    quality: Mapping[str, Estimate], lira: Mapping[str, Estimate], retraining: str, level: float
+) -> tuple[Picture, ...]:
+    """Charts of forgetting quality and U-LiRA of each method and reference, with the retrained models by the name
+    `retraining`; none without estimates.
     """
     if not quality or not lira:
         return ()
-    most, least = "Further right is better forgetting.", "Further left is better forgetting."
+
+    def picture(name: str, measured: str, which: str, estimates: Mapping[str, Estimate], better: str) -> Picture:
+        across, guess = measured[0].lower() + measured[1:], {"quality": estimates[retraining].value}.get(name, 0.5)
+        return Picture(
+            name,
+            measured + which,
+            "; ".join(f"{method}: {number_text(row.value, 2)}" for method, row in estimates.items()) + ".",
+            "The diamond compares models of a method with retrained models of other seeds, the bar is its "
+            f"{level_text(level)} interval over models. The shaded band is what retraining once more gets, "
+            f"the best there is; original are the models before unlearning. {better} is better forgetting. The dotted "
+            f"line is {'retraining' if name == 'quality' else 'guessing'}.",
+            chart(
+                lambda axes: draw_estimates(axes, estimates, across, guess, retraining),
+                row_height(len(estimates)) + 0.2,
+            ),
+            estimates_table(measured, "models", across, estimates),
+        )
+
     return (
-        _picture("quality", "Forgetting quality F", ", of the challenge of 2023", quality, most, retraining, level),
-        _picture("u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, least, retraining, level, 0.5),
+        picture("quality", "Forgetting quality F", ", of the challenge of 2023", quality, "Further right"),
+        picture("u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, "Further left"),
     )
 
 
-def _picture(
-    name: str,
-    measured: str,
-    which: str,
-    estimates: Estimates,
-    meaning: str,
-    retraining: str,
-    level: float,
-    guess: float | None = None,
-) -> Picture:
-    across = measured[0].lower() + measured[1:]
-    best = next(estimate for method, estimate in estimates if method == retraining)
-    rows = [EstimateRow(visible(method), *msgspec.structs.astuple(estimate)) for method, estimate in estimates]
-    chance = best.value if guess is None else guess
-    return Picture(
-        name,
-        measured + which,
-        "; ".join(f"{row.name}: {number_text(row.value, 2)}" for row in rows) + ".",
-        "The diamond compares models of a method with retrained models of other seeds, the bar is its "
-        f"{level_text(level)} interval over models. The shaded band is what retraining once more gets, "
-        f"the best there is; original are the models before unlearning. {meaning} The dotted line is "
-        + ("retraining." if guess is None else "guessing."),
-        chart(
-            lambda axes: plot.draw_told_apart(axes, rows, across, (best.low, best.high), chance),
-            row_height(len(rows)) + 0.2,
-        ),
-        PageTable(
-            measured,
-            ("models", across, "low", "high"),
-            tuple((row.name, *(number_text(value, 4) for value in row[1:])) for row in rows),
-            (across, "low", "high"),
-        ),
-    )
-
-
-def bounds_picture(drawn: Sequence[plot.MethodMarks], numbers: PageTable) -> Picture:
-    return Picture(
-        "bound",
-        "Efficacy against its bound",
-        "Every mark lies on or above the line where the two are equal.",
-        "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
-        chart(lambda axes: plot.draw_bounds(axes, drawn)),
-        numbers,
-    )
+def estimates_table(title: str, of: str, number: str, estimates: Mapping[str, Estimate]) -> PageTable:
+    """The numbers of a chart of estimates: `of` says what a row is of, `number` what is estimated."""
+    columns = {
+        of: ("0", str),
+        number: ("1.value", four_decimals),
+        "low": ("1.low", four_decimals),
+        "high": ("1.high", four_decimals),
+    }
+    return table_of(title, estimates.items(), columns, (of,))
 
 
 def layers_picture(
@@ -245,18 +233,15 @@ def layers_picture(
     shown = [visible(names[index]) for index in map(int, chosen)]
     drawn = [(visible(name), values[chosen]) for name, values in models]
     left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
-    columns = tuple(name for name, _ in drawn)
+    columns = {
+        "layer": ("1", str),
+        **{name: lambda layer, values=values: precise(float(values[layer[0]])) for name, values in drawn},
+    }
     return Picture(
         "layers",
         title,
         f"{len(shown)} layers{seen}",
         caption + left,
         chart(lambda axes: plot.draw_layers(axes, shown, drawn), row_height(len(shown)) + thickness * len(drawn)),
-        PageTable(
-            "Information of the layers shown",
-            ("layer", *columns),
-            tuple((name, *(precise(float(row[index])) for _, row in drawn)) for index, name in enumerate(shown)),
-            columns,
-            folded=True,
-        ),
+        table_of("Information of the layers shown", enumerate(shown), columns, ("layer",)),
     )

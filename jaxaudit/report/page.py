@@ -1,8 +1,8 @@
 """The content of a report: plain text, tables and charts. Terminal text and HTML only lay out the same `RunContent`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 Where = Literal["both", "page", "terminal", "details"]
+LISTED = 50
+"""The most records, or groups, that a page lists."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,10 @@ class PageTable:
 
     Attributes:
         columns: names of the columns; those also in `numbers` are numeric and aligned to the right.
-        rows: texts, one per column. Names may have several lines, which a page wraps as needed; on a terminal, cells
-            may have several lines, too.
+        rows: texts, one per column. Names and cells may have several lines, which a page wraps as needed.
         folded: whether the page shows it collapsed.
-        tones: which cell texts are good, bad or open.
+        bare: whether a terminal shows it without its title.
+        tones: which lines of cells are good, bad or open.
         on: where it is shown; `details` is a terminal with `--details`.
     """
 
@@ -37,6 +39,40 @@ class PageTable:
     folded: bool = False
     tones: Mapping[str, Tone] = field(default_factory=dict)
     on: Where = "page"
+    bare: bool = False
+
+
+Column = Callable[[Any], str] | tuple[str, Callable[[Any], str]]
+"""A cell of a table, from what its row is of: a function, or the path to a value (fields and places, `1.name`) and how
+the value is shown.
+"""
+
+
+def table_of(
+    title: str, items: Iterable[Any], columns: Mapping[str, Column], words: Collection[str] = (), **how: Any
+) -> PageTable:
+    """A table with a row for each item. Columns are numeric but for those in `words`."""
+    rows = tuple(tuple(_cell(item, column) for column in columns.values()) for item in items)
+    return PageTable(title, tuple(columns), rows, tuple(name for name in columns if name not in words), **how)
+
+
+def _cell(item: Any, column: Column) -> str:
+    if callable(column):
+        return column(item)
+    path, shown = column
+    for part in path.split("."):
+        item = item[int(part)] if part.isdigit() else getattr(item, part)
+    return shown(item)
+
+
+def tables_of_first(
+    title: str, items: Sequence[Any], top: int, columns: Mapping[str, Column], words: Collection[str] = ()
+) -> tuple[PageTable, ...]:
+    """The first `top` items for a terminal, and the first `LISTED` for a page; the title has their number at `{}`."""
+    shown = ((items[:top], "terminal"), (items[:LISTED], "page"))
+    return tuple(
+        table_of(title.format(f"{len(some):,}"), some, columns, words, folded=True, on=on) for some, on in shown
+    )
 
 
 class Picture(NamedTuple):

@@ -5,28 +5,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxaudit.audits.pdtp.result import (
-    EDGES,
-    Bar,
-    GroupRisk,
-    PDTPResult,
-    Reduction,
-    Risk,
-    check_pdtp_result,
-    draw_bars,
-    draw_riskiest,
-)
+from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
 from jaxaudit.errors import visible
 from jaxaudit.metrics.pdtp import DTP_1
 from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import chart, row_height
-from jaxaudit.report.kinds import RunKind, StoredArrays
-from jaxaudit.report.numbers import number_text, precise, text
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where
+from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.numbers import count_text, number_text, text
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of, tables_of_first
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
-LISTED = 50
 BAR = 40
 MOVES = {1: "more with it", 0: "not moved", -1: "less with it"}
 
@@ -43,13 +32,11 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
         f"{_model(result)} was trained on the record.",
         (_answer(result),),
         (
-            _distribution(result.distribution),
-            *_groups(result.groups or (), top, "terminal"),
-            *_groups(result.groups or (), LISTED, "page"),
-            _riskiest(result, top),
+            _distribution(result, "terminal"),
+            *_groups(result.groups or (), top),
+            *_records(result, top),
             *(() if result.reduction is None else (_reduction(result.reduction),)),
             _numbers(result),
-            _records(result),
         ),
         _legend(result),
         terms("PDTP", "DTP-1", "nat", "seed floor", "bins"),
@@ -100,44 +87,43 @@ def _bound(value: float | None, none: str) -> str:
     return none if value is None else f"{number_text(value)} nats"
 
 
-def _distribution(bars: Sequence[Bar]) -> PageTable:
-    most = max(*(bar.records for bar in bars), 1)
-    return PageTable(
-        "Records by PDTP",
-        ("PDTP (nats)", "records", " "),
-        tuple((bar.name, f"{bar.records:,}", _bar(bar.records / most)) for bar in bars),
-        ("PDTP (nats)", "records"),
-        tones={bar.name: "bad" for bar in bars if bar.breaks_dtp_1 and bar.records},
-        on="terminal",
+def _distribution(result: PDTPResult, on: Where) -> PageTable:
+    bars = result.distribution
+    most, tones = (
+        max(*(bar.records for bar in bars), 1),
+        {bar.name: "bad" for bar in bars if bar.breaks_dtp_1 and bar.records},
     )
+    columns = {"PDTP (nats)": ("name", str), "records": ("records", count_text)}
+    if on == "terminal":
+        columns[" "] = lambda bar: _bar(bar.records / most)
+    elif result.seed_floor.seeded:
+        columns["records by seed floor"] = ("by_seed_floor", count_text)
+    return table_of("Records by PDTP", bars, columns, (" ",), tones=tones, on=on)
 
 
 def _bar(share: float) -> str:
     return "█" * math.ceil(BAR * share)
 
 
-def _riskiest(result: PDTPResult, top: int) -> PageTable:
-    records = result.by_risk()[:top]
-    seeded = result.seed_floor.seeded
-    numbers = ("record", "PDTP", *(("seed floor", "floor max") if seeded else ()), "copies")
-
-    def row(record: Risk) -> tuple[str, ...]:
-        floor = (number_text(record.seed_floor), number_text(record.seed_floor_max)) if seeded else ()
-        return (str(record.index), number_text(record.pdtp), *floor, f"{record.duplicates:,}", _moves(record))
-
-    title = f"The {len(records):,} riskiest records, numbered from 0"
-    return PageTable(title, (*numbers, "class that moves"), tuple(map(row, records)), numbers, on="terminal")
+def _groups(groups: Sequence[GroupRisk], top: int) -> tuple[PageTable, ...]:
+    columns = {
+        "group of record": ("first", str),
+        "records": ("records", count_text),
+        "PDTP": ("pdtp", number_text),
+        "floor max": ("seed_floor_max", number_text),
+    }
+    ranked = sorted(groups, key=lambda group: -group.pdtp)
+    return tables_of_first("The {} riskiest groups, by their record of the largest PDTP", ranked, top, columns)
 
 
-def _groups(groups: Sequence[GroupRisk], top: int, on: Where) -> tuple[PageTable, ...]:
-    shown = sorted(groups, key=lambda group: -group.pdtp)[:top]
-    columns = ("group of record", "records", "PDTP", "floor max")
-    rows = (
-        (str(group.first), f"{group.records:,}", number_text(group.pdtp), number_text(group.seed_floor_max))
-        for group in shown
-    )
-    title = f"The {len(shown):,} riskiest groups, by their record of the largest PDTP"
-    return (PageTable(title, columns, tuple(rows), columns, on=on),) if groups else ()
+def _records(result: PDTPResult, top: int) -> tuple[PageTable, ...]:
+    columns = {"record": ("index", str), "PDTP": ("pdtp", number_text)}
+    if result.seed_floor.seeded:
+        columns["seed floor"] = ("seed_floor", number_text)
+        columns["floor max"] = ("seed_floor_max", number_text)
+    columns |= {"copies": ("duplicates", count_text), "class that moves": _moves}
+    title = "The {} riskiest records, numbered from 0"
+    return tables_of_first(title, result.by_risk(), top, columns, ("class that moves",))
 
 
 def _moves(record: Risk) -> str:
@@ -148,18 +134,14 @@ def _moves(record: Risk) -> str:
 def _reduction(reduction: Reduction) -> PageTable:
     values = reduction.max_pdtp
     scale = max(value for value in (*values, DTP_1) if math.isfinite(value))
-    removed = ("none", *map(str, reduction.removed))
-    numbers = ("removed", "record", "largest PDTP")
-    return PageTable(
-        "Largest PDTP as the riskiest record is removed",
-        (*numbers, " "),
-        tuple(
-            (str(step), record, number_text(value), _bar(min(value / scale, 1.0)))
-            for step, (record, value) in enumerate(zip(removed, values, strict=True))
-        ),
-        numbers,
-        on="terminal",
-    )
+    columns = {
+        "removed": ("0", str),
+        "record": ("1", str),
+        "largest PDTP": ("2", number_text),
+        " ": lambda row: _bar(min(row[2] / scale, 1.0)),
+    }
+    rows = zip(range(len(values)), ("none", *map(str, reduction.removed)), values, strict=True)
+    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, (" ",), on="terminal")
 
 
 def _numbers(result: PDTPResult) -> PageTable:
@@ -183,138 +165,72 @@ def _numbers(result: PDTPResult) -> PageTable:
     return PageTable("Numbers", ("what", "value"), tuple(shown), ("value",))
 
 
-def _records(result: PDTPResult) -> PageTable:
-    records = result.by_risk()[:LISTED]
-    numbers = ("record", "PDTP", "without bins", "seed floor", "floor max", "copies")
-    return PageTable(
-        f"The {len(records)} riskiest records (all of them are in records.csv)",
-        (*numbers, "class that moves"),
-        tuple(
-            (
-                str(record.index),
-                *map(precise, (record.pdtp, record.exact_pdtp, record.seed_floor, record.seed_floor_max)),
-                f"{record.duplicates:,}",
-                _moves(record),
-            )
-            for record in records
-        ),
-        numbers,
-        folded=True,
-    )
-
-
-def _stored(result: PDTPResult) -> StoredArrays | None:
-    """The file with PDTP of every record, if the result lists only the riskiest."""
-    if len(result.records) == result.records_measured:
-        return None
-    return StoredArrays("records.parquet", ("pdtp",), result.records_measured)
-
-
-PDTP = RunKind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check_pdtp_result, _stored)
-
-
 DRAWN = 12
 
 
 def pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
-    reduction = run.result.reduction
-    return (
-        _distribution_picture(run.result),
-        _riskiest_picture(run.result),
-        *(() if reduction is None else (_reduction_picture(reduction),)),
-    )
-
-
-def _distribution_picture(result: PDTPResult) -> Picture:
-    bars, seeded = result.distribution, result.seed_floor.seeded
-    numbers = ("records by PDTP", *(("by seed floor",) if seeded else ()))
-    return Picture(
-        "distribution",
-        "Number of records by PDTP",
-        "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in bars if bar.records),
-        "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
-        + (" Horizontal lines count the same records by seed floor." if seeded else ""),
-        chart(lambda axes: draw_bars(axes, result)),
-        PageTable(
-            "Records by PDTP",
-            ("nats", *numbers),
-            tuple((bar.name, f"{bar.records:,}", *((f"{bar.by_seed_floor:,}",) if seeded else ())) for bar in bars),
-            numbers,
+    result, reduction = run.result, run.result.reduction
+    seeded, risks = result.seed_floor.seeded, result.by_risk()[:DRAWN]
+    floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
+    drawn = [
+        Picture(
+            "distribution",
+            "Number of records by PDTP",
+            "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in result.distribution if bar.records),
+            "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
+            + (" Horizontal lines count the same records by seed floor." if seeded else ""),
+            chart(lambda axes: plot.draw_distribution(axes, result)),
+            _distribution(result, "page"),
         ),
-    )
+        Picture(
+            "riskiest",
+            "The riskiest records",
+            "; ".join(f"record {risk.index}: {number_text(risk.pdtp)}" for risk in risks),
+            "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
+            chart(lambda axes: plot.draw_risks(axes, risks, limit=DTP_1, seeded=seeded), row_height(len(risks)) + 0.2),
+            _records(result, DRAWN)[0],
+        ),
+    ]
+    if reduction is not None:
+        values = reduction.max_pdtp
+        drawn.append(
+            Picture(
+                "reduction",
+                "The largest PDTP as the riskiest record is removed",
+                f"From {number_text(values[0])} before the first removal to {number_text(values[-1])} after "
+                f"{len(values) - 1}.",
+                "Removing a record exposes similar records, so the largest PDTP can rise again.",
+                chart(lambda axes: plot.draw_reduction(axes, np.array(values), limit=DTP_1)),
+                _reduction(reduction),
+            )
+        )
+    return tuple(drawn)
 
 
 def compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture]:
-    """The share of records with a PDTP above each value, for several runs in one chart."""
-    drawn = [(visible(run.name), _values(run)) for run in runs]
-    edges = [edge for edge in EDGES if 0 < edge < np.inf]
-
-    def share(values: np.ndarray, edge: float) -> str:
-        return f"{float((values > edge).mean()):.4f}"
-
-    names = tuple(run_name for run_name, _ in drawn)
+    """The share of records with a PDTP above each edge of the distribution, for several runs in one chart."""
+    edges = [bar.up_to for bar in runs[0].result.distribution[:-1]]
+    drawn = {visible(run.name): _shares_above(run.result) for run in runs}
+    columns = {
+        "PDTP (nats)": lambda row: f"{row[1]:g}",
+        **{name: lambda row, shares=shares: f"{shares[row[0]]:.4f}" for name, shares in drawn.items()},
+    }
+    at_limit = edges.index(DTP_1)
     picture = Picture(
         "compared-pdtp",
         "Share of records above a PDTP",
-        "; ".join(f"{run_name}: {share(values, DTP_1)} of records above 1" for run_name, values in drawn),
+        "; ".join(f"{name}: {shares[at_limit]:.4f} of records above 1" for name, shares in drawn.items()),
         "The further right a curve, the more a classifier leaks. Records right of the line break the DTP-1 rule.",
-        chart(lambda axes: plot.draw_shares_above(axes, drawn, limit=DTP_1)),
-        PageTable(
-            "Share of records above",
-            ("PDTP (nats)", *names),
-            tuple((f"{edge:g}", *(share(values, edge) for _, values in drawn)) for edge in edges),
-            ("PDTP (nats)", *names),
-        ),
+        chart(lambda axes: plot.draw_shares_above(axes, edges, drawn, limit=DTP_1)),
+        table_of("Share of records above", enumerate(edges), columns),
     )
     return (picture,)
 
 
-def _values(run: Run[PDTPResult]) -> np.ndarray:
-    """PDTP of every measured record; 0 for records that are not among the listed ones."""
-    if "pdtp" in run.arrays:
-        return run.arrays["pdtp"]
-    listed = [record.pdtp for record in run.result.records]
-    return np.array([*listed, *[0.0] * (run.result.records_measured - len(listed))])
+def _shares_above(result: PDTPResult) -> np.ndarray:
+    """The share of records above the upper edge of each bar but the last."""
+    counts = np.array([bar.records for bar in result.distribution])
+    return 1 - counts.cumsum()[:-1] / result.records_measured
 
 
-def _riskiest_picture(result: PDTPResult) -> Picture:
-    risks, seeded = result.by_risk()[:DRAWN], result.seed_floor.seeded
-    floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
-    return Picture(
-        "riskiest",
-        "The riskiest records",
-        "; ".join(f"record {risk.index}: {number_text(risk.pdtp)}" for risk in risks),
-        "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
-        chart(lambda axes: draw_riskiest(axes, result, DRAWN), row_height(len(risks)) + 0.2),
-        PageTable(
-            "The riskiest records",
-            ("record", "PDTP", "seed floor", "floor max"),
-            tuple(
-                (f"record {risk.index}", *map(number_text, (risk.pdtp, risk.seed_floor, risk.seed_floor_max)))
-                for risk in risks
-            ),
-            ("PDTP", "seed floor", "floor max"),
-        ),
-    )
-
-
-def _reduction_picture(reduction: Reduction) -> Picture:
-    largest = np.array(reduction.max_pdtp)
-    removed = ["none", *map(str, reduction.removed)]
-    return Picture(
-        "reduction",
-        "The largest PDTP as the riskiest record is removed",
-        f"From {number_text(largest[0])} before the first removal to {number_text(largest[-1])} after "
-        f"{len(largest) - 1}.",
-        "Removing a record exposes similar records, so the largest PDTP can rise again.",
-        chart(lambda axes: plot.draw_reduction(axes, largest, limit=DTP_1)),
-        PageTable(
-            "After each removal",
-            ("removed so far", "record removed", "largest PDTP"),
-            tuple(
-                (str(step), record, number_text(value))
-                for step, (record, value) in enumerate(zip(removed, largest.tolist(), strict=True))
-            ),
-            ("removed so far", "largest PDTP"),
-        ),
-    )
+PDTP = RunKind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check_pdtp_result, pictures, compared)

@@ -1,7 +1,7 @@
 """The content of a `power` run for the terminal and the page, from its result alone."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from jaxaudit.audits.ks.scores import ScoresTest
@@ -11,7 +11,6 @@ from jaxaudit.audits.power.result import (
     NEEDED,
     REMEMBERS,
     By,
-    Conclusion,
     PowerResult,
     Size,
     check_power_result,
@@ -19,11 +18,12 @@ from jaxaudit.audits.power.result import (
 )
 from jaxaudit.errors import visible
 from jaxaudit.metrics.effect import POWER as WANTED
-from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import STATED_FRACTION
+from jaxaudit.plots import ks as plot
+from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import Arrays, RunKind
-from jaxaudit.report.numbers import NONE, number_text, precise, sets_of
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where
+from jaxaudit.report.numbers import NONE, count_text, number_text, precise, sets_of
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
@@ -54,7 +54,15 @@ HOW_TO_READ = (
     "never used the query set. `forgotten`: the upper limit of the used fraction (one-sided, 95%) is at most "
     f"{100 * STATED_FRACTION:g}%.",
 )
-WHERE: tuple[Where, ...] = ("terminal", "page")
+OF_SCORES = {
+    "mean score of records in training less that of others": "difference",
+    "variance of the scores of records in training": "inside",
+    "variance of the scores of others": "outside",
+    "variance of the difference between models": "between",
+    "distance of a target with data of its own, in that of a shadow model": "stretch",
+    "shadow models": "models",
+}
+"""Fields of `Separation`, in words."""
 BY_SIZE = "Probability of detecting use of part of the query set"
 BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
@@ -63,9 +71,7 @@ LARGER = "The same query set with larger holdouts"
 def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
     result, scored = run.result, "scores" in run.provenance.data
     size_given = result.given
-    columns = ("shadow models", "min. detectable")
-    seen = [f"{fraction_text(chance.fraction)}: {_percent(chance.probability)}" for chance in size_given.chances]
-    by_models = tuple((str(row.models), _fraction(row.min_detectable)) for row in result.by_models)
+    by_models = {"shadow models": ("models", str), "min. detectable": ("min_detectable", _fraction)}
     # If the records do not suffice, the finding already gives the number that would.
     suffice = [_needed(result)] if result.finding.verdict == "sufficient" else []
     return RunContent(
@@ -86,10 +92,11 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
             ),
         ),
         (
-            *(table for on in WHERE for table in (_concluded(result, on, scored), _forgotten(result, on, scored))),
-            *(_detection(BY_SIZE, result.sizes, on) for on in WHERE),
-            *(_detection(LARGER, result.holdouts, on) for on in WHERE),
-            *(() if scored else (PageTable(BY_MODELS, columns, by_models, columns, on="both"),)),
+            _concluded(result, scored),
+            _forgotten(result, scored),
+            _detection(BY_SIZE, result.sizes, "terminal"),
+            _detection(LARGER, result.holdouts, "both"),
+            *(() if scored else (table_of(BY_MODELS, result.by_models, by_models, on="both"),)),
             _separation(result),
         ),
         (
@@ -104,58 +111,44 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
         (f"Planned for the test of scores. {ScoresTest.errors}",)
         if scored
         else (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
-        pictures=lambda: (
-            Picture(
-                "detection",
-                "Probability of detection by used fraction",
-                f"At the sizes given, by used fraction: {'; '.join(seen)}.",
-                "A line for each size: query + holdout records. Upright: the fraction asked about. "
-                f"Level: {WANTED:.0%}.",
-                result.plot,
-                replace(_detection(BY_SIZE, result.sizes, "page"), folded=True),
-            ),
-        ),
     )
+
+
+def pictures(run: Run[PowerResult]) -> tuple[Picture, ...]:
+    result = run.result
+    seen = [f"{fraction_text(chance.fraction)}: {_percent(chance.probability)}" for chance in result.given.chances]
+    picture = Picture(
+        "detection",
+        "Probability of detection by used fraction",
+        f"At the sizes given, by used fraction: {'; '.join(seen)}.",
+        f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
+        chart(lambda axes: plot.draw_probabilities(axes, result.sizes, result.fraction)),
+        _detection(BY_SIZE, result.sizes, "page"),
+    )
+    return (picture,)
 
 
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> PageTable:
-    breaks = "\n" if on == "terminal" else " "
-    columns = (
-        *(f"{name}{breaks}records" for name in ("query", "holdout")),
-        *(f"{fraction_text(chance.fraction)}{breaks}used" for chance in sizes[0].chances),
-        f"min.{breaks}detectable",
-    )
-    rows = (
-        (
-            f"{'*' if size.given else ''}{size.query:,}",
-            f"{size.holdout:,}",
-            *(_percent(chance.probability) for chance in size.chances),
-            _fraction(size.min_detectable),
-        )
-        for size in sizes
-    )
-    return PageTable(title, columns, tuple(rows), columns, on=on)
+    columns = {
+        "query\nrecords": lambda size: f"{'*' if size.given else ''}{size.query:,}",
+        "holdout\nrecords": ("holdout", count_text),
+        **{
+            f"{fraction_text(chance.fraction)}\nused": lambda size, at=at: _percent(size.chances[at].probability)
+            for at, chance in enumerate(sizes[0].chances)
+        },
+        "min.\ndetectable": ("min_detectable", _fraction),
+    }
+    return table_of(title, sizes, columns, on=on)
 
 
 def _separation(result: PowerResult) -> PageTable:
-    measured = result.separation, result.memory.helped, result.memory.alone
-    columns = ("holdout test", "members test, with shadow models", "members test, alone")
-
-    def row(title: str, read: Callable[[Separation], float]) -> tuple[str, ...]:
-        return title, *(precise(read(separation)) for separation in measured)
-
-    rows = (
-        row("mean score of records in training less that of others", lambda separation: separation.difference),
-        row("variance of the scores of records in training", lambda separation: separation.inside),
-        row("variance of the scores of others", lambda separation: separation.outside),
-        row("variance of the difference between models", lambda separation: separation.between),
-        row(
-            "distance of a target with data of its own, in that of a shadow model",
-            lambda separation: separation.stretch,
-        ),
-        row("shadow models", lambda separation: float(separation.models)),
-    )
-    return PageTable("Scores of the shadow models", ("what", *columns), rows, columns, folded=True)
+    columns = {
+        "what": itemgetter(0),
+        "holdout test": lambda row: precise(float(getattr(result.separation, row[1]))),
+        "members test, with shadow models": lambda row: precise(float(getattr(result.memory.helped, row[1]))),
+        "members test, alone": lambda row: precise(float(getattr(result.memory.alone, row[1]))),
+    }
+    return table_of("Scores of the shadow models", OF_SCORES.items(), columns, ("what",), folded=True)
 
 
 def _needed(result: PowerResult) -> str:
@@ -188,50 +181,36 @@ def _fraction(value: float | None) -> str:
     return NONE if value is None else fraction_text(value)
 
 
-def _concluded(result: PowerResult, on: Where, scored: bool) -> PageTable:
+def _concluded(result: PowerResult, scored: bool) -> PageTable:
     """Probabilities of each verdict by available evidence and by how much a target memorises, at the given sizes."""
-    titles = ("unused:\nforgotten", "all used:\nnot forgotten", "25% used:\nnot forgotten")
-    columns = tuple(_laid(title, on) for title in ("with", "remembers", "memory", *titles))
-    rows = (
-        (
-            WITH[conclusion.by],
-            MUCH.get(conclusion.remembers, f"{conclusion.remembers:g}"),
-            number_text(conclusion.memory, 1),
-            *map(_percent, (conclusion.forgotten, conclusion.all_used, conclusion.part_used)),
-        )
-        for conclusion in result.concluded
-        if not (scored and conclusion.by == WITH_MODELS)
-    )
-    return PageTable(HEAD, columns, tuple(rows), columns[2:], on=on)
+    concluded = [row for row in result.concluded if not (scored and row.by == WITH_MODELS)]
+    columns = {
+        "with": lambda row: WITH[row.by],
+        "remembers": lambda row: MUCH.get(row.remembers, f"{row.remembers:g}"),
+        "memory": lambda row: number_text(row.memory, 1),
+        "unused:\nforgotten": ("forgotten", _percent),
+        "all used:\nnot forgotten": ("all_used", _percent),
+        "25% used:\nnot forgotten": ("part_used", _percent),
+    }
+    return table_of(HEAD, concluded, columns, ("with", "remembers"), on="both")
 
 
-def _forgotten(result: PowerResult, on: Where, scored: bool) -> PageTable:
+def _forgotten(result: PowerResult, scored: bool) -> PageTable:
     """The probability of `forgotten` by numbers of records, evidence, and how much a target memorises."""
-    kinds: tuple[By, ...] = ("members",) if scored else (WITH_MODELS, "members")
-    columns = (
-        *(f"{name}\nrecords" for name in ("query", "holdout", "member")),
-        *(f"{short}\n{much}" for short in ("models:", "alone:")[-len(kinds) :] for much in MUCH.values()),
-    )
-    columns = tuple(_laid(title, on) for title in columns)
-    by_sizes: dict[tuple[int, int, int], list[Conclusion]] = {}
-    for conclusion in result.conclusions:
-        if conclusion.by in kinds:
-            by_sizes.setdefault((conclusion.query, conclusion.holdout, conclusion.members), []).append(conclusion)
+    kinds: dict[By, str] = {"members": "alone:"} if scored else {WITH_MODELS: "models:", "members": "alone:"}
+    by_sizes: dict[tuple[int, int, int], list[str]] = {}
+    for row in result.conclusions:
+        if row.by in kinds:
+            by_sizes.setdefault((row.query, row.holdout, row.members), []).append(_percent(row.forgotten))
     sizes_given = (result.given.query, result.given.holdout, result.concluded[0].members)
-    rows = (
-        (
-            f"{'*' if sizes == sizes_given else ''}{sizes[0]:,}",
-            *(f"{records:,}" for records in sizes[1:]),
-            *(_percent(conclusion.forgotten) for conclusion in row),
-        )
-        for sizes, row in by_sizes.items()
-    )
-    return PageTable(SCALED, columns, tuple(rows), columns, on=on)
-
-
-def _laid(text: str, on: Where) -> str:
-    """Text with line breaks on a terminal, and without them on a page."""
-    return text if on == "terminal" else text.replace("\n", " ")
+    heads = [f"{short}\n{much}" for short in kinds.values() for much in MUCH.values()]
+    columns = {
+        "query\nrecords": lambda row: f"{'*' if row[0] == sizes_given else ''}{row[0][0]:,}",
+        "holdout\nrecords": ("0.1", count_text),
+        "member\nrecords": ("0.2", count_text),
+        **{head: lambda row, at=at: row[1][at] for at, head in enumerate(heads)},
+    }
+    return table_of(SCALED, by_sizes.items(), columns, on="both")
 
 
 def _percent(chance: float | None) -> str:
@@ -243,4 +222,4 @@ def _check(result: Any, arrays: Arrays) -> None:
     sets_of(result.provenance.data)
 
 
-POWER = RunKind("power", record_type("power", PowerResult), power_part, _check, charted=False)
+POWER = RunKind("power", record_type("power", PowerResult), power_part, _check, pictures)

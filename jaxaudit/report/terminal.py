@@ -1,5 +1,7 @@
 """The output of a run on a terminal of 80 columns."""
 
+from collections.abc import Mapping
+
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -60,12 +62,12 @@ def _table(cells: PageTable) -> tuple[RenderableType, ...]:
     for column in cells.columns:
         number = column in cells.numbers
         # A person's words may be long: they are folded rather than cut off.
-        table.add_column(
-            _text(column), justify="right" if number else "left", no_wrap=number, overflow="fold", max_width=40
-        )
+        head = "\n".join(map(visible, column.split("\n")))
+        table.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold", max_width=40)
     for row in cells.rows:
-        table.add_row(*(Text(_text(cell), STYLE[cells.tones[cell]] if cell in cells.tones else "") for cell in row))
-    return (*((Text(visible(cells.title), "italic"),) if cells.title else ()), table)
+        lines = ([Text(visible(line), _tone(line, cells.tones)) for line in cell.split("\n")] for cell in row)
+        table.add_row(*map(Text("\n").join, lines))
+    return (Text(visible(cells.title), "italic"), table) if cells.title and not cells.bare else (table,)
 
 
 def _checks(part: RunContent, hint: str) -> list[RenderableType]:
@@ -95,5 +97,5 @@ def _line(text: str, style: str = "") -> RenderableType:
     return Padding(Text(visible(text), style), (0, 0, 0, 1))
 
 
-def _text(text: str) -> str:
-    return "\n".join(visible(line) for line in text.split("\n"))
+def _tone(line: str, tones: Mapping[str, Tone]) -> str:
+    return STYLE[tones[line]] if line in tones else ""

@@ -1,10 +1,11 @@
 """The content of an `unlearn` run for the terminal and the page, from its result alone, and its charts."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.audits.unlearn.result import (
     RETRAINING,
@@ -20,15 +21,15 @@ from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import (
-    bounds_picture,
     estimates_pictures,
     layers_picture,
     level_text,
     number_text,
     precise,
     span,
+    two_decimals,
 )
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent
+from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
@@ -65,7 +66,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (_grid(result), _levels(result), *_against_retrained(result), _places(result)),
+        (_grid(result), *_against_retrained(result), _places(result)),
         _legend(result),
         terms(
             "efficacy",
@@ -149,44 +150,15 @@ def _compared(result: UnlearnResult) -> list[MethodResult]:
     return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
 
 
-def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
-    """The numbers of models that were compared with retrained ones, as `retraining_tables`."""
-    # Texts have no accuracies, and so neither the ratios nor the score.
-    of_texts = ("quality F", "U-LiRA", "forget quality", "privleak")
-    numbers = of_texts if result.of_texts else ("quality F", "RA", "TA", "score", "U-LiRA")
-    by_method = {}
-    for method in _compared(result):
-        challenge, lira, tofu = method.challenge, method.u_lira, method.tofu
-        assert challenge is not None
-        columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
-        if tofu is not None:
-            columns = challenge.quality, lira, tofu.forget_quality, tofu.privleak
-        by_method[method.name] = columns
-    return retraining_tables("Told from retrained models of other seeds", numbers, by_method)
-
-
-def retraining_tables(
-    title: str, numbers: tuple[str, ...], by_method: Mapping[str, Sequence[Estimate | float | None]]
-) -> tuple[PageTable, ...]:
-    """A table with one line per method on a page, two on a terminal; none if models were not compared."""
-    if not by_method:
-        return ()
-    lines, whole = list[tuple[str, ...]](), list[tuple[str, ...]]()
-    for method, values in by_method.items():
-        cells = [number_and_interval(value) for value in values]
-        lines += [(visible(method), *(value for value, _ in cells)), ("", *(interval for _, interval in cells))]
-        whole.append((visible(method), *map(with_interval, values)))
-    columns = ("models", *numbers)
-    return (
-        PageTable(title, columns, tuple(lines), numbers, on="terminal"),
-        PageTable(title, columns, tuple(whole), numbers, on="page"),
-    )
-
-
 def number_and_interval(value: Estimate | float | None) -> tuple[str, str]:
     if isinstance(value, Estimate):
         return number_text(value.value, 2), span(value)
     return number_text(value, 2), ""
+
+
+def in_lines(value: Estimate | float | None) -> str:
+    """A number and, in a second line, its interval, if it has one."""
+    return "\n".join(filter(None, number_and_interval(value)))
 
 
 def with_interval(value: Estimate | float | None) -> str:
@@ -195,30 +167,50 @@ def with_interval(value: Estimate | float | None) -> str:
     return f"{number} ({interval})" if interval else number
 
 
+OF_CHALLENGE: dict[str, Column] = {
+    "quality F": ("challenge.quality", in_lines),
+    "RA": ("challenge.remaining_ratio", in_lines),
+    "TA": ("challenge.test_ratio", in_lines),
+    "score": ("challenge.score", in_lines),
+}
+
+
+def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
+    """The numbers of models that were compared with retrained ones; none if there are no such models."""
+    name, lira = {"models": ("name", visible)}, {"U-LiRA": ("u_lira", in_lines)}
+    columns: dict[str, Column] = {**name, **OF_CHALLENGE, **lira}
+    if result.of_texts:
+        # Texts have no accuracies, and so neither the ratios nor the score.
+        columns = {**name, "quality F": OF_CHALLENGE["quality F"], **lira}
+        columns["forget quality"] = lambda method: in_lines(method.tofu and method.tofu.forget_quality)
+        columns["privleak"] = lambda method: in_lines(method.tofu and method.tofu.privleak)
+    title = "Told from retrained models of other seeds"
+    return (table_of(title, _compared(result), columns, ("models",), on="both"),)
+
+
 def _grid(result: UnlearnResult) -> PageTable:
-    """A table with three lines per method, narrow enough for 80 columns: medians, ranges, positions."""
-    rows = []
-    for method in result.methods:
-        cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in _columns(result))]
-        rows += zip(*cells, strict=True)
-    columns = tuple(_columns(result).values())
-    return PageTable(
-        "", ("models", *columns), tuple(rows), columns, tones={"above": "bad", "below": "bad"}, on="terminal"
-    )
+    """Medians, ranges and positions, in three lines per method, narrow enough for 80 columns."""
+    columns = {
+        "models": ("name", visible),
+        **{head: lambda method, name=name: _cell(method, name) for name, head in _columns(result).items()},
+    }
+    title = "Median, range over seeds, position among retrained models (~: not distinguishable; ?: too few seeds)"
+    tones: dict[str, Tone] = {"above": "bad", "below": "bad"}
+    return table_of(title, result.methods, columns, ("models",), on="both", bare=True, tones=tones)
 
 
 def _columns(result: UnlearnResult) -> dict[str, str]:
     return OF_TEXTS if result.of_texts else COLUMNS
 
 
-def _cell(method: MethodResult, name: str) -> tuple[str, str, str]:
+def _cell(method: MethodResult, name: str) -> str:
     spread: ScoreSpread | None = getattr(method.scores, name)
     if spread is None:
-        return "-", "", ""
+        return "-"
     low, high = _brief(spread.low, name), _brief(spread.high, name)
     between = f"{low}-{high}" if len(low) + len(high) < WIDEST_RANGE else f"{low} -\n{high}"
     place = next((place for score, place in method.places.items() if score == name), None)
-    return _brief(spread.median, name), between, "" if place is None else MARKS[place.verdict]
+    return "\n".join([_brief(spread.median, name), between, "" if place is None else MARKS[place.verdict]])
 
 
 def _brief(value: float, name: str) -> str:
@@ -233,52 +225,20 @@ def _brief(value: float, name: str) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def _levels(result: UnlearnResult) -> PageTable:
-    """Accuracies and attack probability; of texts log-likelihoods."""
-    names = list(_columns(result))[2:]
-
-    def shown(spread: ScoreSpread | None) -> str:
-        if spread is None:
-            return "-"
-        return f"{number_text(spread.median, 2)} ({number_text(spread.low, 2)} to {number_text(spread.high, 2)})"
-
-    columns = tuple(SCORES[name] for name in names)
-    return PageTable(
-        f"{'Log-likelihood' if result.of_texts else 'Accuracy'}, median and range over seeds",
-        ("models", *columns),
-        tuple(
-            (visible(method.name), *(shown(getattr(method.scores, name)) for name in names))
-            for method in result.methods
-        ),
-        columns,
-    )
-
-
 def _places(result: UnlearnResult) -> PageTable:
-    numbers = ("p", "retrained from", "to", "share below", "share above")
-    return PageTable(
-        "Positions relative to retrained models",
-        ("models", "score", "position", *numbers),
-        tuple(
-            (
-                visible(method.name),
-                SCORES[name],
-                place.verdict,
-                precise(place.p_value),
-                precise(place.retrained_low),
-                precise(place.retrained_high),
-                number_text(place.share_below, 2),
-                number_text(place.share_above, 2),
-            )
-            for method in result.methods
-            for name, place in method.places.items()
-        ),
-        numbers,
-        folded=True,
-    )
-
-
-UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)
+    columns = {
+        "models": ("0", visible),
+        "score": lambda row: SCORES[row[1]],
+        "position": ("2.verdict", str),
+        "p": ("2.p_value", precise),
+        "retrained from": ("2.retrained_low", precise),
+        "to": ("2.retrained_high", precise),
+        "share below": ("2.share_below", two_decimals),
+        "share above": ("2.share_above", two_decimals),
+    }
+    rows = [(method.name, name, place) for method in result.methods for name, place in method.places.items()]
+    title = "Positions relative to retrained models"
+    return table_of(title, rows, columns, ("models", "score", "position"), folded=True)
 
 
 MOST_METHODS = 7
@@ -292,7 +252,6 @@ def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
     return (
         _efficacies("efficacy", drawn, run.result.band),
         *_layers(run.result),
-        bounds_picture(drawn, _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound"))),
         *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
         *_told_apart(run.result),
     )
@@ -305,14 +264,14 @@ def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
     return (_efficacies("compared-unlearning", drawn, None),)
 
 
-def _values(drawn: list[plot.MethodMarks], title: str, names: tuple[str, ...]) -> PageTable:
-    rows = []
-    for method in drawn:
-        for seed in range(len(method.efficacy)):
-            columns = (getattr(method, name) for name in names)
-            cells = ("-" if values is None else precise(float(values[seed])) for values in columns)
-            rows.append((method.name, str(seed), *cells))
-    return PageTable(title, ("models", "seed", *names), tuple(rows), ("seed", *names))
+def _values(drawn: list[plot.MethodMarks]) -> PageTable:
+    def of_seed(name: str) -> Column:
+        return lambda row: "-" if getattr(row[0], name) is None else precise(float(getattr(row[0], name)[row[1]]))
+
+    columns: dict[str, Column] = {"models": ("0.name", str), "seed": ("1", str)}
+    columns |= {name: of_seed(name) for name in ("efficacy", "bound", "attack")}
+    rows = [(method, seed) for method in drawn for seed in range(len(method.efficacy))]
+    return table_of("Efficacy, its bound and attack probability of every model", rows, columns, ("models",))
 
 
 def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, float] | None) -> Picture:
@@ -322,7 +281,7 @@ def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, flo
         "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
         "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
         chart(lambda axes: plot.draw_efficacies(axes, drawn, band), row_height(len(drawn)) + 0.2),
-        _values(drawn, "Efficacy of every model", ("efficacy",)),
+        _values(drawn),
     )
 
 
@@ -357,13 +316,20 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
         "; ".join(medians),
         "The mean probability of membership that a learned attack gives the forgotten records." + line,
         chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
-        _values(drawn, "Efficacy and attack probability of every model", ("efficacy", "attack")),
+        _values(drawn),
     )
 
 
 def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
     """Charts of forgetting quality and U-LiRA, with the references; none if models were not compared."""
-    compared = [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
-    quality = [(method.name, method.challenge.quality) for method in compared if method.challenge is not None]
-    lira = [(method.name, method.u_lira) for method in compared if method.u_lira is not None]
+    compared_by_name = {visible(method.name): method for method in _compared(result)}
+    quality = {
+        name: method.challenge.quality for name, method in compared_by_name.items() if method.challenge is not None
+    }
+    lira = {name: method.u_lira for name, method in compared_by_name.items() if method.u_lira is not None}
     return estimates_pictures(quality, lira, RETRAINING, result.protocol.level)
+
+
+UNLEARN = RunKind(
+    "unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result, pictures, compared
+)

@@ -1,7 +1,5 @@
 """The content of a run of `unlearn --outputs` for the terminal and the page, from its result alone, and its charts."""
 
-from collections.abc import Sequence
-
 from jaxaudit.audits.unlearn.finding import clause
 from jaxaudit.audits.unlearn.given_models import AGAIN
 from jaxaudit.audits.unlearn.outputs_result import (
@@ -12,13 +10,11 @@ from jaxaudit.audits.unlearn.outputs_result import (
 )
 from jaxaudit.errors import visible
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import estimates_pictures, level_text
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent
+from jaxaudit.report.numbers import count_text, estimates_pictures, level_text
+from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
-from jaxaudit.report.unlearn import number_and_interval, retraining_tables, with_interval
-
-CHALLENGE = ("quality F", "RA", "TA", "score")
+from jaxaudit.report.unlearn import OF_CHALLENGE, in_lines, number_and_interval, with_interval
 
 
 def unlearn_outputs_part(run: Run[UnlearnOutputsResult], top: int = 0) -> RunContent:
@@ -29,7 +25,7 @@ def unlearn_outputs_part(run: Run[UnlearnOutputsResult], top: int = 0) -> RunCon
         f"{protocol.records:,} records to forget. Models retrained without those records show what forgetting should "
         f"look like. {' '.join(map(visible, (*result.shortfalls, result.finding.sentence)))}",
         tuple(_answer(method, protocol.level) for method in _judged(result)),
-        (*_compared(result), _accuracies(result)),
+        (_compared(result), _accuracies(result)),
         _legend(result),
         terms("retraining", "distinguishable", "forgetting quality", "U-LiRA"),
         (
@@ -77,40 +73,43 @@ def _legend(result: UnlearnOutputsResult) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _compared(result: UnlearnOutputsResult) -> tuple[PageTable, ...]:
-    """The numbers of models that were compared with retrained ones, as `retraining_tables`."""
-    by_method = {
-        method.name: (
-            method.u_lira,
-            method.true_positive_rate,
-            method.challenge.quality,
-            method.challenge.remaining_ratio,
-            method.challenge.test_ratio,
-            method.challenge.score,
-        )
-        for method in result.methods
-        if method.challenge is not None
+def _compared(result: UnlearnOutputsResult) -> PageTable:
+    """The numbers of models that were compared with retrained ones."""
+    columns = {
+        "models": ("name", visible),
+        "U-LiRA": ("u_lira", in_lines),
+        "TPR": ("true_positive_rate", in_lines),
+        **OF_CHALLENGE,
     }
-    return retraining_tables("Told from retrained models", ("U-LiRA", "TPR", *CHALLENGE), by_method)
+    methods = [method for method in result.methods if method.challenge is not None]
+    return table_of("Told from retrained models", methods, columns, ("models",), on="both")
 
 
 def _accuracies(result: UnlearnOutputsResult) -> PageTable:
     """The mean accuracies over all models of a file."""
-    numbers = ("count", "forgotten", "remaining", "test")
-    rows = tuple(
-        (
-            visible(method.name),
-            f"{method.models:,}",
-            *map(_mean, (method.forgotten_accuracy, method.remaining_accuracy, method.test_accuracy)),
-        )
-        for method in result.methods
-    )
+
+    def mean(accuracy: AccuracyOfModels | None) -> str:
+        return "-" if accuracy is None else with_interval(accuracy.mean)
+
+    columns = {
+        "models": ("name", visible),
+        "count": ("models", count_text),
+        "forgotten": ("forgotten_accuracy", mean),
+        "remaining": ("remaining_accuracy", mean),
+        "test": ("test_accuracy", mean),
+    }
     title = f"Accuracy, mean over models ({level_text(result.protocol.level)})"
-    return PageTable(title, ("models", *numbers), rows, numbers, on="both")
+    return table_of(title, result.methods, columns, ("models",), on="both")
 
 
-def _mean(accuracy: AccuracyOfModels | None) -> str:
-    return "-" if accuracy is None else with_interval(accuracy.mean)
+def pictures(run: Run[UnlearnOutputsResult]) -> tuple[Picture, ...]:
+    """All charts of a run; none if no models were compared."""
+    compared_by_name = {visible(method.name): method for method in run.result.methods}
+    quality = {
+        name: method.challenge.quality for name, method in compared_by_name.items() if method.challenge is not None
+    }
+    lira = {name: method.u_lira for name, method in compared_by_name.items() if method.u_lira is not None}
+    return estimates_pictures(quality, lira, AGAIN, run.result.protocol.level)
 
 
 UNLEARN_OUTPUTS = RunKind(
@@ -118,16 +117,5 @@ UNLEARN_OUTPUTS = RunKind(
     record_type("unlearn_outputs", UnlearnOutputsResult),
     unlearn_outputs_part,
     check_unlearn_outputs,
+    pictures,
 )
-
-
-def pictures(run: Run[UnlearnOutputsResult]) -> tuple[Picture, ...]:
-    """All charts of a run; none if no models were compared."""
-    quality = [(method.name, method.challenge.quality) for method in run.result.methods if method.challenge is not None]
-    lira = [(method.name, method.u_lira) for method in run.result.methods if method.u_lira is not None]
-    return estimates_pictures(quality, lira, AGAIN, run.result.protocol.level)
-
-
-def compared(runs: Sequence[Run[UnlearnOutputsResult]]) -> tuple[Picture, ...]:
-    """None: numbers of runs with other retrained models are not comparable."""
-    return ()

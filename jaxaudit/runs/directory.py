@@ -1,7 +1,7 @@
 """A run on disk: written completely or not at all, and never over another run.
 
     result.json and others    the finished run; result.json is written last
-    table.txt                 the output of the command, for `report --text`
+    table.txt                 the output of the command
     unfinished/               the work of a run that is not finished
 
 A run shows which records are at risk, so only its owner may read it. The umask decides who may read a report of one

@@ -16,14 +16,13 @@ import msgspec
 import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.formats.parsing import refuse_repeated_keys
 from jaxaudit.data.paths import exists, open_regular
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.kinds import NAMES, RunKind, run_kind
+from jaxaudit.report.kinds import ARRAYS, NAMES, RunKind, run_kind
 from jaxaudit.report.record import VERSION, Run
-from jaxaudit.runs.directory import RESULT, TABLE
+from jaxaudit.runs.directory import RESULT
 from jaxaudit.runs.unfinished import NAME as UNFINISHED
 from jaxaudit.version import __version__
 
@@ -36,9 +35,6 @@ LONGEST_WHOLE = 18
 """The most characters of a whole number, as for 64 bits."""
 DEEPEST = 50
 LARGEST_ARRAYS = 512 << 20
-MOST_RECORDS = 10_000_000
-BATCH = 1 << 16
-LARGEST_TABLE = 1 << 20
 
 
 def read_result(path: Path) -> Mapping[str, Any]:
@@ -67,69 +63,7 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
         if os.fstat(file.fileno()).st_size > LARGEST_ARRAYS:
             raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
     archive = NpzArrays(path, LARGEST_ARRAYS)
-    names_present = set(archive.names)
-    return {name: archive.read(name) for name in names if name in names_present}
-
-
-def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarray]:
-    """These columns of numbers of a .parquet with this number of rows; empty if there is no such file.
-
-    A `ValueError` for other rows or columns, for more than a report can draw, and for damage.
-    """
-    if not os.path.lexists(path):
-        return {}
-    import pyarrow
-    import pyarrow.parquet
-
-    if rows > MOST_RECORDS:
-        raise ValueError(f"{path.name} has more than {MOST_RECORDS:,} records")
-    try:
-        with (
-            open_regular(path, links=False) as opened,
-            pyarrow.parquet.ParquetFile(
-                opened, thrift_string_size_limit=1 << 20, thrift_container_size_limit=100_000
-            ) as file,
-        ):
-            _hold(file, names, rows, path.name)
-            if sum(column.unpacked_bytes for column in declared_columns(opened)) > LARGEST_ARRAYS:
-                raise ValueError(f"{path.name} unpacks to more than {LARGEST_ARRAYS >> 20} MiB")
-            # Read in pieces, so that pages with more values than declared are noticed early.
-            columns, index = {name: np.empty(rows) for name in names}, 0
-            for batch in file.iter_batches(BATCH, columns=names):
-                end = index + len(batch)
-                if end > rows:
-                    break
-                for name in names:
-                    columns[name][index:end] = batch.column(name).to_numpy(zero_copy_only=False)
-                index = end
-    except (pyarrow.ArrowException, KeyError, TypeError) as error:
-        raise ValueError(f"{path.name} cannot be read") from error
-    if index != rows:
-        raise ValueError(f"{path.name} has other records")
-    return columns
-
-
-def read_printed_table(path: Path) -> str:
-    """A table as it was printed; a `ValueError` if it is not text, or longer than tables are."""
-    with open_regular(path, links=False) as file:
-        text = file.read(LARGEST_TABLE + 1)
-    if len(text) > LARGEST_TABLE:
-        raise ValueError(f"it is larger than {LARGEST_TABLE >> 20} MiB")
-    return text.decode()
-
-
-def _hold(file: Any, names: list[str], rows: int, source: str) -> None:
-    """Checks the file's metadata against the expected columns, before a column is unpacked."""
-    metadata = file.metadata
-    # Only the row counts: for damaged column chunks pyarrow's own accessors end the process.
-    groups = (metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
-    if metadata.num_rows != rows or sum(groups) != rows:
-        raise ValueError(f"{source} has other records")
-    schema = file.schema_arrow
-    # Arrow reads "a.b" where "a" is asked for.
-    longer = any(name.startswith(tuple(f"{column}." for column in names)) for name in schema.names)
-    if longer or any(schema.names.count(name) != 1 or str(schema.field(name).type) != "double" for name in names):
-        raise ValueError(f"{source} has other columns")
+    return {name: archive.read(name) for name in names if name in archive.sizes}
 
 
 def _refuse(name: str) -> float:
@@ -224,30 +158,14 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
             "version that wrote it."
         ) from error
     try:
-        arrays, stored = {}, kind.stored(record) if path.is_dir() else None
-        if stored is not None and stored.rows:
-            arrays = read_columns(path / stored.file, list(stored.names), stored.rows)
-        elif stored is not None:
-            arrays = read_archive(path / stored.file, list(stored.names))
+        names = kind.stored(record) if path.is_dir() else ()
+        arrays = read_archive(path / ARRAYS, names) if names else {}
         kind.check(record, arrays)
     except (ValueError, OSError, KeyError) as error:
         raise InputError(
             f"{shown}: its files do not match or are damaged, so make the run again: {visible(str(error))[:400]}"
         ) from error
     return Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
-
-
-def read_printed(path: Path) -> str:
-    """The table that the command of a run printed, safe to show; `InputError` without one."""
-    _result_file(path)
-    try:
-        text = read_printed_table(path / TABLE)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{_short(path)} has no {TABLE} that can be read, as the directory of a run has; give the directory, or "
-            "leave out `text` for a page of the run."
-        ) from error
-    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def _result_file(path: Path) -> Path:

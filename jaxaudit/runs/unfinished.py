@@ -3,7 +3,6 @@
     unfinished/identity.json    the identity of the run: only a run with the same identity may use its work
     unfinished/chunks/          finished chunks (see `fit_many`)
     unfinished/lock             locked while a process works here; the kernel releases it when the process ends
-    unfinished/owner            the number of the last process here, for messages
 
 No link is followed, and no pipe waited for.
 """
@@ -16,7 +15,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -29,7 +28,7 @@ from jaxaudit.data.paths import DRAFT, open_regular, refuse_irregular, whole_fil
 from jaxaudit.errors import InputError, writing
 from jaxaudit.version import __version__
 
-LOCK, OWNER = "lock", "owner"
+LOCK = "lock"
 # Another process may be checking the lock, which takes it a moment.
 PATIENCE = 0.2
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
@@ -42,7 +41,7 @@ class InUseError(InputError):
 def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
     """The lock of `directory`, held until `release`; None on a file system, or a system, without locks.
 
-    `InUseError` names the process that holds the lock. `OSError`: it is a link or a pipe, or cannot be written.
+    `InUseError`: another process holds it. `OSError`: it is a link or a pipe, or cannot be written.
     """
     path = directory / LOCK
     if os.path.lexists(path):
@@ -55,7 +54,10 @@ def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
     try:
         lock.acquire(poll_interval=PATIENCE / 10)
     except Timeout:
-        raise InUseError(_in_use(directory, subject or f"`directory` {directory.parent}")) from None
+        subject = subject or f"`directory` {directory.parent}"
+        raise InUseError(
+            f"{subject} is in use by another process; wait for it to end, or name another directory."
+        ) from None
     except NotImplementedError:
         return None
     except OSError as error:
@@ -63,12 +65,6 @@ def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
             return None
         raise
     return lock
-
-
-def sign(directory: Path) -> None:
-    """Writes this process's number beside the lock that it holds; raises an `OSError` where that fails."""
-    with whole_file(directory / OWNER) as file:
-        file.write(f"{os.getpid()}\n".encode())
 
 
 def refuse_in_use(directory: Path) -> None:
@@ -83,32 +79,18 @@ def refuse_in_use(directory: Path) -> None:
 
 
 @contextmanager
-def working_in(directory: Path) -> Iterator[None]:
-    """Holds the lock of a folder, signed, while the block runs; removes the lock's files afterwards (see `hold`)."""
-    lock = None
+def working_in(directory: Path, subject: str = "") -> Iterator[None]:
+    """Holds the lock of a folder while the block runs, and removes its file afterwards (see `hold`)."""
+    with writing(directory, "may you write there?"):
+        lock = hold(directory, subject or str(directory))
     try:
-        with writing(directory, "may you write there?"):
-            lock = hold(directory, str(directory))
-            if lock is not None:
-                sign(directory)
         yield
     finally:
         if lock is not None:
             # A process that waits for a removed lock file creates a new one.
-            for name in (OWNER, LOCK):
-                with suppress(OSError):
-                    (directory / name).unlink()
+            with suppress(OSError):
+                (directory / LOCK).unlink()
             lock.release()
-
-
-def _in_use(directory: Path, subject: str) -> str:
-    try:
-        with open_regular(directory / OWNER, links=False) as file:
-            owner = file.read(20).decode("ascii", "replace").strip()
-    except OSError:
-        owner = ""
-    who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
-    return f"{subject} is in use by {who}; wait for it to end, or name another directory."
 
 
 Identity = dict[str, dict[str, Any]]
@@ -222,13 +204,12 @@ class Unfinished:
     def remove(self) -> None:
         """Removes the work, and the folders that were created for it if they are empty."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        remove_empty(self.created)
         self.keep()
         if os.name == "nt":  # where a file that is open stays
             with suppress(OSError):
                 (self.directory / LOCK).unlink()
                 self.directory.rmdir()
-                remove_empty(self.created)
+        remove_empty(self.created)
 
 
 def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
@@ -236,17 +217,13 @@ def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
 
     `InUseError`: another process is using it. `InputError`: it belongs to a run that differs, as the message says.
     """
-    folders_made = make_directories(directory)
-    try:
+    with ExitStack() as undo:
+        folders_made = make_directories(directory)
+        undo.callback(remove_empty, folders_made)
         work = Unfinished(directory, folders_made, _held(directory))
-        try:
-            _take(work, identity)
-        except BaseException:
-            work.keep()
-            raise
-    except BaseException:
-        remove_empty(folders_made)
-        raise
+        undo.callback(work.keep)
+        _refuse_other(work, identity)
+        undo.pop_all()
     return work
 
 
@@ -285,7 +262,7 @@ def is_unfinished(directory: Path) -> bool:
     return all(
         stat.S_ISDIR(mode)
         if name == CHUNKS
-        else (name in (IDENTITY, LOCK, OWNER) or name.startswith(DRAFT)) and stat.S_ISREG(mode)
+        else (name in (IDENTITY, LOCK) or name.startswith(DRAFT)) and stat.S_ISREG(mode)
         for name, mode in modes
     )
 
@@ -311,8 +288,8 @@ def _held(directory: Path) -> BaseFileLock | None:
             make_directories(directory)
 
 
-def _take(work: Unfinished, identity: Identity) -> None:
-    """Checks that the work belongs to this run, then signs the lock."""
+def _refuse_other(work: Unfinished, identity: Identity) -> None:
+    """Checks that the work belongs to this run; new work then does."""
     path = work.directory / IDENTITY
     try:
         with open_regular(path, links=False) as file:
@@ -331,5 +308,3 @@ def _take(work: Unfinished, identity: Identity) -> None:
             f"`directory` {work.directory.parent} contains an unfinished run with {difference}; repeat its own "
             "command to continue it, name another directory, or delete it to start again (nothing was changed)."
         )
-    if work.lock is not None:
-        sign(work.directory)

@@ -12,20 +12,18 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Key
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
 from jaxaudit.learners.learner import Inputs, Labels
-from jaxaudit.unlearning.method import LogProbs, cites, of_label, refuse_without_classes
+from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse_without_classes
 
 ALPHA = 3e-6
 """The default of Golatkar's code and of Becker & Liebig's code."""
 SELECTION, STRENGTH = 10.0, 1.0
 """alpha and lambda of SSD in the paper's experiments."""
 
-Remaining = Bool[Array, " n"]
-"""Which records of the training set are not to be forgotten."""
 Alpha = float | Float[Array, ""]
 """Strength of the noise."""
 
@@ -35,7 +33,7 @@ class Noise(Protocol):
     """A variant of Fisher forgetting: computes the standard deviation of each parameter's noise."""
 
     def __call__(
-        self, log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
+        self, log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Chosen, alpha: Alpha
     ) -> Any:
         """The standard deviations of the noise, a pytree like `params`."""
         ...
@@ -46,9 +44,9 @@ def forget_by_noise(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     noise: Noise,
     alpha: Alpha = ALPHA,
@@ -75,7 +73,7 @@ def paper(
     params: Any,
     inputs: Inputs,
     labels: Labels,
-    remaining: Remaining,
+    remaining: Chosen,
     alpha: Alpha,
     *,
     smallest: float = 1e-8,
@@ -90,9 +88,7 @@ def paper(
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
 
 
-def golatkar(
-    log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
-) -> Any:
+def golatkar(log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Chosen, alpha: Alpha) -> Any:
     """The standard deviation of each parameter's noise as in Golatkar's code; a pytree like `params`.
 
     The value is sqrt(alpha min(1 / (F + 1e-8), 1000)), with F of remaining records in expectation over labels drawn
@@ -113,7 +109,7 @@ def golatkar(
 
 @cites("Becker & Liebig 2022")
 def becker_code(
-    log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Remaining, alpha: Alpha
+    log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Chosen, alpha: Alpha
 ) -> Any:
     """The standard deviation of each parameter's noise, as Becker & Liebig's code computes it; a pytree like `params`.
 
@@ -151,9 +147,9 @@ def selective_dampening(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     selection: float = SELECTION,
     strength: float = STRENGTH,

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Key
 
 from jaxaudit.errors import check_ranges
+from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
-from jaxaudit.unlearning.method import LogProbs, cites, refuse_without_classes
+from jaxaudit.unlearning.method import Chosen, LogProbs, cites, refuse_without_classes
 
 BETA = 0.95
 """The weight beta in the authors' code."""
@@ -30,9 +31,9 @@ def fine_tune(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     epochs: int = passes.EPOCHS,
     learning_rate: float = passes.LEARNING_RATE,
@@ -51,9 +52,9 @@ def gradient_ascent(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     epochs: int = passes.EPOCHS,
     learning_rate: float = ASCENT_RATE,
@@ -72,9 +73,9 @@ def negative_gradient(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     beta: float = BETA,
     epochs: int = passes.EPOCHS,
@@ -108,9 +109,9 @@ def _trained_on(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    chosen: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    chosen: Chosen,
     sign: float,
     epochs: int,
     learning_rate: float,
@@ -139,9 +140,9 @@ def scrub(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     epochs: int = passes.EPOCHS,
     max_epochs: int = 3,

@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Key, Real
 
 from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.models.module import HiddenStates
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import passes
-from jaxaudit.unlearning.method import LogProbs, cites, of_label
+from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label
 from jaxaudit.unlearning.passes import Minibatch
 
 OfForgotten = Callable[[Float[Array, " batch"], Float[Array, " batch"], Float[Array, " batch"]], Float[Array, " batch"]]
@@ -44,9 +45,9 @@ def gradient_difference(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     gamma: float = 1.0,
     alpha: float = 1.0,
@@ -78,9 +79,9 @@ def npo(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     beta: float = 0.1,
     gamma: float = 1.0,
@@ -111,9 +112,9 @@ def sim_npo(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
     *,
     beta: float = 4.5,
     delta: float = 0.0,
@@ -145,8 +146,8 @@ def rmu(
     log_probs: LogProbs,
     params: Any,
     inputs: Real[Array, "n length"],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    labels: Labels,
+    forget: Chosen,
     *,
     hidden: HiddenStates,
     coefficient: float = 2.0,
@@ -201,9 +202,9 @@ def _moved(
     key: Key[Array, ""],
     log_probs: LogProbs,
     params: Any,
-    inputs: Real[Array, "n ..."],
-    labels: Int[Array, " n"],
-    forget: Bool[Array, " n"],
+    inputs: Inputs,
+    labels: Labels,
+    forget: Chosen,
 ) -> Any:
     """The parameters after these epochs of descent on gamma F - alpha l / |y|."""
     retained, number = passes.cross_entropy(log_probs, inputs, labels), passes.tokens(inputs)
@@ -224,7 +225,7 @@ def _descend(
     key: Key[Array, ""],
     aim: Callable[[Any, Minibatch, Minibatch, Any], Float[Array, ""]],
     params: Any,
-    forget: Bool[Array, " n"],
+    forget: Chosen,
     recipe: Recipe,
 ) -> Any:
     """The parameters after passes over the forget set that minimise `aim(params, forgotten, remaining, begun)`."""

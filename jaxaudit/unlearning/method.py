@@ -12,8 +12,11 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
+from jaxaudit.learners.learner import Inputs, Labels
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Chosen = Bool[Array, " n"]
+"""Which records of a training set."""
 LogProbs = Callable[[Any, Any], Any]
 """`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others. A
 language model has one column, the mean log-likelihood of a record's tokens."""
@@ -31,9 +34,9 @@ class Unlearn(Protocol):
         key: Key[Array, ""],
         log_probs: LogProbs,
         params: Any,
-        inputs: Real[Array, "n ..."],
-        labels: Int[Array, " n"],
-        forget: Bool[Array, " n"],
+        inputs: Inputs,
+        labels: Labels,
+        forget: Chosen,
     ) -> Any:
         """The parameters after unlearning, a pytree like `params`.
 

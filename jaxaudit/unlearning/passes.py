@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import check_ranges
+from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.learners.stepped import traced_batches
-from jaxaudit.unlearning.method import LogProbs, of_label
+from jaxaudit.unlearning.method import Chosen, LogProbs, of_label
 
 EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
 ADAMW_RATE = 2e-4
@@ -46,7 +47,7 @@ class Pass(NamedTuple):
         return Minibatch(*(array[place] for array in self.minibatches))
 
 
-def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Bool[Array, " n"], batch_size: int) -> Pass:
+def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Chosen, batch_size: int) -> Pass:
     """A pass over every chosen record, in a random order that key and epoch determine."""
     bits = jax.random.bits(jax.random.fold_in(key, epoch), chosen.shape, jnp.uint32)
     # As networks take minibatches whose records touch one another: of members alone.
@@ -59,16 +60,14 @@ def each_step(over: Pass, step: Callable[[Int[Array, ""], Minibatch, Any], Any],
     return lax.fori_loop(0, over.steps, lambda number, now: step(number, over[number], now), state)
 
 
-def tokens(inputs: Real[Array, "n ..."]) -> Float[Array, " n"]:
+def tokens(inputs: Inputs) -> Float[Array, " n"]:
     """How many tokens of each record its log-likelihood is the mean of (`jaxaudit.data.sequences`); 1 for a class."""
     if not jnp.issubdtype(inputs.dtype, jnp.integer):
         return jnp.ones(len(inputs))
     return jnp.sum(inputs[:, 1:] >= 0, axis=1).astype(jnp.float32)
 
 
-def cross_entropy(
-    log_probs: LogProbs, inputs: Real[Array, "n ..."], labels: Int[Array, " n"]
-) -> Callable[[Any, Minibatch], Float[Array, ""]]:
+def cross_entropy(log_probs: LogProbs, inputs: Inputs, labels: Labels) -> Callable[[Any, Minibatch], Float[Array, ""]]:
     """`(params, minibatch) -> mean of -log p(label)`, in nats."""
 
     def loss(params: Any, minibatch: Minibatch) -> Float[Array, ""]:

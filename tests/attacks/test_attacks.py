@@ -122,7 +122,7 @@ def test_bins_and_smoothing_that_count_nothing_are_refused():
     with pytest.raises(InputError, match=r"^`bins` .* got -1"):
         distance_scores(*given, bins=-1)
     for smoothing in (-1.0, np.nan, np.inf):
-        with pytest.raises(InputError, match=r"^smoothing must be a number of at least 0; got"):
+        with pytest.raises(InputError, match=r"^`smoothing` must be"):
             frequency_scores(*given, smoothing=smoothing)
 
 
@@ -205,15 +205,15 @@ def test_a_learner_that_memorises_is_found_out_and_a_constant_one_is_not():
 def test_what_does_not_match_is_refused(monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
     for inputs, labels, message in (
-        (INPUTS[:9], LABELS, "120 records, but"),
-        (INPUTS, LABELS[:9], "120 records, but"),
-        (INPUTS, LABELS + 1, "but outputs have 3 classes"),
-        (INPUTS, LABELS - 1, "but outputs have 3 classes"),
+        (INPUTS[:9], LABELS, "^`inputs` .*120"),
+        (INPUTS, LABELS[:9], "^`labels` .*120"),
+        (INPUTS, LABELS + 1, "^`labels` .*at most 2"),
+        (INPUTS, LABELS - 1, "^`labels` .*at least 0"),
     ):
         with pytest.raises(InputError, match=message):
             attack_examples(inputs, labels, SHADOW_OUTPUTS)
     for membership, message in (
-        (MEMBERSHIP[:5], r"^membership has shape \(5, 120\) but outputs are of 6 shadow models and 120"),
+        (MEMBERSHIP[:5], r"^`membership` has shape \(5, 120\) but must have \(6, 120\)"),
         (np.ones_like(MEMBERSHIP), "models were trained on all candidates or on none, so"),
         (np.zeros_like(MEMBERSHIP), "models were trained on all candidates or on none, so"),
     ):

@@ -187,10 +187,10 @@ def test_too_few_models_give_no_score():
 @pytest.mark.parametrize(
     ("change", "numbers"),
     [
-        ({"membership": np.ones((MODELS, 3), bool)}, ["13, 1, 37", "13, 3"]),
+        ({"membership": np.ones((MODELS, 3), bool)}, ["13, 37", "13, 3"]),
         ({"targets": np.ones((2, 2, RECORDS))}, ["2, 2, 37"]),
-        ({"targets": np.full((1, 1, RECORDS), np.nan)}, ["37 log-odds"]),
-        ({"models": np.full((MODELS, 1, RECORDS), np.inf)}, ["962 log-odds"]),
+        ({"targets": np.full((1, 1, RECORDS), np.nan)}, ["targets", "37 of 37"]),
+        ({"models": np.full((MODELS, 1, RECORDS), np.inf)}, ["models"]),
     ],
 )
 def test_arrays_that_disagree_are_refused(change: dict, numbers: list[str]):

@@ -218,7 +218,6 @@ def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):
 def test_numbers_of_a_group():
     units = AttackUnits(np.array([0, 1, 0, 2]), np.array([0, 1, 3]), True)
     np.testing.assert_array_equal(units.records, [2, 1, 1])
-    np.testing.assert_array_equal(units.largest(np.array([np.nan, np.nan, 2.0, 1.0])), [2.0, np.nan, 1.0])
     np.testing.assert_array_equal(units.common(np.array([3, 4, 5, 6])), [-1, 4, 6])
 
 

@@ -7,15 +7,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.interrupts import stop_after
 from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit, SplitAttacks
-from jaxaudit.audits.attack.train_splits import SplitModels, draw, draw_pairs, groups_of, pair_outputs, train_splits
+from jaxaudit.audits.attack.train_splits import (
+    SplitModels,
+    draw,
+    draw_pairs,
+    groups_of,
+    models_to_train,
+    pair_outputs,
+    train_splits,
+)
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
 from jaxaudit.metrics.attack import strongest_attack
@@ -71,6 +80,9 @@ def scrambled(words: Any) -> Any:
     return words ^ (words >> 16)
 
 
+# What is found.
+
+
 def test_a_learner_that_memorises_is_found_out():
     """The nearest neighbour of random labels: right of a member, and of others with one label in 20."""
     random = np.random.default_rng(8)
@@ -101,6 +113,9 @@ def test_noise_is_attacked_at_chance():
         assert abs(each.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(600)
         assert 0.05 < (found.scores[each.name] > 0).mean() < 0.95
     assert list(found.scores) == ["distance", "frequency"]
+
+
+# Draws, and what is kept of them.
 
 
 def test_every_target_is_attacked_in_and_out_in_every_iteration(audit: AttackAudit):
@@ -166,6 +181,9 @@ def test_the_measured_model_is_the_attacked_one():
     np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
 
 
+# Shadow models.
+
+
 def test_shadows_are_asked_for_their_own_target():
     """Against models that were trained on the records of each set themselves, one by one."""
     targets = np.array([3, 4, 17, 40, 58])
@@ -185,19 +203,29 @@ def test_shadows_are_asked_for_their_own_target():
             np.testing.assert_allclose(found.without_target[j, place], without, rtol=1e-4, atol=1e-5)
 
 
-def test_fresh_shadows_are_drawn_in_every_iteration():
-    how: dict[str, Any] = {"targets": 8, "shadow_pairs": 2, "pooled_shadows": 0, "measured": 1}
+# Stopping.
 
-    def run(**more: Any) -> AttackAudit:
-        return attack(train_splits(KEY, CANDIDATES, NearestCentroid(), **how, **more), attacks=[Distance()])
 
-    once = run(iterations=1)
-    np.testing.assert_array_equal(run(iterations=1, fresh_shadows=True).scores["distance"], once.scores["distance"])
-    fresh = run(iterations=3, fresh_shadows=True)
-    kept = run(iterations=3)
-    # The first iteration's shadows are the only ones of the other.
-    np.testing.assert_array_equal(fresh.scores["distance"][:2], kept.scores["distance"][:2])
-    assert not np.array_equal(fresh.scores["distance"][2:], kept.scores["distance"][2:])
+def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
+    drawn = draw(KEY, CANDIDATES, 3, 8)
+    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadow_pairs", "pooled_shadows", "measured")}
+    models = models_to_train(drawn, learner(), models_per_batch=4, **plan).total
+    assert 6 < kept_models(tmp_path) < models
+    # Another width is asked for: what is kept decides, and the answer says so.
+    again = attack(
+        train_splits(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(7, checkpoints=tmp_path)})
+    )
+    assert again.models_per_batch == 4
+    assert kept_models(tmp_path) == models
+    for name, scores in audit.scores.items():
+        np.testing.assert_array_equal(scores, again.scores[name])
+    assert str(audit.result) == str(again.result)
+    np.testing.assert_array_equal(audit.measurements, again.measurements)
+
+
+# What is refused.
 
 
 @pytest.mark.parametrize(
@@ -205,7 +233,9 @@ def test_fresh_shadows_are_drawn_in_every_iteration():
     [
         *(({name: 0}, rf"{name}.* 0\.$") for name in ("iterations", "measured")),
         *(({name: -1}, rf"{name}.* -1\.$") for name in ("shadow_pairs", "pooled_shadows")),
+        ({"bins": -1}, "`bins` .* got -1"),
         ({"bins": 1}, "`bins` .* got 1"),
+        ({"targets": 1}, "`targets` .* at most 60; got 1"),
         ({"targets": 61}, "`targets` .* at most 60; got 61"),
         ({"examples": CANDIDATES.take(slice(59))}, "59 candidates"),
         ({"examples": CANDIDATES.take(slice(2)), "targets": 2}, "2 candidates"),

@@ -119,8 +119,6 @@ def test_a_holdout_test_needs_19_models_and_takes_40(tmp_path: Path, groups: boo
     assert set(kinds_of(bank)) == {"mixed"}
     found = {count: allowed(bank, range(count))[0] for count in (18, 19, 39, 40)}
     assert [each.possible for each in found.values()] == [False, True, True, True]
-    assert [each.complete for each in found.values()] == [False, False, False, True]
-    assert all(each.will_be_complete for each in found.values())
     assert not any(each.possible for each in allowed(bank, range(41))[1:])
 
 
@@ -128,9 +126,9 @@ def test_the_shadow_test_needs_19_models_of_two_kinds(tmp_path: Path):
     bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
     kinds = kinds_of(bank)
     assert [kinds.count(kind) for kind in (Kind.NEVER, Kind.FULLY, Kind.HALF)] == [39, 19, 19]
-    for count, possible, complete in ((73, False, False), (74, True, False), (77, True, True)):
+    for count, possible in ((73, False), (74, True), (77, True)):
         holdout, shadow = allowed(bank, range(count))
-        assert (holdout.possible, shadow.possible, shadow.complete) == (False, possible, complete)
+        assert (holdout.possible, shadow.possible) == (False, possible)
 
 
 @pytest.mark.parametrize(("kind", "views"), [("logits", 3), ("probabilities", 1), ("log_odds", 1), ("log_odds", 3)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, refused
+from support.cli_runs import jaxaudit
 from support.language_models import save_model
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
@@ -47,18 +47,3 @@ def test_adapters_are_left_out_attacked_and_measured():
     power = jaxaudit("power", *sets, *ADAPTERS, "--json")
     assert power.code == 0, power.err
     assert power.result["separation"]["models"] == 19
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--model", "base"), "give their rank, such as --recipe lora=8"),
-        (("--recipe", "lora=2"), "--recipe lora needs --model FOLDER"),
-        (("--model", "base", "--recipe", "lora=2", "--recipe", "tokens=words"), "--recipe tokens: is not for adapters"),
-    ],
-)
-def test_adapters_need_a_folder_and_a_rank(words: tuple[str, ...], said: str):
-    for command in ("pdtp", "attack"):
-        refused((command, "--query", "q.jsonl", "--recipe", "optimizer=adamw", *words), (said,))
-    refused(("pdtp", "--recipe", "lora=2"), ("--recipe lora needs --model FOLDER",))
-    refused(("pdtp", "--model", "base", "--recipe", "lora=2"), ("--model base is for texts",))

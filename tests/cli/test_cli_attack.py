@@ -99,19 +99,7 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
         (("--bins", "0"), ("2 bins", "frequency")),
         (("--targets", "1"), ("--targets", "at least 2", "got 1")),
         (("--targets", "2", "--iterations", "1", "--seed", "2"), ("one half",)),
-        (("--data", "wine"), ("--data", "--csv")),
     ],
 )
 def test_options_that_cannot_be_used(words: tuple[str, ...], said: tuple[str, ...]):
     refused(("attack", *PEOPLE, *words), said)
-
-
-def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read():
-    for option in ("bins", "iterations", "shadow-pairs", "pooled-shadow-models", "smoothing", "epochs"):
-        done = jaxaudit("attack", *PEOPLE, f"--{option}", str(2**64))
-        assert (done.code, done.out, "people.csv: " in done.err) == (2, "", False)
-
-
-def test_splits_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("jaxaudit.data.memory.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10}.get)
-    refused(("attack", *PEOPLE, "--model", "nb", "--iterations", "1000"), ("--iterations 1000",))

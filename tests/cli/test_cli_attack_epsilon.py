@@ -15,7 +15,6 @@ from jaxaudit import attack
 from jaxaudit.attacks.records import BASE
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.epsilon import refuse_unless_coins
 from jaxaudit.runs.saved import read_run
 
 N, MODELS = 200, 16
@@ -92,21 +91,6 @@ def test_the_first_attack_that_is_named_gives_the_bound(folder: Path):
     assert (found["attack"], found["level"]) == ("attack-p", 0.9)
 
 
-@pytest.mark.outer
-def test_models_are_trained_by_coins(folder: Path):
-    """Sizes of their training sets vary, whatever tests of ks would take; a plan is the same deal."""
-    recipe = ("--model", "mlp", "--recipe", "hidden=4", "--epochs", "1", "--recipe", "models-per-batch=4")
-    query = ("--query", "deal/query.npz", "--coins", "--models", "8")
-    done = jaxaudit("shadows", "train", *query, *recipe, "--out", "trained")
-    assert done.code == 0, done.err
-    bank = load_bank("trained")
-    assert len(bank.finished()) == 8
-    refuse_unless_coins(np.array(bank.membership))
-    assert jaxaudit("shadows", "plan", *query, "--out", "planned").code == 0
-    np.testing.assert_array_equal(load_bank("planned").membership, bank.membership)
-    assert jaxaudit("shadows", "show", "trained").code == 0
-
-
 # What is refused
 
 
@@ -120,21 +104,3 @@ def test_a_deal_of_fixed_sizes_is_refused(folder: Path):
 def test_a_missing_extra_is_named_before_anything_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "jax_privacy.auditing", None)
     refused("--shadows", "coins", said="jaxaudit[dp]")
-
-
-def test_delta_needs_a_bank(folder: Path):
-    refused(said="--delta")
-
-
-def test_coins_deal_groups_and_the_bound_is_of_groups(folder: Path):
-    words = ("--groups", "who", "--coins", "--models", str(MODELS), "--out", "new")
-    assert jaxaudit("shadows", "plan", *SETS, *words).code == 0
-    bank = load_bank("new")
-    masks = np.array(bank.membership).reshape(MODELS, N, 2)
-    np.testing.assert_array_equal(masks[..., 0], masks[..., 1])
-    train(bank, range(MODELS), 12.0)
-    found = attacked("new", "--out", "run", "--report", "page.html")["epsilon"]
-    assert (found["of"], found["members"] + found["non_members"]) == ("group", 8 * N)
-    assert found["bound"] > 2
-    is_said(found, "at least")
-    assert "for one group, at delta" in Path("page.html").read_text()

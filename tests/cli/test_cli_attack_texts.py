@@ -57,12 +57,6 @@ def test_training_here_is_training_a_bank_and_attacking_by_it():
     assert not os.listdir("temporary")
 
 
-def test_a_plan_comes_before_the_work():
-    done = jaxaudit("attack", *MODELS, "--dry-run")
-    assert "20 shadow models; 20 to train" in done.out
-    assert not os.listdir("temporary")
-
-
 def authors() -> None:
     """The texts again, four of each author, and all of an author alike."""
     lines = [json.loads(line) for line in Path("t.jsonl").read_text().splitlines()]
@@ -102,14 +96,14 @@ def test_groups_are_dealt_and_attacked_whole():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*MODELS, "--attacks", "distance"), ("--attacks distance", "texts have none", "lira")),
+        ((*MODELS, "--attacks", "distance"), ("--attacks distance", "lira")),
         ((*MODELS, "--iterations", "3"), ("--iterations: is for tables",)),
         ((*MODELS, "--sample", "20"), ("--sample: is for tables",)),
         ((*MODELS, "--delta", "1e-5"), ("--delta", "--shadows")),
         ((*MODELS, "--groups", "writer"), ("'writer'", "key of the texts")),
         (
             ("--data", "breast-cancer", "--groups", "author"),
-            ("--groups: is for texts", "shadows plan --coins --groups"),
+            ("--groups: is for texts",),
         ),
         ((*MODELS[:2], "--epochs", "3"), ("--recipe optimizer=sgd", "adamw")),
         ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),

@@ -27,11 +27,17 @@ def turn(role: str, text: str) -> Line:
 
 SHAPES: dict[str, Callable[[str, str], Line]] = {
     "messages": lambda asked, said: {"messages": [turn("user", asked), turn("assistant", said)]},
+    "conversations": lambda asked, said: {
+        "conversations": [{"from": "human", "value": asked}, {"from": "gpt", "value": said}]
+    },
     "prompt": lambda asked, said: {"prompt": asked, "completion": said},
+    "lists": lambda asked, said: {"prompt": [turn("user", asked)], "completion": [turn("assistant", said)]},
     "instruction": lambda asked, said: {"instruction": asked, "input": "", "output": said},
     "question": lambda asked, said: {"question": asked, "answer": said},
     "text": lambda asked, said: {"text": f"{asked} {said}"},
 }
+TABLE = ("text", "parquet")
+"""A Parquet file whose records have no answer is a table of numbers to every command."""
 
 
 def lines(shape: str, sizes: list[int] | None = None) -> list[Line]:
@@ -66,11 +72,20 @@ def dealt_lines(out: str = "deal") -> dict[str, list[Line]]:
     return {of: [json.loads(line) for line in Path(out, f"{of}.jsonl").read_text().splitlines()] for of in SETS}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_every_author_has_records_in_every_set_in_their_own_shape(shape: str, here: Path) -> None:
-    whole = lines(shape)
-    write_lines("chat.jsonl", whole)
-    out = deal("chat.jsonl")
+FORMS = [(shape, form) for shape in SHAPES for form in ("lines", "array", "parquet") if (shape, form) != TABLE]
+
+
+@pytest.mark.parametrize(("shape", "form"), FORMS)
+def test_every_author_has_records_in_every_set_in_their_own_shape(shape: str, form: str, here: Path) -> None:
+    whole, name = lines(shape), "chat.jsonl"
+    write_lines(name, whole)
+    if form == "array":
+        name = "chat.json"
+        Path(name).write_text(json.dumps(whole))
+    elif form == "parquet":
+        name = "chat.parquet"
+        parquet.write_table(pa.Table.from_pylist(whole), name)
+    out = deal(name)
     sides, source = dealt_lines(), home()
     assert len(source) == AUTHORS
     assert sorted(place for places in source.values() for place in places) == list(range(1, AUTHORS * SIZE + 1))
@@ -348,7 +363,7 @@ def test_an_attack_on_texts_takes_the_groups_of_the_deal(of_deals: Path):
         "--epochs",
         "1",
     )
-    done = jaxaudit(*words, "--recipe", "optimizer=adamw", "--pooled-shadow-models", "4", "--dry-run")
+    done = jaxaudit(*words, "--recipe", "optimizer=adamw", "--pooled-shadow-models", "8", "--attacks", "base")
     assert done.code == 0, done.err
     assert SAID in done.err
 

@@ -174,23 +174,6 @@ def test_it_says_which_output_a_name_is_taken_for():
         assert any(said in caveat for caveat in result["finding"]["caveats"])
 
 
-def test_images_of_whole_numbers_become_floats_and_floats_are_taken_as_they_are():
-    pixels = np.random.default_rng(3).integers(0, 256, (RECORDS, 2, 3)).astype(np.uint8)
-    net = pure_module(partial(MLP, hidden=(6,)), (2, 3, 1), CLASSES)
-    Path("i.safetensors").write_bytes(safetensors_bytes(name_weights(*net.init(jax.random.key(1)))))
-    words = ("efficacy", *OURS, "--params", "i.safetensors", "--json", "--data")
-    np.savez("pixels.npz", x=pixels, y=LABELS)
-    np.savez("floats.npz", x=(pixels / 255).astype(np.float32)[..., None], y=LABELS)
-    np.savez("signed.npz", x=(pixels / 255).astype(np.float32)[..., None] * 4 - 2, y=LABELS)
-    first, second, third = (jaxaudit(*words, f"{name}.npz") for name in ("pixels", "floats", "signed"))
-    assert first.err.startswith("pixels.npz: 12 images")
-    assert "2x3x1" in first.err
-    assert second.err == third.err == ""
-    information = [done.result["models"][0]["information"] for done in (first, second, third)]
-    assert information[0] == pytest.approx(information[1], rel=1e-5)
-    assert abs(information[2] / information[0] - 1) > 0.01
-
-
 @pytest.mark.outer
 def test_the_demonstration_shows_three_models():
     result = jaxaudit("efficacy", "--json").result

@@ -262,7 +262,7 @@ WITH_EFFECT = {
     (
         "attack",
         ModelSource.BANK,
-    ): """target members target_kind delta pdtp shadows attacks attack_option seed level top
+    ): """target members target_kind delta shadows attacks attack_option seed level top
     as_json details out report fail_on""",
     (
         "unlearn",
@@ -308,11 +308,6 @@ def test_what_is_only_printed_is_no_part_of_a_run():
     loud = options_of(KSOptions, **printed)
     assert json_options(quiet) == json_options(loud)
     assert command_line("ks", quiet) == command_line("ks", loud)
-
-
-def test_a_command_has_no_switch_as_it_is_by_default():
-    assert not {"--gray", "--color"} & set(command_line("ks", KSOptions()))
-    assert "--color" in command_line("ks", options_of(KSOptions, gray=False))
 
 
 def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -4,7 +4,6 @@ Of every command where a run takes seconds, by its JSON. And pure noise is calle
 however the levels are set; noise that a bank or rho judges is in `tests/audits/test_noise.py`.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ RUNS: dict[str, tuple[str, ...]] = {
 SAID: dict[str, tuple[str, ...]] = {
     "--level": ("--level", "0.2"),
     "--top": ("--top", "1"),
-    "--show-values": ("--show-values", "--out", "run"),
     "--out": ("--out", "run"),
     "--report": ("--report", "page.html"),
     "--details": ("--details",),
@@ -108,11 +106,7 @@ def test_it_moves_no_verdict(
     for each in made.iterdir():
         (tmp_path / each.name).symlink_to(each)
     monkeypatch.chdir(tmp_path)
-    # Values of people are shown beside words alone.
-    in_words = "--show-values" in words
-    done = jaxaudit(*RUNS[command], *words, *([] if in_words else ["--json"]))
-    result = json.loads(Path("run/result.json").read_text()) if in_words else done.result
-    assert verdicts_of(result) == plain[command]
+    assert verdicts_of(jaxaudit(*RUNS[command], *words, "--json").result) == plain[command]
     assert plain[command]
 
 

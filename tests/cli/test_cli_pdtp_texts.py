@@ -67,7 +67,6 @@ def test_the_groups_of_a_table_are_a_column_that_is_no_input():
         (("--query", "t.jsonl"), ("--recipe optimizer=sgd", "adamw")),
         (("--query", "t.jsonl", "--model", "nb", *TRAIN), ("--model nb is a classifier", "gpt-2-64")),
         (("--query", "t.jsonl", "--label", "x", *TRAIN), ("--label is for tables",)),
-        (("--query", "t.jsonl", "--show-values", *TRAIN), ("--show-values",)),
         (("--query", "t.jsonl", "--bins", "100", *TRAIN), ("--bins",)),
         (("--query", "t.jsonl", "--groups", "editor", *TRAIN), ("groups 'editor'",)),
         (("--model", "gpt-2-64", *TRAIN), ("--model gpt-2-64 is for texts",)),

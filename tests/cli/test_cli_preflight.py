@@ -372,7 +372,7 @@ def test_shares_and_factors(name: str):
     for right in (0.95, 10.0) if unbounded else (0.95,):
         check(right)
     for wrong in (-0.1, *(() if unbounded else (1.1,)), float("nan"), float("inf")):
-        with pytest.raises(InputError, match=rf"^--{name.replace('_', '-')} .*{wrong:g}"):
+        with pytest.raises(InputError, match=rf"^`{name}` .*{wrong:g}"):
             check(wrong)
 
 

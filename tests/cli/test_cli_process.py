@@ -14,7 +14,6 @@ from support.cli_runs import jaxaudit, process
 
 from jaxaudit.cli.parameters import at_home
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.directory import write
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
 MISSPELT = ("--query", "q.npz", "--calibration", "c.npz", "--target", "t.csv")
@@ -38,8 +37,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, words: tuple[str
 def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
     if place == "/dev/full" and not Path(place).exists():
         pytest.skip("there is no device that is always full")
-    write(tmp_path / "run", {}, {}, "a table\n")
-    shell = ["/bin/sh", "-c", f'exec "$0" "$@" >{place}', sys.executable, "-m", "jaxaudit", "report", "run", "--text"]
+    shell = ["/bin/sh", "-c", f'exec "$0" "$@" >{place}', sys.executable, "-m", "jaxaudit", "shadows", "plan", "--help"]
     done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert re.fullmatch(r"Error: .*stdout.*\n", done.stderr)

@@ -106,16 +106,6 @@ def test_without_kept_programs_nothing_else_changes(work: Path, fresh: Run, sett
     assert (without.numbers, without.done.err) == (fresh.numbers, fresh.done.err)
 
 
-@pytest.mark.outer
-def test_two_processes_at_once(work: Path, fresh: Run, tmp_path: Path):
-    both = [start(work, tmp_path / "cache", tmp_path / f"count{number}") for number in range(2)]
-    first, second = (finish(process, tmp_path / f"count{number}") for number, process in enumerate(both))
-    assert first.numbers == second.numbers == fresh.numbers
-    # JAX's name of a program holds the folder, too.
-    assert len(entries(tmp_path / "cache")) == len(entries(work / "cache"))
-    assert run(work, tmp_path / "cache", tmp_path / "count").numbers == fresh.numbers
-
-
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """JAX as it is before anybody says where programs are kept, with a cache folder of its own."""
@@ -177,25 +167,3 @@ def test_the_least_recently_used_are_dropped(tmp_path: Path, monkeypatch: pytest
         os.utime(place, (1e9 - age, 1e9 - 10))
     programs.drop_unused(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["new", "old"]
-
-
-@pytest.mark.outer
-def test_importing_keeps_nothing():
-    program = "import jax, jaxaudit.cli.programs; print(jax.config.jax_compilation_cache_dir)"
-    environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "None\n"
-
-
-@pytest.mark.outer
-def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
-    damaged = entries(work / "cache")
-    whole = [path.read_bytes() for path in damaged]
-    for number, (path, content) in enumerate(zip(damaged, whole, strict=True)):
-        middle = len(content) // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
-        path.write_bytes([content[:middle], flipped, b"", os.urandom(99)][number % 4])
-    found = run(work, work / "cache", work / "count")
-    assert (found.read, found.numbers, found.done.err) == (0, fresh.numbers, fresh.done.err)
-    for path, content in zip(damaged, whole, strict=True):
-        path.write_bytes(content)

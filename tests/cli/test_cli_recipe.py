@@ -1,7 +1,6 @@
 """`--model` and training recipes: built-in networks, what options mean and refuse, and code of one's own."""
 
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, refused
+from support.small_sets import write_patient
 
 from jaxaudit.cli import own_code
-from jaxaudit.cli.groups import RecipeFlags
+from jaxaudit.cli.groups import RecipeFlags, SetsFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import json_options
 from jaxaudit.cli.own_code import NAMES, parse_model, parse_sized, source_hashes
+from jaxaudit.cli.read_sets import read_examples
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.models import ResNet, pure_module
 
@@ -42,45 +43,6 @@ def own(sets: Path) -> Iterator[Path]:
 def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the audit would have been given, where it stops at once."""
     return intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
-
-
-@pytest.mark.outer
-def test_a_module_of_ones_own(own: Path, monkeypatch: pytest.MonkeyPatch):
-    """In a package, or in a file with what lies beside it; it is trained as the built-in network that it makes."""
-    monkeypatch.setenv("HOME", str(own / "home"))
-    Path("nets").mkdir()
-    Path("nets/__init__.py").touch()
-    Path("nets/small.py").write_text(
-        "from jaxaudit.models import MLP\n"
-        "def factory(input_shape, classes, *, rngs):\n"
-        "    return MLP(input_shape, classes, hidden=(32,), rngs=rngs)\n"
-    )
-    Path("home/nets").mkdir(parents=True)
-    Path("home/nets/widths.py").write_text("width = 32\n")
-    mine = Path("home/nets/mine.py")
-    mine.write_text(
-        "import widths\n"
-        "from dataclasses import dataclass\n"
-        "from jaxaudit.models import MLP\n"
-        "@dataclass\n"
-        "class Sizes:\n"
-        "    width: int = widths.width\n"
-        "def f(num_classes, in_features, rngs):\n"
-        "    return MLP((in_features,), num_classes, hidden=(Sizes().width,), rngs=rngs)\n"
-    )
-    built_in = jaxaudit("ks", *QUICK, "--json").result["targets"]
-    for name in ("nets.small:factory", "~/nets/mine.py:f"):
-        done = jaxaudit("ks", *QUICK, "--model", name, "--json")
-        provenance = done.result["provenance"]
-        assert done.result["targets"] == built_in
-        assert (provenance["options"]["model"] == name) is (name == "nets.small:factory")
-    options = options_of(KSOptions, model="~/nets/mine.py:f")
-    before = source_hashes(options)["model"]
-    assert provenance["model_hash"] == before
-    mine.write_text("")
-    assert source_hashes(options)["model"] != before
-    # What is imported from now on is not looked for beside that file first.
-    assert sys.path[0] != str(own / "home/nets")
 
 
 def test_its_file_may_lie_outside_of_the_working_folder(own: Path, untrained: dict[str, Any]):
@@ -150,6 +112,25 @@ def test_a_failure_is_one_line_and_status_1_with_a_traceback_for_who_asks(own: P
     monkeypatch.setenv("JAXAUDIT_DEBUG", "1")
     with pytest.raises(RuntimeError, match="no\nluck"):
         jaxaudit("ks", *QUICK, "--model", "mine:Net")
+
+
+def test_acdc_by_field_strength(sets: Path, untrained: dict[str, Any]):
+    """From a folder whose name has the characters that part a name; the table may lie elsewhere."""
+    folder = Path("a@b:c")
+    for index in range(1, 9):
+        write_patient(folder, f"patient{index:03}", ("NOR", "DCM")[index % 2], (9, 8, 3, 2))
+    fields = (f"patient{index:03},{1.5 if index < 5 else 3.0}" for index in range(1, 9))
+    (folder / "field_strength.csv").write_text("\n".join(["patient,field_strength", *fields]))
+    rows = (f"patient{index:03},{7 if index == 3 else 3}" for index in range(1, 9))
+    Path("elsewhere.csv").write_text("\n".join(["patient,field_strength", *rows]))
+    data = ("--query", "acdc:a@b:c@3", "--calibration", "acdc:a@b:c@1.5", "--target-data", "acdc:a@b:c@3")
+    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--tests", "rho", "--effort", "full")
+    assert done.err.startswith("acdc:a@b:c@3: 24 images of 256x256")
+    assert untrained["learner"].convolves
+    assert untrained["query"].inputs.shape == untrained["calibration"].inputs.shape == (4 * 6, 8, 6, 1)
+    (target,) = untrained["targets"]
+    assert target.parts[0].examples is untrained["query"]
+    assert len(read_examples("acdc:a@b:c@7", SetsFlags(field_strength=Path("elsewhere.csv")))) == 6
 
 
 def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict[str, Any]):
@@ -306,40 +287,6 @@ def test_recipes_that_are_refused(own_file: Path, words: tuple[str, ...], said: 
     refused(("ks", *QUICK, *words), said)
 
 
-@pytest.mark.outer
-def test_a_whole_recipe_in_a_run(own_file: Path):
-    words = (
-        *(
-            "--recipe",
-            "optimizer=mine.py:lion",
-            "--recipe",
-            "clip-norm=1",
-            "--recipe",
-            "schedule=cosine",
-            "--recipe",
-            "warmup=1",
-        ),
-        *(
-            "--recipe",
-            "label-smoothing=0.1",
-            "--recipe",
-            "dropout=0.2",
-            "--recipe",
-            "augment=mine.py:jitter",
-            "--recipe",
-            "precision=bfloat16",
-        ),
-    )
-    done = jaxaudit("ks", *QUICK, *words, "--json")
-    options = done.result["provenance"]["options"]
-    assert (options["optimizer"], options["augment"]) == ("mine.py:lion", ["mine.py:jitter"])
-    assert (options["schedule"], options["warmup"], options["dropout"]) == ("cosine", 1, 0.2)
-    again = done.result["provenance"]["command"]
-    assert [word for word in words if word not in again] == []
-    assert jaxaudit(*again[1:], "--json").result["targets"] == done.result["targets"]
-    assert jaxaudit("ks", *QUICK, "--json").result["targets"] != done.result["targets"]
-
-
 def test_ones_own_code_is_part_of_a_runs_identity(own_file: Path):
     options = options_of(KSOptions, model="mlp", optimizer="mine.py:lion", augment=("flip", "mine.py:jitter"))
     before = source_hashes(options)
@@ -350,58 +297,3 @@ def test_ones_own_code_is_part_of_a_runs_identity(own_file: Path):
     (own_file / "mine.py").write_text(OWN + "\n")
     assert all(digest != before[role] for role, digest in source_hashes(options).items())
     assert source_hashes(options_of(KSOptions, model="mlp")) == {}
-
-
-@pytest.mark.parametrize(
-    ("command", "function"),
-    [("pdtp", "measure_pdtp"), ("attack", "train_splits"), ("unlearn", "compare_unlearning")],
-)
-def test_other_commands_have_the_same_recipe(command: str, function: str, monkeypatch: pytest.MonkeyPatch):
-    data = (
-        ("--per-class", "10", "--recipe", "hidden=8") if command == "unlearn" else ("--data", "wine", "--sample", "60")
-    )
-    recipe = (
-        "--recipe",
-        "optimizer=sgd",
-        "--recipe",
-        "learning-rate=0.1",
-        "--recipe",
-        "momentum=0.9",
-        "--recipe",
-        "schedule=step",
-    )
-    asked = intercept(monkeypatch, f"jaxaudit.cli.{command}.run.{function}")
-    done = jaxaudit(
-        command, *data, *recipe, "--recipe", "label-smoothing=0.1", "--epochs", "2", "--recipe", "models-per-batch=2"
-    )
-    assert done.err.endswith("Error: enough\n")
-    learner = asked["learner"]
-    wanted = make_optimizer(RecipeFlags(optimizer="sgd", learning_rate=0.1, momentum=0.9, schedule="step", epochs=2))
-    assert (learner.label_smoothing, learner.epochs) == (0.1, 2)
-    np.testing.assert_array_equal(learned_by(learner.optimizer), learned_by(wanted))
-
-
-def learned_by(optimizer: Any) -> np.ndarray:
-    """Updates by a gradient of one in two epochs."""
-    state, updates = optimizer.init(jnp.zeros(1)), []
-    for epoch in range(2):
-        update, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1), epoch=jnp.int32(epoch))
-        updates.append(update[0])
-    return np.array(updates)
-
-
-def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
-    """And momentum one copy of the parameters more than plain steps: asked for at the limit of a small machine."""
-    from jaxaudit.cli import classifiers
-    from jaxaudit.data import load_table
-
-    asked: list[int] = []
-    monkeypatch.setattr(classifiers, "demand_memory", lambda size, what, advice: asked.append(size))
-    table = load_table("wine").take(np.arange(50))
-    options = classifiers.ClassifierOptions(hidden="16")
-    rules: list[tuple[str, float | None]] = [("sgd", None), ("sgd", 0.9), ("adam", None), ("adamw", None)]
-    for optimizer, momentum in rules:
-        recipe = RecipeFlags(optimizer=optimizer, momentum=momentum, epochs=1)
-        classifiers.make_classifier(options, recipe, table)
-    copies = [round(2 * size / asked[0]) for size in asked]
-    assert copies == [2, 3, 4, 4]

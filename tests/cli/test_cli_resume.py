@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli_runs import LEARNS, QUICK, jaxaudit, refused, stopping
-from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
 
@@ -55,7 +54,7 @@ def models_kept(line: str, word: str = "Interrupted", of: int = 26) -> int:
 
 @pytest.mark.outer
 def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """Within its chunks, too."""
+    """Within its chunks, too; `kills.py` does so at length."""
     monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "0.01")
     whole = jaxaudit("ks", *SLOW, "--out", "whole").result
 
@@ -96,46 +95,6 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     with np.load("run/confidences.npz") as ours, np.load("whole/confidences.npz") as theirs:
         assert {name: ours[name].tobytes() for name in ours} == {name: theirs[name].tobytes() for name in theirs}
     assert refused(("ks", *SLOW, "--out", "run")).startswith("Error: --out run ")
-
-
-TABLES = {
-    "pdtp": ("--epochs", "5", "--recipe", "batch-size=10", "--recipe", "models-per-batch=8"),
-    "attack": (
-        *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2", "--epochs", "5"),
-        *(
-            "--measured-iterations",
-            "1",
-            "--recipe",
-            "batch-size=10",
-            "--recipe",
-            "models-per-batch=4",
-            "--attacks",
-            "distance",
-        ),
-    ),
-}
-"""Commands on a table, with networks; what `unlearn` does is tested beside it."""
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize("command", TABLES)
-def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)
-    write_people(tmp_path)
-    words = (command, *PEOPLE, *TABLES[command], "--json")
-    whole = jaxaudit(*words, "--out", "whole").result
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
-        stopped = jaxaudit(*words, "--out", "run")
-    assert stopped.code == 130
-    kept, _, total = stopped.err.splitlines()[-1].removeprefix("Interrupted: ").split()[:3]
-    assert 0 < int(kept) < int(total)
-    assert re.search(r"\(epochs: 5\b.*\b31\b", refused((*words, "--out", "run", "--epochs", "31")))
-    done = jaxaudit(*words, "--out", "run")
-    assert f"Resuming: {kept} of {total} models " in done.err
-    assert {**done.result, "provenance": None} == {**whole, "provenance": None}
-    assert sorted(os.listdir("run")) == sorted(os.listdir("whole"))
 
 
 @pytest.mark.outer

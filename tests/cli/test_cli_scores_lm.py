@@ -170,38 +170,6 @@ def test_records_without_a_number_are_left_out_and_counted(here: Path):
     assert "no record has a finite score" in done.err
 
 
-def test_answers_of_one_word_are_scored_and_the_count_of_prompts_tokens_is_an_option(here: Path):
-    lines = [{"question": f"Who wrote it {row}?", "answer": "nobody"} for row in range(4)]
-    write_lines("words.jsonl", lines)
-    words = ("scores", "lm", "target", "--query", "words.jsonl")
-    done = jaxaudit(*words, "--out", "s.csv")
-    assert (done.code, "left out" in done.err) == (0, False)
-    assert csv.read_csv("s.csv")["covariate.tokens"].to_pylist() == [2] * 4
-    # The blank before the word is the prompt's, and the two are one token: the end of the text is left.
-    done = jaxaudit(*words, "--answer-start", "prompt-tokens", "--out", "t.csv")
-    assert (done.code, Path("t.csv").exists()) == (2, False)
-    assert "left out: 4 records of query" in done.err
-
-
-def test_what_is_random_in_a_tokenizer_is_said(here: Path):
-    shutil.copytree("target", "random")
-    path = Path("random/tokenizer.json")
-    path.write_text(path.read_text().replace('"dropout": null', '"dropout": 0.5'))
-    for name, out in (("target", "s.csv"), ("random", "t.csv")):
-        done = jaxaudit("scores", "lm", name, "--query", "query.jsonl", "--out", out)
-        assert (done.code, "dropout" in done.err) == (0, name == "random")
-    assert Path("s.csv").read_text() == Path("t.csv").read_text()
-
-
-def test_notes_of_the_library_of_tokenizers_are_not_in_the_output(here: Path, capfd: pytest.CaptureFixture[str]):
-    """It writes them where results are printed, past Python."""
-    shutil.copytree(here / "target", here / "noted")
-    Path("noted/special_tokens_map.json").write_text(json.dumps({"eos_token": {"content": "e", "further": 1}}))
-    done = jaxaudit("scores", "lm", "noted", "--query", "query.jsonl", "--out", "s.csv")
-    assert done.code == 0, done.err
-    assert "further" not in "".join(capfd.readouterr())
-
-
 def test_names_of_folders_that_are_equal_become_numbers(here: Path):
     words = ("--used", "old/final", "--used", "older/final", "--out", "s.csv")
     assert jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words).code == 0

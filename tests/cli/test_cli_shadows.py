@@ -2,11 +2,6 @@
 
 import json
 import os
-import shlex
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +9,7 @@ import numpy as np
 import pytest
 from support import banks
 from support.banks import softmax
-from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records, refused
+from support.cli_runs import CLASSES, Done, content, jaxaudit, records, refused
 
 import jaxaudit.data.bank.bank as writing
 from jaxaudit.data import load
@@ -132,13 +127,6 @@ def test_a_bank_grows(folder: Path):
     for name in ("membership.npy", "seeds.npy", "labels.npy", "bank.json"):
         assert Path("bank", name).read_bytes() == Path("whole", name).read_bytes()
     assert before["c.npz"] == Path("c.npz").read_bytes()
-
-
-def test_growing_keeps_what_was_not_said_again(folder: Path):
-    good(*SETS, "--how-trained", "mine", models=12)
-    done = jaxaudit("shadows", "plan", *SETS, "--out", "bank")
-    assert done.code == 0
-    assert (load_bank("bank").description.models, load_bank("bank").description.recipe) == (12, "mine")
 
 
 OTHERS = {
@@ -284,31 +272,6 @@ def test_the_command_can_be_repeated(folder: Path):
     assert load_bank("bank").finished().tolist() == [0, 1, 2]
 
 
-def test_one_column_is_enough_for_two_classes(folder: Path):
-    for name in "qhc":
-        save(name, y=arrays_of(name)["y"] % 2)
-    good(*SETS, "--outputs", "probabilities")
-    second = np.linspace(0.1, 0.9, 3 * N)
-    np.savetxt("one.csv", second)
-    assert add("one.csv").code == 0
-    np.testing.assert_allclose(np.load("bank/outputs/00000.npy"), np.stack([1 - second, second], axis=1), rtol=1e-5)
-    good(*SETS, out="logits")
-    assert "bank of logits" in jaxaudit("shadows", "add", "logits", "one.csv").err
-    np.savetxt("logits.csv", 9 * second - 5)
-    assert jaxaudit("shadows", "add", "logits", "logits.csv").code == 0
-    np.testing.assert_array_equal(np.load("logits/outputs/00000.npy")[:, 0], np.zeros(3 * N))
-
-
-def test_views_are_added_from_npy_alone(folder: Path):
-    good(*SETS, "--views", "2")
-    views = np.stack([outputs(0), outputs(0) + 0.1], axis=1)
-    np.save("views.npy", views)
-    np.savez("views.npz", logits=views)
-    not_added("views.npz")
-    assert add("views.npy").code == 0
-    assert np.load("bank/outputs/00000.npy").shape == (3 * N, 2, CLASSES)
-
-
 REFUSED = {
     "rows too few": (lambda good: good[1:], "179 rows"),
     "probabilities": (softmax, "bank of logits"),
@@ -366,49 +329,6 @@ def test_no_link_is_followed(folder: Path):
     assert not list(Path("elsewhere").iterdir())
 
 
-ADDING = """
-import sys, time
-from pathlib import Path
-import jaxaudit.data.bank.bank as writing
-
-usual = writing.np.lib.format.write_array
-
-def half(file, array, **named):
-    usual(file, array[: len(array) // 2], **named)
-    file.flush()
-    Path("begun").touch()
-    time.sleep(60)
-
-writing.np.lib.format.write_array = half
-from jaxaudit.cli import main
-sys.argv = ["jaxaudit", "shadows", "add", "bank", "0.npy", "1.npy"]
-main()
-"""
-
-
-@pytest.mark.outer
-def test_a_kill_within_add_leaves_no_half_file(folder: Path):
-    good()
-    for model in (0, 1):
-        np.save(f"{model}.npy", outputs(model))
-    run = subprocess.Popen([sys.executable, "-c", ADDING], cwd=folder)
-    try:
-        deadline = time.monotonic() + 120
-        while not Path("begun").exists() and time.monotonic() < deadline:
-            assert run.poll() is None
-            time.sleep(0.05)
-        # It is the only one, and what it has written does not count.
-        assert process("shadows", "add", "bank", "1.npy", cwd=folder).code == 2
-        assert shown()["finished"] == 0
-    finally:
-        run.send_signal(signal.SIGKILL)
-        run.communicate()
-    assert [path.name.startswith(".writing-") for path in Path("bank/outputs").iterdir()] == [True]
-    assert shown()["missing"] == list(range(20))
-    assert process("shadows", "add", "bank", "0.npy", "1.npy", cwd=folder).code == 0
-    assert shown()["finished"] == 2
-
-
 def test_what_is_there_is_shown(folder: Path):
     good(*SETS, "--how-trained", "by hand", models=30)
     train(*range(20))
@@ -419,7 +339,6 @@ def test_what_is_there_is_shown(folder: Path):
     assert found["schema"] == "jaxaudit.shadows/1"
     assert (found["models"], found["finished"], found["missing"]) == (30, 20, list(range(20, 30)))
     assert list(found["refused"]) == ["21"]
-    assert found["recipe"] == "by hand"
     bank = load_bank("bank")
     right = [(outputs(model).argmax(axis=1) == bank.labels)[bank.membership[model]].mean() for model in range(20)]
     assert found["training_accuracy"] == pytest.approx({f"{model}": each for model, each in enumerate(right)})
@@ -427,39 +346,6 @@ def test_what_is_there_is_shown(folder: Path):
     assert possible == {"holdout": True, "shadow": False}
     for words in ("20 of 30", "by hand", f"model {np.argmin(right)}", found["next"]):
         assert words in done.out
-
-
-def test_the_command_that_is_shown_adds_what_is_missing(folder: Path):
-    good()
-    train(*range(19))
-    np.save("last.npy", outputs(19))
-    words = shlex.split(shown()["next"])
-    assert words[:3] == ["jaxaudit", "shadows", "add"]
-    assert jaxaudit(*["last.npy" if word == "FILE" else word for word in words[1:]]).code == 0
-    # All are finished, and the holdout test takes 40.
-    words = shlex.split(shown()["next"])
-    assert words[:3] == ["jaxaudit", "shadows", "plan"]
-    assert jaxaudit(*words[1:]).code == 0
-    assert len(load_bank("bank")) == 40
-    train(*range(20, 40))
-    assert shown()["next"] == ""
-
-
-def test_a_strangers_bank_names_no_other_command(folder: Path):
-    good(models=3)
-    train(0, 1, 2)
-    said = json.loads(Path("bank/bank.json").read_text())
-    said["command"] = ["rm", "-rf", "~"]
-    said["recipe"] = "\x1b[31mred"
-    Path("bank/bank.json").write_text(json.dumps(said))
-    done = jaxaudit("shadows", "show", "bank")
-    assert done.code == 0
-    assert "rm -rf" not in done.out
-    assert "\x1b" not in done.out
-    said["command"] = ["jaxaudit", "shadows", "plan", "--query", "$(rm -rf ~)", "; rm"]
-    Path("bank/bank.json").write_text(json.dumps(said))
-    words = shlex.split(shown()["next"])
-    assert words[3:6] == ["--query", "$(rm -rf ~)", "; rm"]
 
 
 def test_a_damaged_file_is_replaced_when_its_model_is_named(folder: Path):

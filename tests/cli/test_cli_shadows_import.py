@@ -1,9 +1,7 @@
 """`jaxaudit shadows import`: what other tools left becomes a bank, whole or not at all, and what is refused."""
 
 import json
-import os
 import re
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli_runs import Done, content, jaxaudit, refused
-from support.other_tools import CLASSES, POOL, pool, write_lira, write_lira_pytorch
+from support.other_tools import (
+    CLASSES,
+    POOL,
+    pool,
+    probabilities,
+    score,
+    write_language_meter,
+    write_lira,
+    write_lira_pytorch,
+    write_privacy_meter,
+)
 
 import jaxaudit.data.bank.bank as writing
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -58,7 +66,18 @@ def targets(said: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
 
 FORMS: dict[str, tuple[Callable[[Path], np.ndarray], Callable[[np.ndarray], np.ndarray], tuple[str, ...]]] = {
     "LiRA, logits": (lambda path: write_lira(path, 22), lambda views: views, ()),
+    "LiRA, scores": (
+        lambda path: write_lira(path, 22, scores=True),
+        lambda views: score(views[:, None], pool().labels),
+        (),
+    ),
     "lira-pytorch": (lambda path: write_lira_pytorch(path, 22), lambda views: views, LABELS),
+    "lira-pytorch, scores": (
+        lambda path: write_lira_pytorch(path, 22, scores=True),
+        lambda views: score(views[:, None], pool().labels),
+        LABELS,
+    ),
+    "Privacy Meter": (lambda path: write_privacy_meter(path, 22), lambda views: views[:, 0], LABELS),
 }
 
 
@@ -75,7 +94,7 @@ def test_what_a_tool_left_is_imported_shown_and_judges_targets(folder: Path, for
     np.testing.assert_array_equal(bank.membership, rows[:, order])
     np.testing.assert_array_equal(bank.labels, pool().labels[order])
     shown = jaxaudit("shadows", "show", "bank", "--json").result
-    assert shown["records"] == {"query": EACH, "holdout": EACH, "calibration": POOL - 2 * EACH, "dropped": 0}
+    assert bank.description.sizes == (EACH, EACH, POOL - 2 * EACH)
     assert (shown["finished"], shown["refused"], shown["tests"]["holdout"]["possible"]) == (22, {}, True)
     assert min(shown["training_accuracy"].values()) > 0.9
     judged = jaxaudit("ks", "--shadows", "bank", *targets(said), "--json").result["targets"]
@@ -99,6 +118,14 @@ def test_outputs_are_those_of_the_last_epoch_in_the_order_of_the_bank(folder: Pa
     assert {path.name for path in Path("bank").iterdir()} == {"bank.json", "labels.npy", "membership.npy", "outputs"}
 
 
+def test_signals_are_log_odds_and_later_models_missing(folder: Path):
+    rows = write_privacy_meter(folder / "audit", 12, finished=8)
+    bank = good("audit", *LABELS)
+    assert (bank.finished().tolist(), bank.description.sizes) == ([*range(8)], (POOL, 0, 0))
+    share = probabilities(pool().logits(3, rows[3], 1)).astype(np.float64)
+    np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(share / (1 - share)), rtol=1e-4)
+
+
 def test_the_port_to_pytorch_has_one_file_of_outputs_and_no_labels(folder: Path):
     write_lira_pytorch(folder / "exp", 12, finished=10)
     not_imported("exp", cause="--labels")
@@ -109,26 +136,63 @@ def test_the_port_to_pytorch_has_one_file_of_outputs_and_no_labels(folder: Path)
     np.testing.assert_array_equal(bank.outputs(9), np.load("exp/9/logits.npy"))
 
 
+def test_signals_of_language_models_are_log_likelihoods(folder: Path):
+    """RMIA with the gamma of Privacy Meter finds all members; as probabilities of classes it found none."""
+    rows = write_language_meter(folder / "audit", 12)
+    done = imported("audit")
+    assert (done.code, "read as exp(mean log-probability" in done.err, "rmia.gamma=1" in done.out) == (0, True, True)
+    bank = load_bank("bank")
+    assert (bank.description.outputs, bank.description.direction) == ("log_likelihood", "higher")
+    stored = np.load("audit/signals/rmia_signals.npy").astype(np.float64)
+    np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(stored[:, 3]), rtol=1e-6)
+    np.testing.assert_array_equal(bank.membership, rows)
+    found = jaxaudit(
+        "attack", "--shadows", "bank", "--attack-option", "rmia.gamma=1", "--attacks", "rmia", "--json"
+    ).result
+    assert found["attacks"][0]["auc"]["value"] > 0.95
+
+
+@pytest.mark.parametrize("facts", [None, "{}", '{"0": {"model_name": "new", "train_acc": 0.5}}'])
+def test_signals_that_no_classifier_gives_are_no_probabilities_of_classes(folder: Path, facts: str | None):
+    """Topics of texts are labels, too: they do not make a classifier of a language model."""
+    write_language_meter(folder / "audit", 6)
+    not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
+    path = folder / "audit/models/models_metadata.json"
+    if facts is None:
+        path.unlink()
+    else:
+        path.write_text(facts)
+    if facts is None or facts == "{}":
+        not_imported("audit", *LABELS, cause="language model.*Leave out --labels")
+        assert good("audit", out="of_language").description.outputs == "log_likelihood"
+    else:
+        # Its files say that it is a classifier: then labels are needed.
+        not_imported("audit", cause="--labels")
+        assert good("audit", *LABELS).description.outputs == "log_odds"
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"0": 3}', '{"0": {"model_name": "gpt2"}, "0": {}}', "[" * 99_999, "{"])
+def test_damaged_facts_of_privacy_meter_are_refused(folder: Path, text: str):
+    write_privacy_meter(folder / "audit", 6)
+    (folder / "audit/models/models_metadata.json").write_text(text)
+    not_imported("audit", *LABELS, cause="models_metadata.json: is not one JSON object")
+
+
 def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
     write_lira(folder / "exp")
-    assert "holdout" in imported("exp").out
+    good("exp")
     assert load_bank("bank").description.sizes == (POOL, 0, 0)
     np.save("target.npy", pool().logits(1, np.ones(POOL, bool)))
     said = ("holdout", "0 of at least 19 models without the query set")
     refused(("ks", "--shadows", "bank", "--target", "target.npy"), said)
     # Nor are models of the holdout test where sets have sizes that they are not trained on.
     np.save("most.npy", QUERY[:8])
-    done = imported("exp", "--query-rows", "most.npy", "--holdout-rows", "h.npy", out="other")
-    assert "24 of the models are not of the holdout test" in done.out
-
-
-def test_a_name_of_a_folder_does_not_steer_the_terminal(folder: Path):
-    write_lira(folder / "exp")
-    assert imported("exp", out="a\rb").out.startswith("a\\rb: ")
+    good("exp", "--query-rows", "most.npy", "--holdout-rows", "h.npy", out="other")
+    assert "holdout test: no." in jaxaudit("shadows", "show", "other").out
 
 
 def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
-    """The records that one of the models was trained on, for instance: that model is then none of the holdout test."""
+    """The records that one of the models was trained on, for instance."""
     rows = write_lira(folder / "exp")
     numbers = good("exp", "--holdout-rows", "h.npy")
     assert numbers.description.sizes == (POOL - EACH, EACH, 0)
@@ -137,10 +201,8 @@ def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
     one, two = (good("exp", "--holdout-rows", f"{name}.npy", out=name) for name in ("mask", "sorted"))
     assert content(one.directory) == content(two.directory)
     np.save("rest.npy", ~rows[0])
-    done = imported("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
-    found = jaxaudit("shadows", "show", "own", "--json").result["tests"]["holdout"]
-    assert 19 <= found["planned"]["mixed"] <= 23
-    assert f"{24 - found['planned']['mixed']} of the models are not of the holdout test" in done.out
+    own = good("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
+    assert own.description.sizes == (int(rows[0].sum()), int((~rows[0]).sum()), 0)
 
 
 def test_models_of_several_networks_are_refused_by_their_names(folder: Path):
@@ -148,25 +210,6 @@ def test_models_of_several_networks_are_refused_by_their_names(folder: Path):
     (folder / "exp/experiment-1_4/hparams.json").write_text(json.dumps({"arch": "cnn", "lr": 0.1}))
     (folder / "exp/experiment-2_4/hparams.json").unlink()
     refused(("shadows", "import", "exp", "--out", "bank"), ("wrn28-2, cnn, unknown",))
-
-
-def test_models_are_copied_one_by_one(folder: Path):
-    """Four further models of 2 MB each take no more memory than one of them."""
-    most = {}
-    for models in (2, 4, 8):  # the first of them imports what the others need
-        write_lira(folder / f"exp{models}", models)
-        for path in folder.glob(f"exp{models}/*/logits/0000000100.npy"):
-            np.save(path, np.tile(np.load(path), (1, 1, 400, 1)))
-        tracemalloc.start()
-        try:
-            bank = good(f"exp{models}", *ROWS, out=f"{models}")
-            most[models] = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert len(bank.finished()) == models
-        size = bank.outputs(0).nbytes
-    assert size == POOL * 800 * CLASSES * 4
-    assert most[8] < most[4] + size
 
 
 # What is refused, each by its cause
@@ -203,44 +246,23 @@ def renamed(path: str, name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / path).rename((folder / path).with_name(name)) and None
 
 
-def short(path: str) -> Callable[[Path], None]:
-    """What is still being written."""
-    return lambda folder: os.truncate(folder / path, (folder / path).stat().st_size - 40)
-
-
 KEEP, LOGITS, FIRST = "experiment-3_6/keep.npy", "experiment-3_6/logits/0000000100.npy", "experiment-0_6/keep.npy"
 LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "rows of other records": (replaced(KEEP, lambda row: row[:50]), "as many records as the first experiment"),
-    "rows of two axes": (replaced(KEEP, lambda row: row[:, None]), "one value for each record"),
     "rows that are no booleans": (replaced(KEEP, lambda row: row.astype(int)), "int64"),
-    "rows with bytes of 2": (replaced(KEEP, lambda row: np.full(POOL, 2, np.uint8).view(bool)), "true or false"),
     "rows of all records": (
         lambda folder: [replaced(f"experiment-{m}_6/keep.npy", np.ones_like)(folder) for m in range(6)],
         "all records",
     ),
     "rows as a pickle": (renamed(KEEP, "keep.pkl"), r"numpy.save\('FILE.npy'"),
-    "rows cut short": (short(KEEP), "cut short"),
-    "rows behind a link": (link(KEEP), "link"),
     "huge rows": (sparse(FIRST, (1 << 40,), "|b1"), "1,099,511,627,776 records"),
     "an experiment behind a link": (link("experiment-3_6"), "experiment-3_6: is a link"),
-    "logits behind a link": (link("experiment-3_6/logits"), "logits: is a link"),
-    "a file of logits behind a link": (link(LOGITS), "it is a link"),
-    "logits as a folder": (lambda folder: ((folder / LOGITS).unlink(), (folder / LOGITS).mkdir()), "it is a folder"),
-    "logits being written": (short(LOGITS), "cut short"),
     "logits of other records": (replaced(LOGITS, lambda each: each[:50]), r"\(50, 2, 4\).*\(160, 2, 4\)"),
     "logits that are NaN": (replaced(LOGITS, lambda each: each * np.nan), "NaN"),
     "probabilities": (replaced(LOGITS, lambda each: np.full_like(each, 0.25)), "probabilities"),
-    "logits of more classes": (sparse(LOGITS, (POOL, 2, 4096), "<f4"), "model 3.*4096"),
-    "all logits huge": (
-        lambda folder: [
-            sparse(f"experiment-{m}_6/logits/0000000100.npy", (POOL, 1000, 10**6), "<f4")(folder) for m in range(6)
-        ],
-        "experiment-0_6/logits/0000000100.npy: takes .*more than the allowed",
-    ),
     "no logits": (lambda folder: [path.unlink() for path in folder.rglob("logits/*")], "inference.py"),
     "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),
     "fewer labels": (replaced("y_train.npy", lambda each: each[:50]), r"\(50,\).*160 records"),
-    "labels that are no classes": (replaced("y_train.npy", lambda each: each + 1), "outside the 4"),
     "a hyperparameter twice": (
         lambda folder: (folder / "experiment-3_6/hparams.json").write_text('{"lr": 1, "lr": 2}'),
         "twice",
@@ -249,6 +271,19 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: (folder / "experiment-3_6/hparams.json").write_text(" " * 70_000),
         "65,536 bytes",
     ),
+}
+SIGNALS = "signals/rmia_signals.npy"
+PRIVACY_METER: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "signals of other records": (replaced(SIGNALS, lambda each: each[:50]), r"\(50, 6\).*6 models and 160"),
+    "more signals than models": (replaced(SIGNALS, lambda each: np.tile(each, 2)), r"\(160, 12\)"),
+    "losses": (replaced(SIGNALS, lambda each: -40 * np.log(each / 2)), r"numpy.exp\(-signals\)"),
+    "no signals": (lambda folder: (folder / SIGNALS).unlink(), "none"),
+    "signals of two algorithms": (
+        lambda folder: np.save(folder / "signals/loss_signals.npy", np.zeros(1)),
+        "loss_signals.npy, rmia_signals.npy",
+    ),
+    "signals behind a link": (link(SIGNALS), "it is a link"),
+    "the folder of models behind a link": (link("models"), "models: is a link"),
 }
 
 
@@ -266,28 +301,29 @@ def sizes() -> dict[Path, int]:
     return {path: path.lstat().st_size for path in Path(".").rglob("*")}
 
 
-@pytest.mark.parametrize("name", LIRA)
-def test_directories_that_are_refused(folder: Path, name: str):
-    change, cause = LIRA[name]
-    write_lira(folder / "exp", 6)
-    change(folder / "exp")
-    not_imported("exp", *ROWS, cause=cause)
+TOOLS = {"exp": (write_lira, ROWS, LIRA), "audit": (write_privacy_meter, LABELS, PRIVACY_METER)}
+
+
+@pytest.mark.parametrize(("tool", "name"), [(tool, name) for tool, (*_, table) in TOOLS.items() for name in table])
+def test_directories_that_are_refused(folder: Path, tool: str, name: str):
+    write, words, table = TOOLS[tool]
+    change, cause = table[name]
+    write(folder / tool, 6)
+    change(folder / tool)
+    not_imported(tool, *words, cause=cause)
 
 
 OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
     "rows of both": (lambda: np.save("h.npy", QUERY[:5]), ROWS, "5 records in common"),
     "rows twice": (lambda: np.save("q.npy", [1, 1, 2]), ROWS, "each once"),
     "rows beyond the pool": (lambda: np.save("q.npy", [1, POOL]), ROWS, "0 to 159"),
-    "rows of fractions": (lambda: np.save("q.npy", [1.0, 2.0]), ROWS, "float64"),
-    "more rows than the pool": (lambda: np.save("q.npy", np.arange(20_000)), ROWS, "more than the allowed"),
     "every record held out": (lambda: np.save("h.npy", np.arange(POOL)), ROWS[2:], "all 160"),
     "rows as a pickle": (lambda: Path("q.npy").rename("q.pkl"), ("--query-rows", "q.pkl"), "numpy.save"),
-    "no file of rows": (lambda: None, ("--query-rows", "nowhere.npy"), "nowhere.npy"),
     "a place that is taken": (lambda: (Path("bank").mkdir(), Path("bank/mine").touch()), (), "other files"),
     "a directory of nothing known": (
         lambda: Path("exp").rename("old") and Path("exp").mkdir(),
         (),
-        "keep.npy.*such as Privacy Meter, write its arrays",
+        "keep.npy.*memberships",
     ),
     "pickles alone": (
         lambda: (Path("exp").rename("old"), Path("exp").mkdir(), Path("exp/shadows.pkl").touch()),
@@ -322,8 +358,3 @@ def test_a_full_disk_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert len(written) == 6
     assert imported("exp", *ROWS).code == 0
     assert len(load_bank("bank").finished()) == 6
-
-
-def test_names_that_are_no_directories(folder: Path):
-    for name in ("x" * 5000, "q.npy", "q.npy/x"):
-        not_imported(name, cause="no such directory")

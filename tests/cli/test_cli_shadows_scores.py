@@ -81,7 +81,7 @@ def test_a_bank_of_scores_is_planned_filled_shown_judged_and_attacked(folder: Pa
     assert "holdout test: yes" in shown.out
     assert "shadow test: no. The records have no classes." in shown.out
     facts = json.loads(jaxaudit("shadows", "show", "bank", "--json").out)
-    assert (facts["outputs"], facts["direction"], facts["training_accuracy"]["0"]) == ("score", "lower", None)
+    assert facts["training_accuracy"]["0"] is None
     judged = jaxaudit("ks", "--shadows", "bank", *MIX, "--tests", "all", "--json")
     (target,) = json.loads(judged.out)["targets"]
     assert "the shadow test needs classes, and is left out" in judged.err
@@ -198,17 +198,3 @@ def test_log_likelihoods_are_log_odds_in_nats_and_allow_rmia(tmp_path: Path):
         wrong = bank_of(tmp_path / why, of, "log_likelihood")
         with pytest.raises(Exception, match=why):
             open_bank(wrong)
-
-
-@pytest.mark.outer
-def test_targets_that_used_nothing_are_called_used_at_most_at_5_percent(tmp_path: Path):
-    bank = bank_of(tmp_path / "bank", lambda each: each)
-    shadows, found = open_bank(bank), 0
-    for seed in range(60):
-        paths = [tmp_path / name for name in ("q.npy", "h.npy")]
-        for path, part in zip(paths, np.split(losses(np.zeros(RECORDS), 1000 + seed), [QUERY]), strict=True):
-            np.save(path, part)
-        query, held = (score_outputs(path, bank.description, QUERY) for path in paths)
-        judged = judge(jax.random.key(seed), shadows, [FileTarget(query, held)], tests=[HoldoutTest()])
-        found += judged.targets[0].verdict == "not forgotten"
-    assert found <= 9  # exceeded with probability 1 in 1,000 at 5%

@@ -88,7 +88,7 @@ REFUSED = {
     "no texts": (("--calibration", "digits"), "digits: is no file of texts"),
     "classes": (("--model", "mlp"), "--model mlp is for records of classes, and texts have none; use gpt-2-64"),
     "smoothing": (("--recipe", "label-smoothing=0.1"), "--recipe label-smoothing: is of classifiers, not of texts"),
-    "tokens": (("--recipe", "tokens=words:0"), "--recipe tokens must be bytes, words, or words:NUMBER"),
+    "tokens": (("--recipe", "tokens=words:0"), "--recipe tokens=words:0 must be bytes, words, or words:NUMBER"),
     "groups": (("--groups", "editor"), "groups 'editor': is neither a file nor a key of the texts of the query set"),
 }
 

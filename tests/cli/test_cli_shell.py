@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, process, records, refused
+from support.cli_runs import jaxaudit, records, refused
 
 import jaxaudit as ja
 from jaxaudit.cli.app import COMMANDS as AUDITS
@@ -146,28 +146,6 @@ def test_every_other_name_is_that_of_an_option():
     assert "--recipe lora" in known
 
 
-@pytest.mark.parametrize("words", [("ks",), ("shadows",), ("shadows", "plan"), ("doctor",)])
-def test_the_help_of_a_command_is_the_same_whoever_asked_before(words: tuple[str, ...]):
-    """Alone, as the pages of the site are written, or below its parent, as a user asks."""
-
-    def alone() -> set[str]:
-        found = _command()
-        for word in words:
-            found = found.commands[word]
-        context = found.make_context(" ".join(words), [], resilient_parsing=True)
-        return set(found.get_help_option(context).opts)
-
-    def below() -> str:
-        return jaxaudit(*words, "--help").out
-
-    _command.cache_clear()
-    first = alone(), below()
-    _command.cache_clear()
-    assert (below(), alone()) == first[::-1]
-    assert first[0] == {"-h", "--help"}
-    assert jaxaudit(*words, "-h").out == first[1]
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder and a cache of its own, and no cluster."""
@@ -206,13 +184,6 @@ def test_a_cache_that_cannot_be_is_a_failure(here: Path, monkeypatch: pytest.Mon
     done = jaxaudit("doctor", "--json")
     assert done.code == 1
     assert "JAXAUDIT_CACHE" in json.loads(done.out)["problems"][0]
-
-
-@pytest.mark.outer
-def test_no_device_is_a_failure(tmp_path: Path):
-    done = process("doctor", cwd=tmp_path, JAX_PLATFORMS="nothing")
-    assert done.code == 1
-    assert "JAX_PLATFORMS" in done.err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")

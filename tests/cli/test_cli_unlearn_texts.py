@@ -106,26 +106,6 @@ def test_texts_to_forget_are_a_file_or_a_value_of_a_key(asked: Any):
     assert asked("--data", "all.jsonl", "--forget", "author=2", *SETS[4:], *QUICK)["other_answers"] is None
 
 
-@pytest.mark.parametrize(
-    ("words", "method", "changed"),
-    [
-        (("--method-option", "npo.beta=0.7"), "npo", {"beta": 0.7}),
-        (("--method-option", "simnpo.beta=2"), "simnpo", {"beta": 2.0}),
-        (("--method-option", "rmu.coefficient=5"), "rmu", {"coefficient": 5.0}),
-    ],
-)
-def test_an_option_of_a_method_for_texts_reaches_it(
-    words: tuple[str, ...], method: str, changed: dict[str, Any], asked: Any
-):
-    usual = asked(*SETS, *QUICK, "--methods", "npo,simnpo,rmu")["methods"]
-    found = asked(*SETS, *QUICK, "--methods", "npo,simnpo,rmu", *words)["methods"]
-    for name, each in found.items():
-        given, mine = usual[name].keywords, each.keywords
-        assert {key: value for key, value in mine.items() if key != "hidden" and value != given[key]} == (
-            changed if name == method else {}
-        )
-
-
 def test_the_layer_of_rmu(asked: Any):
     call = asked(*SETS, *QUICK, "--methods", "rmu")
     other = asked(*SETS, *QUICK, "--methods", "rmu", "--method-option", "rmu.layer=block 2")

@@ -11,10 +11,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from support.circles import first_of
-from support.cli_runs import QUICK, Done, content, jaxaudit, process
+from support.cli_runs import QUICK, Done, jaxaudit, process
 
-from jaxaudit.cli import pace
 from jaxaudit.cli.attack import AttackOptions
 from jaxaudit.cli.groups import Machines, RecipeFlags
 from jaxaudit.cli.options import identity_of
@@ -90,31 +88,13 @@ def test_a_network_from_a_file_goes_to_workers(sets: Path):
     assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
 
 
-@pytest.mark.outer
-def test_a_bank_trained_by_workers(sets: Path):
-    (sets / "deal").mkdir()
-    for role, name in (("query", "query"), ("holdout", "far"), ("calibration", "calibration")):
-        (sets / f"deal/{role}.npz").symlink_to(sets / f"{name}.npz")
-    words = (
-        *("shadows", "train", "--deal", "deal", "--models", "3", "--model", "mlp", "--epochs", "2"),
-        *("--recipe", "hidden=8", "--recipe", "models-per-batch=2"),
-    )
-    outputs = []
-    for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
-        done = jaxaudit(*words, *more, "--out", name)
-        assert done.code == 0, done.err
-        outputs.append(content(sets / name / "outputs"))
-    assert len(outputs[0]) >= 3
-    assert outputs[0] == outputs[1]
-
-
 def test_what_becomes_of_workers_is_said(capsys: pytest.CaptureFixture[str]):
-    with crew(Machines(workers="1")) as (executor,):
+    with crew(Machines(workers="1")) as executor:
         assert executor is not None
         for message in ("ended", "ended"):
             warnings.warn(RuntimeWarning(message), stacklevel=1)
     assert capsys.readouterr().err.splitlines() == ["ended", "ended"]
-    with crew(Machines()) as (executor,):
+    with crew(Machines()) as executor:
         assert executor is None
 
 
@@ -193,31 +173,3 @@ def test_by_ray():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "ray"))
-
-
-# `--dry-run` of commands that train: what the whole would take, from its beginning
-
-
-@pytest.mark.parametrize(("workers", "epochs"), first_of([(0, "4000"), (2, "200")]))
-def test_a_dry_run_trains_for_a_while_and_keeps_nothing(
-    workers: int, epochs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Alone, it stops within its chunk, which cannot end; workers end one each, of several."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(pace, "SECONDS", 0.2)
-    more = ("--workers", str(workers)) if workers else ()
-    done = jaxaudit(*PDTP, "--recipe", "models-per-batch=2", *more, "--epochs", epochs, "--out", "run", "--dry-run")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert (found["workers"], found["models_per_batch"]) == (workers, 2)
-    assert 0 < found["timed_share"] < 1
-    assert found["seconds"] > found["timed_seconds"] > 0
-    assert not Path("run").exists()
-    assert not list(tmp_path.rglob("*.npz"))
-
-
-def test_what_trains_nothing_says_so():
-    done = jaxaudit("pdtp", "--model", "nb", "--dry-run")
-    assert done.code == 0
-    assert "no models are trained" in done.out

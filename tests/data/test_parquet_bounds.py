@@ -21,7 +21,6 @@ from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.scores.files import is_score_table, load_scores
 from jaxaudit.data.tables.reading import read_text_table
 from jaxaudit.errors import InputError
-from jaxaudit.runs.saved import LARGEST_ARRAYS, read_columns
 
 ROWS, LONG = 2_000, 1 << 20
 BOUND = 3 << 28
@@ -140,8 +139,6 @@ def test_a_column_that_another_name_begins_is_not_read_with_it(tmp_path: Path):
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(InputError, match="its beginning"):
         load_outputs(path, 2, ROWS)
-    with pytest.raises(ValueError, match="other columns"):
-        read_columns(path, ["a"], ROWS)
     assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
 
 
@@ -159,16 +156,6 @@ def test_a_column_of_repeated_labels_is_refused_without_its_texts(tmp_path: Path
     with pytest.raises(InputError, match="predicted labels"):
         load_outputs(tmp_path / "o.parquet", 2, ROWS)
     assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
-
-
-def test_pages_of_a_saved_run_that_unpack_to_more_than_a_report_draws_are_not_unpacked(tmp_path: Path):
-    path, rows = tmp_path / "records.parquet", LARGEST_ARRAYS // 8 + 1_000_000
-    table = pa.table({"risk": pa.array(np.zeros(rows))})
-    parquet.write_table(table, path, compression="zstd", use_dictionary=False, row_group_size=rows)
-    before = pa.default_memory_pool().max_memory()
-    with pytest.raises(ValueError, match="more than"):
-        read_columns(path, ["risk"], rows)
-    assert pa.default_memory_pool().max_memory() <= before
 
 
 @pytest.mark.parametrize(

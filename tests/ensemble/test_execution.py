@@ -179,33 +179,6 @@ def test_fit_many_uses_the_width_it_measured(timings, monkeypatch):
     assert sizes == [2, 2]
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_every_task_is_collected_once_and_no_more_are_under_way_than_asked(at_once):
-    lock, under_way, most, collected = threading.Lock(), 0, 0, {}
-
-    def work(task, stop):
-        nonlocal under_way, most
-        with lock:
-            under_way += 1
-            most = max(most, under_way)
-        time.sleep(0.002)
-        return 10 * task
-
-    def collect(task, result):
-        nonlocal under_way
-        assert threading.current_thread() is threading.main_thread()
-        with lock:
-            under_way -= 1
-        assert task not in collected
-        collected[task] = result
-
-    concurrency.run_at_once(range(20), work, collect, at_once)
-    assert collected == {task: 10 * task for task in range(20)}
-    assert most == at_once
-    concurrency.run_at_once([], work, collect, at_once)
-    assert len(collected) == 20
-
-
 @pytest.mark.parametrize("where", ["work", "collect"])
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_failure_ends_the_others_and_is_raised(where, error):

@@ -24,7 +24,7 @@ def saved(kind: str) -> Callable[[Path], object]:
 def read_shown(folder: Path, choose: random.Random) -> object:
     """All runs there in one of the forms in which they are shown, which has nothing that it should not have."""
     paths = sorted(folder.iterdir()) or [folder / "run"]
-    form = choose.choice(("page", "--card", "--markdown", "cite", "--text", "page"))
+    form = choose.choice(("page", "--card", "--markdown", "cite", "page"))
     if form == "page":
         text = report_html([read_run(path) for path in paths])
         check_page(text)

@@ -1,7 +1,6 @@
 """Early stopping: the epoch and the parameters of a plain loop, whatever company a model is trained in."""
 
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, compiled_fi
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many
-from jaxaudit.ensemble.checkpoint import read_arrays
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, network, stop_early
 from jaxaudit.learners.learner import Moment
@@ -141,28 +139,6 @@ def test_training_ends_where_all_models_stopped():
     assert max(np.diff(done)) > total[0] / 2
     # And it would have changed nothing, whatever there was of it.
     assert np.array_equal(fitted(learner(epochs=200), models=np.array([0, 1])), fitted(one, models=np.array([0, 1])))
-
-
-@pytest.mark.parametrize("name", first_of(["mlp", "convolution, normed"]))
-def test_a_stopped_training_goes_on_to_the_same_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Wherever it is stopped: also after the last step of an epoch, which has been judged by then."""
-    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "0")
-    models = np.array([2, 3])
-    expected = fitted(learner(name), name, models)
-    for after in {"mlp": (2, 3, 5), "convolution, normed": (10, 12, 30)}[name]:
-        seen = 0
-
-        def stop(done: int, total: int, after: int = after) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == after:
-                raise KeyboardInterrupt
-
-        place = tmp_path / f"{after}"
-        with pytest.raises(KeyboardInterrupt):
-            fitted(learner(name), name, models, progress=stop, checkpoints=place)
-        assert all(read_arrays(path) is not None for path in place.glob("*/*.state"))
-        assert np.array_equal(fitted(learner(name), name, models, checkpoints=place), expected)
 
 
 def test_rows_without_enough_records_keep_the_last_epoch():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxaudit.audits.pdtp.result import Risk
 from jaxaudit.plots import ks, pdtp, style
 from jaxaudit.plots.style import as_inline_svg, as_png, as_svg, with_default_style
 
@@ -48,8 +49,12 @@ def rows_without_numbers(axes: Any) -> None:
     ks.draw_rho(axes, [ks.RhoRow("a $x$ name", np.array([np.nan, 1.0]), np.nan, np.nan, np.nan)])
 
 
+def risk(value: float, floor: float) -> Risk:
+    return Risk(0, value, value, None, 0.0, floor, "yes", 1, 1, False)
+
+
 def infinite_risk(axes: Any) -> None:
-    pdtp.draw_risks(axes, ["r"], np.array([[np.inf, 0.0, np.inf]]), limit=1.0, seeded=True)
+    pdtp.draw_risks(axes, [risk(np.inf, np.inf)], limit=1.0, seeded=True)
 
 
 def infinite_reduction(axes: Any) -> None:
@@ -59,7 +64,7 @@ def infinite_reduction(axes: Any) -> None:
 
 def largest_risk(axes: Any) -> None:
     """Ticks beyond it are larger than any number."""
-    pdtp.draw_risks(axes, ["r"], np.array([[1.5, 0.0, 1e308]]), limit=1.0, seeded=True)
+    pdtp.draw_risks(axes, [risk(1.5, 1e308)], limit=1.0, seeded=True)
 
 
 @pytest.mark.parametrize(

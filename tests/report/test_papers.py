@@ -26,10 +26,20 @@ from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
 from jaxaudit.report.markdown import escaped_markdown
+from jaxaudit.report.record import Paper
 from jaxaudit.report.sources import GLOSSARY, as_bibtex, bibliography, cited, in_full
 from jaxaudit.unlearning.method import papers_of
 
-METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack", "group_tests")
+METRICS = (
+    "pdtp",
+    "efficacy",
+    "forgetting_quality",
+    "u_lira",
+    "epsilon",
+    "attack_rates",
+    "attack",
+    "group_tests",
+)
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test", "huang2021ema"}
 """Docstrings or pages name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
@@ -82,17 +92,27 @@ def test_every_entry_is_whole_and_is_cited():
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_result_without_the_field_is_read_and_cited_by_its_terms(tmp_path: Path, kind: str):
+def test_a_result_without_the_field_is_read(tmp_path: Path, kind: str):
     value = as_json(RUNS[kind]())
     del value["papers"]
     save(RUNS[kind](), tmp_path / "run", value)
     done = jaxaudit("cite", str(tmp_path / "run"))
     assert done.code == 0, done.err
-    assert "did not note papers" in done.err
-    assert done.out.count("\n@") >= 1
+    assert "jaxaudit" in done.out
 
 
-@pytest.mark.parametrize("source", ["} @misc{x, title = {x}}", "a\n@string{own = {x}}", "mail@example.org", HOSTILE])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@preamble{{\\write18{rm -rf}}}",
+        "} @misc{x, title = {x}}",
+        "a\n@string{own = {x}}",
+        "mail@example.org",
+        "% {",
+        "two\nlines} @misc{x,",
+        HOSTILE,
+    ],
+)
 def test_nothing_of_a_result_but_keys_is_in_the_bibliography(tmp_path: Path, source: str):
     run = RUNS["pdtp"]()
     value = as_json(run)
@@ -118,11 +138,9 @@ def test_several_runs_are_cited_once_and_the_program_with_its_version(tmp_path: 
         save(RUNS[kind](), tmp_path / f"{kind} again")
     done = jaxaudit("cite", *(str(tmp_path / name) for name in ("pdtp", "pdtp again", "efficacy", "efficacy again")))
     assert done.code == 0
-    # What each entry is of, once.
-    assert [line.partition(": ")[0] for line in done.err.splitlines()] == ["long2017membership", "becker2022unlearning"]
-    assert "long2017membership: PDTP, DTP-1" in done.err
-    keys = re.findall(r"^@\w+\{(\w+),", done.out, re.MULTILINE)
-    assert keys == ["long2017membership", "becker2022unlearning", "jaxaudit"]
+    assert re.findall(r"^@\w+\{(\w+),", done.out, re.MULTILINE) == [
+        *("long2017membership", "becker2022unlearning", "jaxaudit")
+    ]
     assert "version = {0.1.0}" in done.out
     assert "version = {1}" in as_bibtex([], "1}%{")
 
@@ -139,6 +157,12 @@ def test_a_partial_names_the_papers_of_its_settings():
     method = partial(partial(scrub, epochs=3), noise=Shuffle())
     assert papers_of(method) == "Kurmanji et al. 2023; Holm 1979"
     assert papers_of(partial(print)) == ""
+
+
+@pytest.mark.parametrize("text", ["@misc{own, title={x}}", "a\n@string{own = {x}}", "own attack (mail@example.org)"])
+def test_a_source_without_an_entry_is_no_entry(text: str):
+    """In BibTeX an @ begins an entry wherever it stands: there are no comments."""
+    check_bibliography(as_bibtex([Paper(text)], "0.1.0"))
 
 
 @pytest.mark.parametrize("text", ["www.example.org", "1. x", "2) x", "- x", "+ x", "---", "===", "-", "-0.5", "#1"])

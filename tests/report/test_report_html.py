@@ -237,20 +237,16 @@ def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     quick = ("pdtp", "--data", "wine", "--model", "nb", "--top", "1")
-    first = jaxaudit(*quick, "--show-values", "--report", "run/page.html", "--out", "run")
+    first = jaxaudit(*quick, "--report", "run/page.html", "--out", "run")
     assert first.code == 0, first.err
     assert first.err.endswith("written: run/page.html\n")
     assert "--report" not in json.loads((tmp_path / "run" / "result.json").read_text())["provenance"]["command"]
-    again = jaxaudit("report", "run", "--text")
-    assert (again.code, again.err) == (0, "")
-    # What stands in records is for the terminal alone.
-    assert [line for line in first.out.splitlines() if line.strip().startswith("73: ")]
-    assert [line for line in again.out.splitlines() if line.strip()] == [
+    table = (tmp_path / "run" / "table.txt").read_text()
+    assert [line for line in table.splitlines() if line.strip()] == [
         line for line in jaxaudit(*quick, "--details").out.splitlines() if line.strip()
     ]
-    assert jaxaudit("report", "run", "run", "--text").out == 2 * f"run:\n{again.out}"
     assert not (tmp_path / "report.html").exists()
-    assert jaxaudit("report", "run", "--text", "--figures", "charts").code == 2
+    assert jaxaudit("report", "run", "--card", "--figures", "charts").code == 2
     (tmp_path / "mine.html").write_text("mine")
     for command in ("ks", "pdtp", "attack"):
         refused = jaxaudit(command, "--report", "mine.html")

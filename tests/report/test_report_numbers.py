@@ -26,7 +26,7 @@ from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.report.build import build, part_of
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import run_kind, schema_of
+from jaxaudit.report.kinds import schema_of
 from jaxaudit.report.record import to_json
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -163,7 +163,6 @@ def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch
     assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
     assert (cut.result.copies, cut.result.lone_members, cut.result.above_1) == (5, 5, 25)
     assert sum(bar.records for bar in cut.result.distribution) == cut.result.records_measured == 50
-    assert run_kind("pdtp").stored(cut.result) == ("records.parquet", ("pdtp",), 50)
     assert "5 records have exact copies" in said(cut)
     assert said(cut) == said(whole)
     # The list keeps the order of the table.
@@ -174,8 +173,7 @@ def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch
 
 def test_several_runs_are_compared_by_all_of_their_records(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pdtp_audit_module, "LISTED", 20)
-    audit = many(50)
-    runs = [replace(run_of(audit), arrays={"pdtp": audit.values}), pdtp_run()]  # of the second, half are known
+    runs = [run_of(many(50)), pdtp_run()]
     (picture,) = build(runs).pictures
     (above_1,) = [row for row in picture.numbers.rows if row[0] == "1"]
     assert list(map(float, above_1[1:])) == [0.5, 0.05]

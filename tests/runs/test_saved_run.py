@@ -25,8 +25,7 @@ from jaxaudit.json_types import from_builtins
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import run_kind, schema_of
 from jaxaudit.runs import saved as run_files
-from jaxaudit.runs.directory import write
-from jaxaudit.runs.saved import Columns, as_cell, read_printed, read_run, record_files
+from jaxaudit.runs.saved import Columns, as_cell, read_run, record_files
 from jaxaudit.version import __version__
 
 
@@ -151,28 +150,6 @@ def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
         make()
         with pytest.raises(InputError, match="more than 10,000,000 records"):
             read_run(more)
-
-
-def test_the_printed_table_of_a_run(tmp_path):
-    folder = tmp_path / "run"
-    write(folder, {}, {}, "a table\nof \x1b[31mtwo lines\n")
-    assert read_printed(folder) == "a table\nof \\x1b[31mtwo lines\n"
-    table = folder / "table.txt"
-    for make, message in (
-        (table.unlink, r"no table\.txt"),
-        (lambda: table.write_bytes(b"\xff"), r"no table\.txt that can be read"),
-        (lambda: table.write_bytes(b" " * (2 << 20)), r"no table\.txt that can be read"),
-        (lambda: (table.unlink(), table.symlink_to("result.json")), r"no table\.txt that can be read"),
-    ):
-        make()
-        with pytest.raises(InputError, match=message):
-            read_printed(folder)
-    for place, message in (
-        (folder / "result.json", r"result\.json has no table\.txt that can be read"),
-        (tmp_path / "none", "does not exist"),
-    ):
-        with pytest.raises(InputError, match=message):
-            read_printed(place)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 
 BLOCK = 1 << 18
 """Log-odds that are processed at a time, over all models, views and the records of a block."""
@@ -209,19 +209,13 @@ def scored(
 def check_shadow_scores(shadowed: ShadowScores) -> None:
     """Refuses (`InputError`) inconsistent shapes, numbers that are not finite, and targets without a shadow model."""
     models, views, records = shadowed.models.shape
-    fits = shadowed.membership.shape == (models, records) and shadowed.attacked.shape[1:] == (views, records)
-    if not fits:
-        raise InputError(
-            f"the shadow models have log-odds of shape {shadowed.models.shape}, their membership has "
-            f"{shadowed.membership.shape}, and the targets have {shadowed.attacked.shape}: models, views, records."
-        )
+    check_shapes((models, records), membership=shadowed.membership)
+    check_shapes((len(shadowed.attacked), views, records), targets=shadowed.attacked)
     if shadowed.references < 1:
         raise InputError(
             f"{len(shadowed.models)} shadow models leave none to attack another; train at least 4, preferably 32."
         )
-    bad = int((~np.isfinite(shadowed.models)).sum() + (~np.isfinite(shadowed.attacked)).sum())
-    if bad:
-        raise InputError(f"{bad} log-odds are NaN or infinite; did a model diverge?")
+    check_ranges("(-inf, inf)", models=shadowed.models, targets=shadowed.attacked)
 
 
 class SideStatistics(NamedTuple):

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy import special
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out, scored, sum_without
-from jaxaudit.errors import InputError
+from jaxaudit.errors import check_ranges
 
 
 def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targets views n"], ...]:
@@ -53,10 +53,8 @@ class RMIA:
     of_likelihoods = True
 
     def __post_init__(self) -> None:
-        if not self.gamma > 0 or not 0 <= self.scale <= 1:
-            raise InputError(
-                f"RMIA needs a gamma above 0 and an offline scale from 0 to 1; got {self.gamma:g} and {self.scale:g}."
-            )
+        check_ranges("(0, inf)", gamma=self.gamma)
+        check_ranges("[0, 1]", scale=self.scale)
 
     @property
     def name(self) -> str:

@@ -45,7 +45,6 @@ def attack(
     attacks: Sequence[Any] | None = None,
     level: float = 0.95,
     delta: float | None = None,
-    pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
     """Can an attacker tell which records a model was trained on? This function trains no model.
@@ -59,7 +58,7 @@ def attack(
         attacks: on random halves `jaxaudit.attacks.Attack`, all tested together; with a bank
             `jaxaudit.attacks.records.RecordAttack`, of which the first decides. By default all that the models allow.
         level: confidence level of the intervals; no verdict depends on it.
-        targets, delta, pdtp, progress: with a bank only; see `attack_records`. `delta` needs records that were included
+        targets, delta, progress: with a bank only; see `attack_records`. `delta` needs records that were included
             by independent fair coins.
 
     Returns:
@@ -77,18 +76,16 @@ def attack(
     ('inconclusive', True)
     """
     if isinstance(models, SplitModels):
-        if targets or delta is not None or pdtp is not None:
+        if targets or delta is not None:
             raise InputError(
-                "targets, delta and pdtp are of a bank of shadow models; models of random halves are the targets "
-                "themselves, and come with their PDTP."
+                "targets and delta are of a bank of shadow models; models of random halves are the targets themselves."
             )
         return attack_splits(models, attacks=attacks, level=level)
     if isinstance(models, str | Path):
         models = load_bank(Path(models))
     if isinstance(models, Bank):
         models = open_for_attacks(models, len(USUAL if attacks is None else attacks))
-    how: dict[str, Any] = {"attacks": attacks, "level": level, "delta": delta, "pdtp": pdtp, "progress": progress}
-    return attack_records(models, targets, **how)
+    return attack_records(models, targets, attacks=attacks, level=level, delta=delta, progress=progress)
 
 
 ACCURACIES = (0.6, 0.8)

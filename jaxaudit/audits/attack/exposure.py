@@ -15,15 +15,13 @@ from scipy import special
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.audits.attack.finding import SURELY
-from jaxaudit.audits.attack.result import MOST_POINTS, BesidePDTP, Epsilon, Exposure, RecordArrays, Riskiest
+from jaxaudit.audits.attack.result import Epsilon, Exposure, RecordArrays, Riskiest
 from jaxaudit.audits.bank_odds import BLOCK
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import BY_CLASS
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.attack import correlation
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
 from jaxaudit.metrics.vulnerability import Vulnerability
@@ -108,12 +106,6 @@ class AttackUnits(NamedTuple):
         """The attacked records unit by unit, and where each unit begins among them."""
         return np.argsort(self.of_record, kind="stable"), np.cumsum(self.records) - self.records
 
-    def largest(self, values: Float[np.ndarray, " records"]) -> Float[np.ndarray, " units"]:
-        """The largest value among the records of each unit; NaN if all are NaN."""
-        largest = np.full(len(self), np.nan)
-        np.fmax.at(largest, self.of_record, values[self.attacked])
-        return largest
-
     def common(self, values: Int[np.ndarray, " records"]) -> Int[np.ndarray, " units"]:
         """The value that all records of a unit have; -1 if they differ."""
         firsts = values[self.first]
@@ -161,8 +153,8 @@ LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
 BINS = 20
 """Number of bins of the histogram of separations."""
-RISKY, OFTEN = 1.0, 0.5
-"""At risk: a PDTP above 1 nat (DTP-1); named in half or more of the models trained on the record."""
+OFTEN = 0.5
+"""At risk: named in half or more of the models trained on the record."""
 
 
 def rate_named_at(rates: AttackRates) -> float:
@@ -231,29 +223,6 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
         revealing=None if revealing is None else examples.class_names[revealing],
         **{name: float(getattr(seen, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((arrays.copies == group).sum()) - 1,
-    )
-
-
-def beside_pdtp(
-    pdtp: Float[np.ndarray, " n"], named_shares: Float[np.ndarray, " n"], separation: Float[np.ndarray, " n"]
-) -> BesidePDTP:
-    """PDTP of records beside the share of models that name them and their separation; NaN where one is not known."""
-    indices = np.flatnonzero(~np.isnan(pdtp) & np.isfinite(named_shares))
-    listed = np.sort(indices[np.argsort(-pdtp[indices], kind="stable")[:MOST_POINTS]])
-    values, shares, separations = (column[indices] for column in (pdtp, named_shares, separation))
-    by_pdtp, by_attack = values > RISKY, shares >= OFTEN
-    ranks = [mid_ranks(column) for column in (values, shares, np.nan_to_num(separations, nan=0.5))]
-    related = correlation(ranks[0], ranks[1])
-    return BesidePDTP(
-        rank_correlation=related.coefficient,
-        p_value=related.p_value,
-        separation_correlation=correlation(ranks[0], ranks[2]).coefficient,
-        both=int((by_pdtp & by_attack).sum()),
-        pdtp_alone=int((by_pdtp & ~by_attack).sum()),
-        attack_alone=int((~by_pdtp & by_attack).sum()),
-        neither=int((~by_pdtp & ~by_attack).sum()),
-        pdtp=tuple(pdtp[listed].tolist()),
-        named=tuple(named_shares[listed].tolist()),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
@@ -14,7 +14,6 @@ from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.exposure import (
     AttackUnits,
     attack_units,
-    beside_pdtp,
     bound_of_recipe,
     exposure_of,
     rate_named_at,
@@ -37,7 +36,7 @@ from jaxaudit.audits.open_bank import open_bank, pool_of
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError, check_distinct, check_shapes
+from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
@@ -109,7 +108,6 @@ def attack_records(
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
-    pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
     """Which training records do models of this recipe reveal? Attacks every record with the shadow models of a bank.
@@ -130,8 +128,6 @@ def attack_records(
         level: confidence level of the intervals.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
             `dp`.
-        pdtp: nats, of each attacked record, dropped ones included; NaN if not measured. Compared with the deciding
-            attack; of a group, the largest of its records.
         progress: called after each attack.
 
     Raises:
@@ -162,8 +158,6 @@ def attack_records(
         None if target.members is None else units.whole(target.members[columns], target.name) for target in targets
     ]
     groups = compare_targets(targets, shadows, shadowed, units, len(chosen))
-    records = shadows.pool.given_records
-    check_shapes((records,), pdtp=pdtp)
     # Raises before the attacks are run.
     epsilon = None if delta is None or not chosen else bound_of_recipe(shadowed, chosen[0], delta, level, units)
     results: list[AttackOutcome] = []
@@ -204,7 +198,6 @@ def attack_records(
         # The outputs of one record do not reveal a group.
         revealing=None if units.grouped else revealing_classes(shadows),
         called=np.zeros((0, len(units)), bool),
-        pdtp=None if pdtp is None else units.largest(pdtp[columns]),
     )
     result = AttackResult(
         finding=UNDECIDED,
@@ -220,7 +213,6 @@ def attack_records(
         attacks=tuple(results),
         exposure=exposure_of(shadows, units, by_record, named_at),
         epsilon=epsilon,
-        beside_pdtp=None if by_record.pdtp is None else beside_pdtp(by_record.pdtp, seen.named, seen.separation),
     )
     usual = attacks is None or deciding == _possible(USUAL, shadowed, refuse=False)[0][0]
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)

@@ -5,22 +5,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation
-from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.attack_rates import MEMBER_SHARES, AttackRates
 from jaxaudit.metrics.epsilon import EpsilonBound
 from jaxaudit.metrics.vulnerability import Vulnerability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-MOST_POINTS = 5_000
-"""The most records for which `BesidePDTP` lists both numbers: those with the largest PDTP."""
 
 
 class Named(StrictStruct, frozen=True):
@@ -131,32 +127,6 @@ class Epsilon(EpsilonBound, frozen=True, kw_only=True):
     of: Literal["record", "group"] = "record"
 
 
-class BesidePDTP(StrictStruct, frozen=True):
-    """PDTP of records compared with how often the deciding attack names them.
-
-    PDTP measures how far leaving a record out moves a model's output on it. An attack measures how far that change
-    exceeds the usual differences between models. A record is at risk by PDTP above 1 nat, and by the attack if half or
-    more of the models trained on it name it.
-
-    Attributes:
-        rank_correlation, p_value: Spearman's, between PDTP and the share of models that name the record; NaN if
-            undefined.
-        separation_correlation: Spearman's, between PDTP and the separation.
-        both, pdtp_alone, attack_alone, neither: number of records at risk by both measures, by one, or by neither.
-        pdtp, named: PDTP (nats) and shares, of at most `MOST_POINTS` records.
-    """
-
-    rank_correlation: NumberOrNaN
-    p_value: NumberOrNaN
-    separation_correlation: NumberOrNaN
-    both: Count
-    pdtp_alone: Count
-    attack_alone: Count
-    neither: Count
-    pdtp: tuple[Nats, ...]
-    named: tuple[float, ...]
-
-
 class AttackedRecord(StrictStruct, frozen=True):
     """One target record, attacked on models of random halves.
 
@@ -250,7 +220,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         exposure: with a bank. `splits`: on random halves.
-        beside_pdtp: PDTP compared with the deciding attack, if PDTP was given.
     """
 
     finding: Finding
@@ -268,7 +237,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     exposure: Exposure | None = None
     splits: SplitAttacks | None = None
     epsilon: Epsilon | None = None
-    beside_pdtp: BesidePDTP | None = None
 
     @property
     def deciding(self) -> AttackOutcome:
@@ -298,7 +266,6 @@ class RecordArrays:
         copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
         revealing: the class whose probability reveals the record most; None if the bank does not store it.
         called: which records are called members of each target.
-        pdtp: nats.
     """
 
     vulnerability: Vulnerability
@@ -306,7 +273,6 @@ class RecordArrays:
     copies: Int[np.ndarray, " n"]
     revealing: Int[np.ndarray, " n"] | None
     called: Bool[np.ndarray, "targets n"]
-    pdtp: Float[np.ndarray, " n"] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,18 +317,12 @@ class AttackAudit:
         result = self.result
         figure, (curves, records) = panels(2)
         drawn = (result.deciding, *(attack for attack in result.attacks if attack.name != result.decided_by))
-        bands = [plot.Band(attack.name, *map(np.array, msgspec.structs.astuple(attack.roc))) for attack in drawn]
-        plot.draw_bands(curves, bands)
+        plot.draw_curves(curves, {attack.name: attack.roc for attack in drawn})
         if result.splits is not None:
-            attacked = result.splits.records
-            names = [attack.name for attack in result.attacks]
-            accuracies = [(name, np.array([record.accuracy[name] for record in attacked])) for name in names]
-            plot.draw_accuracies(records, np.array([record.pdtp for record in attacked]), accuracies)
+            plot.draw_accuracies(records, result.splits.records, [attack.name for attack in result.attacks])
         if result.exposure is not None:
             exposure = result.exposure
-            plot.draw_separations(
-                records, np.array(exposure.separation_edges), np.array(exposure.separation_counts), result.unit
-            )
+            plot.draw_separations(records, exposure.separation_edges, exposure.separation_counts, result.unit)
         return figure
 
 
@@ -399,12 +359,6 @@ def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) 
         bound = result.epsilon
         demand(bound.bound >= 0 and 0 < bound.delta < 1 and 0 < bound.level < 1, "its epsilon, delta or level is none")
         demand(0 <= bound.right <= bound.guesses <= bound.members + bound.non_members, "its guesses are miscounted")
-    if result.beside_pdtp is not None:
-        beside = result.beside_pdtp
-        compared = beside.both + beside.pdtp_alone + beside.attack_alone + beside.neither
-        points = min(compared, MOST_POINTS)
-        demand(len(beside.pdtp) == len(beside.named) == points, "PDTP and calls are of other records")
-        demand(all(0 <= share <= 1 for share in beside.named), "a share of models that name a record is none")
 
 
 def _check_rates(rates: AttackRates) -> None:
@@ -415,14 +369,7 @@ def _check_rates(rates: AttackRates) -> None:
         resolved = rate.resolvable and rate.holds
         demand(resolved != bool(np.isnan(rate.value)), "a rate is shown that cannot be told, or the reverse")
     shares = {tuple(rate.predictive_value) for rate in rates.tpr_at_fpr}
-    demand(len(shares) == 1 and all(map(_is_share, shares.pop())), "its shares of members are no shares")
+    demand(shares == {tuple(f"{share:g}" for share in MEMBER_SHARES)}, "its shares of members are no shares")
     points = [rates.roc.fpr, rates.roc.tpr, rates.roc.low, rates.roc.high]
     demand(len({len(point) for point in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
     demand(all(0 <= value <= 1 for point in points for value in point), "its ROC curve leaves the unit square")
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 < float(text) < 1
-    except ValueError:
-        return False

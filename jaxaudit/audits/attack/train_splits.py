@@ -103,7 +103,6 @@ def models_to_train(
     shadow_pairs: int,
     pooled_shadows: int,
     measured: int,
-    fresh_shadows: bool,
     models_per_batch: int,
 ) -> ModelsToTrain:
     """The number of models of each purpose that `train_splits` trains; the last batch of leave-one-out models is filled
@@ -111,13 +110,12 @@ def models_to_train(
     """
     models, candidates = drawn.membership.shape
     groups = groups_of(drawn.targets, candidates // 2)
-    draws = (models // 2 if fresh_shadows else 1) if shadow_pairs else 0
     pairs = shadow_pairs * sum(2 + len(group) for group in groups)
     size = left_out_models_per_batch(len(drawn.targets), models_per_batch)
     # None is trained for a half without targets, or if the learner needs none.
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1) * (not isinstance(learner, LeavesOneOut))
     left_out = (models_trained(-(-records // size) * size, size) if records else 0 for records in held.tolist())
-    return ModelsToTrain(models, pooled_shadows, (pairs,) * draws, tuple(left_out))
+    return ModelsToTrain(models, pooled_shadows, (pairs,) if pairs else (), tuple(left_out))
 
 
 def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
@@ -130,12 +128,6 @@ def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Le
 def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
     """Leave-one-out models per batch: the targets of a half, about half of all, fill whole chunks."""
     return min(models_per_batch, max(1, targets // 2))
-
-
-def check_options(iterations: int, shadow_pairs: int, pooled_shadows: int, measured: int, bins: int) -> None:
-    check_ranges(f"[1, {MOST}]", iterations=iterations, measured=measured)
-    check_ranges(f"[0, {MOST}]", shadow_pairs=shadow_pairs, pooled_shadows=pooled_shadows)
-    check_bins(bins)
 
 
 def check_attacks(attacks: Sequence[Attack], bins: int, paired: bool, pooled: bool) -> None:
@@ -195,7 +187,6 @@ def train_splits(
     shadow_pairs: int = 5,
     pooled_shadows: int = 20,
     measured: int = 10,
-    fresh_shadows: bool = False,
     bins: int = BINS,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> SplitModels:
@@ -209,9 +200,7 @@ def train_splits(
       iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records (r =
       0.4864 and p = 2.89e-7 go together at 100 and at no other number, as do the others of table 1).
     - *Shadow models* are trained once ("for each target record t, we sample 5 datasets and train 10 shadow
-      classifiers"): the attacker does not know the split, so a new draw could not use it. With `fresh_shadows`, shadow
-      models of the targeted attacks are drawn again in every iteration, at `iterations` times the cost; a target's
-      accuracy is then an average over draws.
+      classifiers"): the attacker does not know the split, so a new draw could not use it.
 
     The shadow sets of up to 20 targets are drawn together (`with_and_without`): for each target they are as in the
     paper, but targets share some. PDTP of a target is measured in the half that contains it, with the attacked model's
@@ -234,7 +223,9 @@ def train_splits(
         InputError: the number of candidates is odd, there is a single class, there are more targets than candidates, no
             split has targets in both halves, a number is out of range, or a learner diverges.
     """
-    check_options(iterations, shadow_pairs, pooled_shadows, measured, bins)
+    check_ranges(f"[1, {MOST}]", iterations=iterations, measured=measured)
+    check_ranges(f"[0, {MOST}]", shadow_pairs=shadow_pairs, pooled_shadows=pooled_shadows)
+    check_bins(bins)
     drawn = draw(key, examples, iterations, targets)
     half, measured = len(examples) // 2, min(measured, iterations)
     keys = several(stream(key, "train"), len(drawn.membership))
@@ -250,7 +241,6 @@ def train_splits(
         shadow_pairs=shadow_pairs,
         pooled_shadows=pooled_shadows,
         measured=measured,
-        fresh_shadows=fresh_shadows,
         models_per_batch=models_per_batch,
     )
     of_attacked, of_pooled, of_left_out, *of_pairs = execution.at(models_per_batch).split(

@@ -145,14 +145,12 @@ class EfficacyAudit:
         return {"index": np.arange(len(self.labels)), **classes, **informations, **similarities}
 
     def plot(self) -> "Figure":
-        """Efficacy of all weights, alone and against its bound, as a Matplotlib figure."""
+        """Efficacy of all weights, as a Matplotlib figure."""
         from jaxaudit.plots import unlearn as plot
-        from jaxaudit.plots.style import panels
+        from jaxaudit.plots.style import canvas
 
-        figure, (efficacies, bounds) = panels(2)
-        drawn = self.result.drawn()
-        plot.draw_efficacies(efficacies, drawn, None)
-        plot.draw_bounds(bounds, drawn)
+        figure, axes = canvas()
+        plot.draw_efficacies(axes, self.result.drawn(), None)
         return figure
 
 

@@ -44,21 +44,7 @@ class Available(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        return not self.lacks and _suffice(self.finished, self.test.least)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the test can be made with as many models as it usually has."""
-        return not self.lacks and _suffice(self.finished, self.usual)
-
-    @property
-    def will_be_complete(self) -> bool:
-        """Whether the test will have as many models as it usually has, once all models of the bank are finished."""
-        return not self.lacks and _suffice(self.planned, self.usual)
-
-
-def _suffice(models: Mapping[str, int], needed: Mapping[str, int]) -> bool:
-    return all(models[field] >= count for field, count in needed.items())
+        return not self.lacks and all(self.finished[field] >= count for field, count in self.test.least.items())
 
 
 def offered(test: KSTest, values: Mapping[str, Any]) -> KSTest:

@@ -176,12 +176,12 @@ class PDTPAudit:
 
     def plot(self) -> "Figure":
         """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
-        from jaxaudit.audits.pdtp.result import draw_bars, draw_riskiest
+        from jaxaudit.plots import pdtp as plot
         from jaxaudit.plots.style import panels
 
         figure, (bars, risks) = panels(2)
-        draw_bars(bars, self.result)
-        draw_riskiest(risks, self.result, DRAWN)
+        plot.draw_distribution(bars, self.result)
+        plot.draw_risks(risks, self.result.by_risk()[:DRAWN], limit=DTP_1, seeded=self.seeded)
         return figure
 
 

@@ -1,4 +1,4 @@
-"""The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs, and its charts.
+"""The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs.
 
 PDTP is printed with what could mislead: the seed floor; copies of a record; a class that vanishes with its only member;
 values above 1 that the edges of bins made; smoothing that passes the rule whatever the data; and, where it is proven
@@ -9,7 +9,7 @@ terminal when asked for, never in a file.
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -19,13 +19,8 @@ from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_or
 from jaxaudit.json_types import Count, Nats, StrictStruct, demand
 from jaxaudit.metrics.pdtp import DTP_1
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 """Edges in nats for counting records: exactly 0, then above one edge and not above the next."""
-MOST_RECORDS = 10_000_000
-"""The most records that a page draws one by one."""
 
 
 class Bar(StrictStruct, frozen=True):
@@ -196,16 +191,12 @@ def _counts(values: Float[np.ndarray, " records"]) -> list[int]:
 def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
     measured = result.records_measured
     demand(len(result.records) <= measured <= result.training_records, "it measured more records than there are")
-    demand(measured <= MOST_RECORDS, f"it measured more than {MOST_RECORDS:,} records")
     bars, none = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in result.distribution], np.zeros(0)
     edges = [(bar.name, bar.above, bar.up_to, bar.breaks_dtp_1) for bar in distribution(none, none)]
     demand(bars == edges, "its distribution has other edges")
     demand(sum(bar.records for bar in result.distribution) == measured, "its distribution is not of its records")
     possible = "inconclusive", "records exposed" if result.above_1 else "no record exposed"
     demand(result.finding.verdict in possible, "its verdict does not follow from the DTP-1 rule")
-    for name, values in arrays.items():
-        fits = values.dtype == np.float64 and len(values) == measured
-        demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")
     if result.groups is not None:
         demand(sum(group.records for group in result.groups) == measured, "its groups are not of its records")
         demand(max(group.pdtp for group in result.groups) == result.max_pdtp, "no group has its largest PDTP")
@@ -377,25 +368,3 @@ def _has(count: int) -> str:
 
 def _nats(value: float) -> str:
     return "infinite" if math.isinf(value) else f"{value:.3f}"
-
-
-def draw_bars(axes: "Axes", result: PDTPResult) -> None:
-    """Draws the number of records by PDTP in nats, and by seed floor if that was measured; bars above 1 nat stand
-    out.
-    """
-    from jaxaudit.plots import pdtp as plot
-
-    bars = result.distribution
-    counts, floors = np.array([(bar.records, bar.by_seed_floor) for bar in bars]).T
-    within, seeded = sum(not bar.breaks_dtp_1 for bar in bars), result.seed_floor.seeded
-    plot.draw_distribution(axes, [bar.name for bar in bars], counts, floors, within=within, seeded=seeded)
-
-
-def draw_riskiest(axes: "Axes", result: PDTPResult, most: int) -> None:
-    """Draws PDTP of the `most` records with the largest PDTP, one row each, and their seed floor if measured."""
-    from jaxaudit.plots import pdtp as plot
-
-    risks = result.by_risk()[:most]
-    numbers = np.array([(risk.pdtp, risk.seed_floor, risk.seed_floor_max) for risk in risks])
-    names = [f"record {risk.index}" for risk in risks]
-    plot.draw_risks(axes, names, numbers, limit=DTP_1, seeded=result.seed_floor.seeded)

@@ -135,25 +135,6 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
             if (conclusion.query, conclusion.holdout) == (size.query, size.holdout)
         )
 
-    def plot(self) -> "Figure":
-        """A Matplotlib figure: detection probability by used fraction, one line for each size."""
-        from jaxaudit.plots import ks as plot
-        from jaxaudit.plots.style import canvas
-
-        figure, axes = canvas()
-        lines = [
-            plot.Line(
-                size.query,
-                size.holdout,
-                np.array([chance.fraction for chance in size.chances]),
-                np.array([chance.probability for chance in size.chances]),
-                size.given,
-            )
-            for size in self.sizes
-        ]
-        plot.draw_probabilities(axes, lines, self.fraction)
-        return figure
-
 
 def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, ...]]) -> tuple[Conclusion, ...]:
     """The probable conclusions at these sizes of query set, holdout and known members, by the holdout test (`measured`)
@@ -198,8 +179,13 @@ class PowerAudit:
         return self.result.finding
 
     def plot(self) -> "Figure":
-        """The chart of the result; see `PowerResult.plot`."""
-        return self.result.plot()
+        """A Matplotlib figure: detection probability by used fraction, one line for each size."""
+        from jaxaudit.plots import ks as plot
+        from jaxaudit.plots.style import canvas
+
+        figure, axes = canvas()
+        plot.draw_probabilities(axes, self.result.sizes, self.result.fraction)
+        return figure
 
 
 def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,7 +1,6 @@
 """The `unlearn` audit: trains models, applies every unlearning method, compares each with retrained models."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
 from typing import Any
 
 import jax
@@ -247,22 +246,15 @@ def _scored(
     parts: dict[str, Execution],
 ) -> tuple[dict[str, list[MethodScores]], dict[str, Layers], dict[str, list[MethodOutputs]]]:
     """Scores of every model on its own set, or on each set if it forgot none, and what it says of these records."""
-    everything, checkpoints = np.ones(len(of.train), bool), parts[ORIGINAL].checkpoints
-
-    @cache
-    def of_originals() -> LearnedAttack:
-        return evaluate.train_attack(of, ORIGINAL, params[ORIGINAL], everything, parts[ORIGINAL])
+    everything = np.ones(len(of.train), bool)
+    # Untrained models come first and have none, then the originals, whose attacks are those of all others.
+    attack: LearnedAttack | None = None
 
     def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
-        if name == UNTRAINED or of.attacker is None:
-            return evaluate.look_at(of, name, models, None)
-        attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
-        if attack_each and name != ORIGINAL:
-            attack, attacked = partial(evaluate.train_attack, of, name, models, members, parts[part]), ()
-        elif name != ORIGINAL:
-            members = everything
-        file = checkpoints and evaluate.judged_file(checkpoints, of, models, members, attacked)
-        return evaluate.look_at(of, name, models, attack, file)
+        nonlocal attack
+        if of.attacker is not None and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
+            attack = evaluate.train_attack(of, name, models, members, parts[part])
+        return evaluate.look_at(of, name, models, attack)
 
     scores: dict[str, list[MethodScores]] = {}
     layers: dict[str, Layers] = {}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Method
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
-from jaxaudit.ensemble.checkpoint import as_plain, digest_of, is_key, read_chunk, write_chunk
+from jaxaudit.ensemble.checkpoint import as_plain, is_key
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
@@ -196,33 +195,23 @@ def train_attack(
     )
 
 
-def look_at(
-    of: Setting, name: str, params: Any, attack: Callable[[], LearnedAttack] | None, kept: Path | None = None
-) -> Judged:
-    """Outputs of models on training and test records, and of attack networks (trained by `attack` when they are needed)
-    on these outputs. The result is kept in the file `kept` (`judged_file`), which a later call reads.
-    """
-    rows, train = np.arange(len(jax.tree.leaves(params)[0])), of.train
-    if kept is not None and (kept_arrays := read_chunk(kept, rows)) is not None:
-        return kept_arrays
+def look_at(of: Setting, name: str, params: Any, attack: LearnedAttack | None) -> Judged:
+    """Outputs of models on training and test records, and of attack networks on these outputs."""
+    rows, train = len(jax.tree.leaves(params)[0]), of.train
     on_train, on_test = (log_probs_many(of.learner, params, part.inputs) for part in (train, of.test))
     _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
-    none = np.full((len(rows), len(train)), np.nan)
-    membership = none if attack is None else learned_probabilities(attack(), on_train, train.labels)
+    none = np.full((rows, len(train)), np.nan)
+    membership = none if attack is None else learned_probabilities(attack, on_train, train.labels)
     if are_texts(train):
         of_train, of_test = (np.asarray(array[..., 0], np.float64) for array in (on_train, on_test))
-        judged = Judged(none, none[:, 0], membership, of_train, of_test)
-    else:
-        judged = Judged(
-            on_train.argmax(axis=2) == train.labels,
-            (on_test.argmax(axis=2) == of.test.labels).mean(axis=1),
-            np.asarray(membership, np.float64),
-            log_odds(on_train, train.labels),
-            np.zeros((len(rows), 0)),
-        )
-    if kept is not None:
-        write_chunk(kept, rows, judged)
-    return judged
+        return Judged(none, none[:, 0], membership, of_train, of_test)
+    return Judged(
+        on_train.argmax(axis=2) == train.labels,
+        (on_test.argmax(axis=2) == of.test.labels).mean(axis=1),
+        np.asarray(membership, np.float64),
+        log_odds(on_train, train.labels),
+        np.zeros((rows, 0)),
+    )
 
 
 def truth_ratios(
@@ -234,21 +223,6 @@ def truth_ratios(
         return np.zeros((models, 0))
     log_probs = log_probs_many(learner, params, answers.reshape(-1, answers.shape[-1]))[..., 0]
     return truth_ratio(log_probs.reshape(models, *answers.shape[:2]))
-
-
-def judged_file(checkpoints: Path, of: Setting, params: Any, members: Bool[np.ndarray, " n"], attacked: Any) -> Path:
-    """The file in which `look_at` keeps its result; its name hashes everything that the result depends on. `attacked`:
-    the parameters of the models that attack networks learned from, if other than `params`.
-    """
-    arrays = [*flat_params(params, np.arange(0)), members]
-    if of.attacker is not None:
-        arrays += [
-            np.asarray(jax.random.key_data(of.attacker.keys)),
-            of.attacker.nonmembers,
-            np.array(of.attacker.epochs),
-        ]
-    texts = f"{of.train.content_hash} {of.test.content_hash}"
-    return checkpoints / "judged" / f"{digest_of(texts, *arrays, *flat_params(attacked, np.arange(0)))}.npz"
 
 
 def score(

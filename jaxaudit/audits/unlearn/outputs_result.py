@@ -7,7 +7,6 @@ distinguishable. With 4 or 5 models on a side even a perfect attack's interval r
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, undecided
 from jaxaudit.audits.unlearn.given_models import AGAIN, RETRAINED, GivenModels
-from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, Conclusion
+from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, check_methods, check_whole
 from jaxaudit.json_types import Count, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate
 from jaxaudit.metrics.attack_rates import LEAST_EXPECTED
@@ -115,29 +114,20 @@ class UnlearnOutputsAudit:
 
 
 def check_unlearn_outputs(result: UnlearnOutputsResult, arrays: Mapping[str, np.ndarray]) -> None:
-    names = [method.name for method in result.methods]
-    demand(len(set(names)) == len(names), "two methods have one name")
-    demand(names[:1] == [AGAIN], "it does not begin with retrained models")
-    references = (AGAIN, ORIGINAL)
-    demand(not set(names) <= set(references), "it has no method")
-    for method in result.methods:
+    references, methods, protocol = (AGAIN, ORIGINAL), result.methods, result.protocol
+    demand([method.name for method in methods[:1]] == [AGAIN], "it does not begin with retrained models")
+    demand(any(method.name not in references for method in methods), "it has no method")
+    check_methods(methods, references, AGAIN, protocol.records)
+    for method in methods:
         accuracies = (method.forgotten_accuracy, method.remaining_accuracy, method.test_accuracy)
         demand(
             all(accuracy is None or len(accuracy.values) == method.models > 0 for accuracy in accuracies),
             "accuracies and models differ in number",
         )
-        finding, challenge = method.finding, method.challenge
-        demand((finding is None) == (method.name in references), "a finding is missing or out of place")
-        demand(finding is None or finding.verdict in get_args(Conclusion), "a verdict is none of a method")
-        demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
-        demand(challenge is None or len(challenge.epsilon) == result.protocol.records, "epsilons are of other records")
-        demand(challenge is None or result.protocol.compared > 0, "models are compared, and there are too few")
-        decided = finding is not None and finding.verdict != "inconclusive"
-        demand(not decided or challenge is not None, "a verdict is of models that were not compared")
-    judged = [method.finding.verdict for method in result.methods if method.finding is not None]
-    demand(result.finding.verdict in judged, "its finding is that of no method")
-    compared = [method.name for method in result.methods if method.challenge is not None]
-    demand(not compared or AGAIN in compared, "methods are compared with retraining, and it is not")
+        demand(method.challenge is None or protocol.compared > 0, "models are compared, and there are too few")
+        decided = method.finding is not None and method.finding.verdict != "inconclusive"
+        demand(not decided or method.challenge is not None, "a verdict is of models that were not compared")
+    check_whole(methods, result.finding)
 
 
 GUESS, FALSE_POSITIVE_RATE = 0.5, 0.01

@@ -1,6 +1,6 @@
 """The result of the `unlearn` audit for one set to forget, which is its JSON, and the value that the audit returns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -190,17 +190,14 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
         ]
 
     def plot(self) -> "Figure":
-        """Efficacy by method, with a band of retrained models; efficacy against its bound; any attack against
-        efficacy.
-        """
+        """Efficacy by method, with a band of retrained models, and any attack against efficacy."""
         from jaxaudit.plots import unlearn as plot
         from jaxaudit.plots.style import panels
 
         drawn = self.drawn()
         attacked = any(method.attack is not None for method in drawn)
-        figure, (efficacies, bounds, *attacks) = panels(3 if attacked else 2)
+        figure, (efficacies, *attacks) = panels(2 if attacked else 1)
         plot.draw_efficacies(efficacies, drawn, self.band)
-        plot.draw_bounds(bounds, drawn)
         if attacked:
             plot.draw_attacks(attacks[0], drawn, self.protocol.members_share)
         return figure
@@ -261,25 +258,37 @@ class UnlearnAudit:
 
 
 def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
-    names = [method.name for method in result.methods]
-    demand(len(set(names)) == len(names), "two methods have one name")
-    demand({ORIGINAL, RETRAINING} <= set(names), "it has no original, or no retrained models")
-    records, seeds = result.protocol.forgotten_records, result.protocol.seeds
+    protocol = result.protocol
+    names = {method.name for method in result.methods}
+    demand({ORIGINAL, RETRAINING} <= names, "it has no original, or no retrained models")
+    check_methods(result.methods, REFERENCES, RETRAINING, protocol.forgotten_records)
     for method in result.methods:
         for name, spread in msgspec.structs.asdict(method.scores).items():
-            demand(spread is None or len(spread.values) == seeds > 0, f"scores of {name} and seeds differ in number")
-        finding, challenge = method.finding, method.challenge
-        demand((finding is None) == (method.name in REFERENCES), "a finding is missing or out of place")
-        demand(finding is None or finding.verdict in get_args(Conclusion), "a verdict is none of a method")
-        differs = any(place.differs for place in method.places.values())
-        demand(
-            finding is None or (finding.verdict == "distinguishable") == differs, "a verdict is not that of its places"
-        )
-        demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
-        demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
-    compared = [method.name for method in result.methods if method.challenge is not None]
-    demand(not compared or RETRAINING in compared, "methods are compared with retraining, and it is not")
+            fits = spread is None or len(spread.values) == protocol.seeds > 0
+            demand(fits, f"scores of {name} and seeds differ in number")
+        finding, differs = method.finding, any(place.differs for place in method.places.values())
+        decided = finding is None or (finding.verdict == "distinguishable") == differs
+        demand(decided, "a verdict is not that of its places")
     measured = [method.scores.efficacy is not None and method.scores.bound is not None for method in result.methods]
     demand(any(measured), "no method has an efficacy and its bound")
-    judged = [method.finding.verdict for method in result.methods if method.finding is not None]
-    demand(not judged or result.finding.verdict in judged, "its finding is that of no method")
+    check_whole(result.methods, result.finding)
+
+
+def check_whole(methods: Sequence[Any], whole: Finding) -> None:
+    """The finding on all methods, if there are any, is that of one."""
+    judged = [method.finding.verdict for method in methods if method.finding is not None]
+    demand(not judged or whole.verdict in judged, "its finding is that of no method")
+
+
+def check_methods(methods: Sequence[Any], references: Sequence[str], retraining: str, records: int) -> None:
+    """What holds of methods and references, however their models were made."""
+    names = [method.name for method in methods]
+    demand(len(set(names)) == len(names), "two methods have one name")
+    for method in methods:
+        finding, challenge = method.finding, method.challenge
+        demand((finding is None) == (method.name in references), "a finding is missing or out of place")
+        demand(finding is None or finding.verdict in get_args(Conclusion), "a verdict is none of a method")
+        demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
+        demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
+    compared = [method.name for method in methods if method.challenge is not None]
+    demand(not compared or retraining in compared, "methods are compared with retraining, and it is not")

@@ -22,14 +22,14 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import REFUSALS, ModelSource, bank_option, group, option, refuse_options, training_option
+from jaxaudit.cli.options import ModelSource, bank_option, group, option, refuse_options, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
 """Names of the attacks with a bank."""
-OF_TARGETS = ("iterations", "targets", "shadow_pairs", "fresh_shadows", "measured_iterations", "bins")
+OF_TARGETS = ("iterations", "targets", "shadow_pairs", "measured_iterations", "bins")
 """Options of target records that are drawn."""
 ON_TARGETS = ("untargeted", "distance", "frequency")
 """Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
@@ -72,12 +72,6 @@ class ByBank:
         minimum=1e-15,
         maximum=0.1,
     )
-    pdtp: Path | None = bank_option(
-        "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
-        "records are at risk by PDTP, and which by the deciding attack.",
-        metavar="RUN",
-        names="file",
-    )
 
 
 @dataclass(frozen=True)
@@ -115,9 +109,6 @@ class AttackFlags(ByBank, Level):
         default=5,
         minimum=1,
         maximum=MOST,
-    )
-    fresh_shadows: bool = training_option(
-        "Train new pairs in every iteration: --iterations times the cost.", default=False
     )
     pooled_shadow_models: int = training_option(
         "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
@@ -169,47 +160,29 @@ class AttackOptions:
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    audit_flags = options.audit
-    names = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
-    if options.of_texts:
-        _check_texts(options, tuple(names))
-        return
-    check_texts(None, options.model.model, options.recipe)
-    if options.source is ModelSource.TRAINING:
-        refuse_options(
-            {"--groups": audit_flags.groups},
-            "is for texts, and attacks on a table without a bank go by single records; deal a bank by groups (`shadows "
-            "plan --coins --groups`, or `shadows train`) and attack it (--shadows), or",
-        )
-        of_bank = [name for name, code in names.items() if name not in ON_TARGETS and code is None]
-        if of_bank:
-            raise InputError(f"--attacks {','.join(of_bank)}: {REFUSALS[ModelSource.TRAINING]}")
-        return
-    useless = [name for name in names if name in ON_TARGETS]
-    if useless:
+    audit_flags, usual = options.audit, AttackFlags()
+    trains = options.source is ModelSource.TRAINING
+    names = ON_TARGETS if trains and not options.of_texts else ON_RECORDS
+    codes = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
+    other = [name for name, code in codes.items() if code is None and name not in names]
+    if other:
         raise InputError(
-            f"--attacks {','.join(useless)}: trains models of its own and takes no bank; with --shadows there are "
-            f"{', '.join(ON_RECORDS)}."
+            f"--attacks {','.join(other)}: there are {', '.join(names)} here. On a table they compare probabilities of "
+            "classes by models of their own; on texts or by a bank (--shadows) they take one number a record."
         )
+    if trains:
+        check_texts(options.data.data, options.model.model, options.recipe)
+    if options.of_texts:
+        useless = [name for name in OF_TARGETS if getattr(audit_flags, name) != getattr(usual, name)]
+        values = {"--sample": options.data.sample, **{f"--{name.replace('_', '-')}": True for name in useless}}
+        refuse_options(values, "is for tables: of texts every one is attacked")
+    elif trains:
+        refuse_options({"--groups": audit_flags.groups}, "is for texts; a bank may be dealt by groups (`shadows plan`)")
     if audit_flags.members and len(audit_flags.members) != len(audit_flags.target):
         raise InputError(
             f"--target was given {len(audit_flags.target)} times and --members {len(audit_flags.members)} times: give "
             "one of each target, in the same order."
         )
-
-
-def _check_texts(options: AttackOptions, names: tuple[str, ...]) -> None:
-    audit_flags, usual = options.audit, AttackFlags()
-    check_texts(options.data.data, options.model.model, options.recipe)
-    useless = [name for name in names if name in ON_TARGETS]
-    if useless:
-        raise InputError(
-            f"--attacks {','.join(useless)}: compares the probabilities of classes, and texts have none; on a text's "
-            f"one number there are {', '.join(ON_RECORDS)}."
-        )
-    values = {"--sample": options.data.sample}
-    values |= {f"--{name.replace('_', '-')}": getattr(audit_flags, name) != getattr(usual, name) for name in OF_TARGETS}
-    refuse_options(values, "is for tables: of texts every one is attacked, by all others")
 
 
 ATTACK = Command(
@@ -238,10 +211,8 @@ ATTACK = Command(
 
     `jaxaudit attack --shadows bank --target out.npy`
 
-    `jaxaudit attack --shadows bank --pdtp run` (beside what `jaxaudit pdtp --out run` measured on the same records)
-
     `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,
     (_check_attacks,),
-    first=("csv", "model", "shadows"),
+    first=("data", "model", "shadows"),
 )

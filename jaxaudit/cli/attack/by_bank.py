@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack
 from jaxaudit.audits.attack.exposure import place_in_set
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
-from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
 from jaxaudit.cli.own_code import load_named, with_fields
 from jaxaudit.cli.progress import say
@@ -28,7 +27,6 @@ from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_bank
-from jaxaudit.runs.saved import read_run
 
 
 def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
@@ -39,8 +37,6 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     bank = load_bank(path)
     attacks = attacks_of(options)
     targets, records = _targets(options, bank)
-    beside = options.audit.pdtp
-    pdtp = None if beside is None else _measured_pdtp(beside, bank, records)
     shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
         say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
@@ -63,7 +59,6 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
             attacks=attacks,
             level=options.audit.level,
             delta=options.audit.delta,
-            pdtp=pdtp,
             progress=execution.progress,
         )
 
@@ -122,44 +117,6 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
     return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in triples), records
 
 
-def _measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " records"]:
-    """PDTP (nats) of the first `records` records of a bank; NaN for records that were not measured."""
-    run = read_run(path)
-    result = run.result
-    if not isinstance(result, PDTPResult):
-        raise InputError(f"--pdtp {path}: is not a run of `jaxaudit pdtp`; give a directory that its --out wrote.")
-    if len(result.records) < result.records_measured:
-        raise InputError(
-            f"--pdtp {path}: measured {result.records_measured:,} records and lists the {len(result.records):,} "
-            "riskiest; measure fewer (--measured-records)."
-        )
-    if (bank.groups is None) != (result.groups is None):
-        whole, single = ("the bank", "PDTP") if result.groups is None else ("PDTP", "the bank")
-        raise InputError(
-            f"--pdtp {path}: {whole} is of whole groups and {single} of single records, which are other risks; give "
-            "both by groups (--groups) or neither."
-        )
-    description, start = bank.description, 0
-    pdtp_by_column = np.full(description.records, np.nan)
-    their_hash = run.provenance.data.get("records_content_hash")
-    for role, count in description.sizes._asdict().items():
-        if their_hash is not None and getattr(description.hashes, role) == their_hash:
-            indices = np.array([risk.index for risk in result.records])
-            if indices.max() < count:
-                pdtp_by_column[start + indices] = [risk.pdtp for risk in result.records]
-                if start >= records:
-                    raise InputError(
-                        f"--pdtp {path}: measured the {role} set, which is not attacked here; measure the query set, "
-                        "or leave out --target."
-                    )
-                return pdtp_by_column[:records]
-        start += count
-    raise InputError(
-        f"--pdtp {path}: its table has the same records as none of the bank's sets. Make both of one file of rows of "
-        "numbers (images and categories are stored in other ways), and the run with this version and all records."
-    )
-
-
 def _units(audit: AttackAudit) -> Int[np.ndarray, " records"]:
     """The number of each attacked record, or of its group, among the columns of the scores."""
     return np.arange(len(audit.records)) if audit.unit_of_record is None else audit.unit_of_record
@@ -183,7 +140,6 @@ def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) 
         "named_high": record_arrays.named_high,
         "wrongly_named": record_arrays.wrongly,
         "same_outputs": by_record.copies,
-        **({} if by_record.pdtp is None else {"pdtp": by_record.pdtp}),
     }
     deciding = audit.scores[audit.result.decided_by]
     scores = {

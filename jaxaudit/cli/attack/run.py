@@ -18,7 +18,6 @@ from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
     attack_models_per_batch,
     check_attacks,
-    check_options,
     draw,
     models_to_train,
     train_splits,
@@ -26,11 +25,11 @@ from jaxaudit.audits.attack.train_splits import (
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
 from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
 from jaxaudit.cli.classifiers import (
-    demand_memory,
     make_classifier,
     network_of_texts,
     read_table_options,
     read_training_set,
+    refuse_more,
     summarise_table,
     table_data,
 )
@@ -44,7 +43,6 @@ from jaxaudit.data import Examples, Table, candidate_indices
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.groups import as_groups
 from jaxaudit.ensemble import Execution
-from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
@@ -56,37 +54,33 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 """Defaults without --data."""
 
 
-def prepare(options: AttackOptions) -> Job[Any] | Summary:
+def prepare(options: AttackOptions) -> Job[Any]:
     """The work for these options."""
     if options.of_texts:
         return prepare_of_texts(options)
     audit_flags = options.audit
     names = attacks_named(audit_flags.attacks)
     attacks = attacks_on_targets(audit_flags)
-    sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else SIZES
+    sizes = DEMONSTRATION if options.data.data is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
     pairs = audit_flags.shadow_pairs if any(attack.shadows == "paired" for attack in attacks) else 0
     pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
-    check_options(iterations, pairs, pooled, audit_flags.measured_iterations, audit_flags.bins)
     check_attacks(attacks, audit_flags.bins, bool(pairs), bool(pooled))
     whole = read_table_options(options.data)
-    summarise_table(whole, columns=options.data.csv is not None)
+    summarise_table(whole, columns=options.data.is_file)
     candidates = _candidates(options.data.sample, whole)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
     chosen = candidate_indices(np.random.default_rng(audit_flags.seed), len(whole), candidates)
     table = whole.take(chosen)
     examples, learner = make_classifier(options.model, options.recipe, table)
-    splits = 2 * iterations * len(table)
-    demand_memory(splits, f"--iterations {iterations}", "give fewer iterations, or a smaller --sample")
     key = jax.random.key(audit_flags.seed)
     drawn = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {
         "shadow_pairs": pairs,
         "pooled_shadows": pooled,
         "measured": min(audit_flags.measured_iterations, iterations),
-        "fresh_shadows": audit_flags.fresh_shadows,
     }
     settled = with_values(options, sample=candidates, attacks=",".join(names), iterations=iterations, targets=targets)
 
@@ -144,14 +138,11 @@ def _candidates(count: int | None, table: Table) -> int:
     """The number of candidates: as given, else the paper's number, or the largest possible even number."""
     if count is None:
         return min(CANDIDATES, len(table) // 2 * 2)
-    if count > len(table):
-        raise InputError(
-            f"--sample {count} is more than the {len(table):,} records of {table.name}; leave it out to use all."
-        )
+    refuse_more(len(table), count, "--sample", table.name)
     return count
 
 
-def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | Summary:
+def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
     """The work for these options: that of `shadows train --coins`, and of `attack --shadows`.
 
     The bank is in the folder of unfinished work, so that the same command goes on after a stop, or in a temporary one.
@@ -173,8 +164,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]] | 
         recipe=ShadowRecipe(**vars(options.recipe)),
     )
     work = train.prepare(train_options)
-    if isinstance(work, Summary):
-        return work
+    assert not isinstance(work, Summary), "this is no dry run"
     whole, data = options.audit.groups, {"query": describe_examples(texts)}
     hashes = {"query": texts.content_hash}
     if whole is not None:

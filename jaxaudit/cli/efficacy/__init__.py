@@ -111,15 +111,13 @@ def _check_together(options: EfficacyOptions) -> None:
     # A folder contains weights; a missing path is reported by its own option, not as missing weights.
     config = pretrained_config(options.model.model)
     config_folder = config if config and not config.is_file() else None
-    needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
-    values = dict(
-        zip(needs, (options.model.params or config_folder, options.model.model, options.data.data), strict=True)
-    )
-    present, missing = [need for need in needs if values[need] is not None], [n for n in needs if values[n] is None]
-    if present and missing:
+    values = {"--params": options.model.params or config_folder, "--model": options.model.model}
+    values["--data"] = options.data.data
+    missing = [flag for flag, value in values.items() if value is None]
+    if missing and len(missing) < len(values):
         raise InputError(
-            f"--{present[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an "
-            "example."
+            f"{', '.join(values)} go together, the weights, their network and the records: also give "
+            f"{' and '.join(missing)}; without all of them the command runs an example."
         )
     if not is_texts(options.data.data or ""):
         refuse_options({"--recipe template": options.data.template}, "is of texts (--data .jsonl)")

@@ -4,10 +4,11 @@ Where records are texts, its inputs are causal language models of `transformers`
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,7 @@ from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.records import Records, must_be_opened, open_records
 from jaxaudit.data.sequences import padded
-from jaxaudit.data.weights import Weights, read_weights
+from jaxaudit.data.weights import read_weights
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian, Likelihood
@@ -55,68 +56,72 @@ class EfficacyInputs(NamedTuple):
     """What a run of `efficacy` measures.
 
     Attributes:
-        net: the network.
         judged, references: the weights that are judged, and others to compare with.
         examples: the records.
-        notes: limitations of all these, to show.
+        audit: the measurement.
         config_hash: of the configuration that the network is built from; None if there is none.
     """
 
-    net: PureModule
     judged: NamedWeights
     references: Sequence[NamedWeights]
     examples: Examples | Records
-    notes: tuple[str, ...]
+    audit: Callable[[], EfficacyAudit]
     config_hash: str | None = None
 
-    def audit(self, options: EfficacyOptions) -> EfficacyAudit:
-        """The measurement."""
-        return measure_efficacy(
-            self.net,
-            self.judged,
-            self.examples,
-            references=self.references,
-            likelihood=_likelihood(options),
-            true_fisher=options.audit.true_fisher,
-            chunk=options.audit.chunk,
-            notes=self.notes,
-        )
+
+def _of_network(
+    options: EfficacyOptions,
+    net: PureModule,
+    judged: NamedWeights,
+    references: Sequence[NamedWeights],
+    examples: Examples | Records,
+    notes: Sequence[str],
+    config_hash: str | None = None,
+) -> EfficacyInputs:
+    audit = partial(
+        measure_efficacy,
+        net,
+        judged,
+        examples,
+        references=references,
+        likelihood=_likelihood(options),
+        true_fisher=options.audit.true_fisher,
+        chunk=options.audit.chunk,
+        notes=notes,
+    )
+    return EfficacyInputs(judged, references, examples, audit, config_hash)
 
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
-    of_model = {}
     if is_texts(options.data.data or ""):
-        text_inputs = read_text_inputs(options)
+        inputs = read_text_inputs(options)
+    elif options.model.params is None and options.model.model is None and options.data.data is None:
+        inputs = _demonstration(options)
+        say(f"evaluating three models on {inputs.examples.name}")
     else:
         _likelihood(options)
-        if options.model.params is None and options.model.model is None and options.data.data is None:
-            text_inputs = _demonstration(jax.random.key(options.audit.seed))
-            say(f"evaluating three models on {text_inputs.examples.name}")
-        else:
-            text_inputs = _inputs(options)
-        of_model = {"model_hash": text_inputs.config_hash} if text_inputs.config_hash else {}
-    examples, reference_hashes = (
-        text_inputs.examples,
-        {reference.name: _hash(reference) for reference in text_inputs.references},
-    )
+        inputs = _inputs(options)
+    examples, reference_hashes = inputs.examples, {reference.name: _hash(reference) for reference in inputs.references}
+    of_model = {"model_hash": inputs.config_hash} if inputs.config_hash else {}
     return Job(
         options=options,
         data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
-        audit=lambda _: text_inputs.audit(options),
+        audit=lambda _: inputs.audit(),
         outcome=lambda audit, provenance: Outcome(
             recorded("efficacy", audit.result, [SOURCE], provenance), {}, record_files(audit.columns)
         ),
         label="measuring",
-        extra={"weights_hash": _hash(text_inputs.judged), "reference_hashes": reference_hashes, **of_model},
+        extra={"weights_hash": _hash(inputs.judged), "reference_hashes": reference_hashes, **of_model},
     )
 
 
-def _demonstration(key: Any) -> EfficacyInputs:
+def _demonstration(options: EfficacyOptions) -> EfficacyInputs:
     """A model trained with, and one without, some digits: the first half of one class.
 
     The recipe is that of Becker & Liebig (2022) for MNIST.
     """
+    key = jax.random.key(options.audit.seed)
     digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
     of_class = np.flatnonzero(digits.labels == CLASS)
     forget = of_class[: len(of_class) // 2]
@@ -129,7 +134,8 @@ def _demonstration(key: Any) -> EfficacyInputs:
         execution = Execution(models_per_batch=1, progress=progress)
         trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
-    return EfficacyInputs(
+    return _of_network(
+        options,
         learner.net,
         NamedWeights("original", *original),
         (
@@ -170,10 +176,7 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
             weights[path] = pretrained.as_named_here(weights[path], source)
 
     def restore(name: str, path: Path) -> NamedWeights:
-        try:
-            restored = load_weights(net, weights[path], without_folders(str(path)), model.model or "")
-        except InputError as error:
-            raise InputError(f"{error}{_hint(data.classes, weights[path], classes)}") from error
+        restored = load_weights(net, weights[path], without_folders(str(path)), model.model or "")
         notes.extend(restored.notes)
         return NamedWeights(name, restored.params, restored.state)
 
@@ -190,7 +193,7 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
             if net.seeded
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
-    return EfficacyInputs(net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
+    return _of_network(options, net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
 
 
 def _likelihood(options: EfficacyOptions) -> Likelihood:
@@ -243,14 +246,6 @@ def outputs_note(examples: Examples) -> list[str]:
     return [f"Assumed order of the network outputs, from 0: {', '.join(names[:NAMES_SHOWN])}{more}."]
 
 
-def _hint(outputs_asked: int | None, weights: Weights, classes: int) -> str:
-    """A further hint for weights that do not fit a network with this number of outputs."""
-    sizes = {size for values in weights.values() if values.ndim for size in (values.shape[0], values.shape[-1])}
-    if outputs_asked is None and classes not in sizes:
-        return f" The network has {classes} outputs, the number of classes in the data; --classes sets this number."
-    return ""
-
-
 def _hash(named_weights: NamedWeights) -> str:
     weights = name_weights(named_weights.params, named_weights.state)
     digest = hashlib.blake2b(digest_size=16)
@@ -260,42 +255,15 @@ def _hash(named_weights: NamedWeights) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
-class TextInputs(NamedTuple):
-    """The language model, its weights, others to compare with, and the records as tokens."""
-
-    model: Causal
-    judged: NamedWeights
-    references: list[NamedWeights]
-    examples: Examples
-
-    def audit(self, options: EfficacyOptions) -> EfficacyAudit:
-        """The measurement."""
-
-        def log_likelihood(params: dict[str, Array], tokens: Array, rest: dict[str, Array] | None = None) -> Array:
-            tensors = {name.replace("/", "."): tensor for name, tensor in params.items()} | (rest or {})
-            return SEQUENCE.log_prob(self.model.apply(tensors, jnp.where(tokens < 0, ~tokens, tokens)), tokens)
-
-        return measure_sequence_efficacy(
-            log_likelihood,
-            self.judged,
-            self.examples.inputs,
-            references=self.references,
-            vocabulary=self.model.model.vocabulary,
-            framework="torch",
-            chunk=options.audit.chunk,
-            notes=("A record's own tokens are its labels; of a prompt or question, the answer's alone count.",),
-        )
-
-
-def read_text_inputs(options: EfficacyOptions) -> TextInputs:
+def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
     """The models and records of these options."""
-    folder, audit, model = pretrained_config(options.model.model), options.audit, options.model
+    folder, audit_flags, model = pretrained_config(options.model.model), options.audit, options.model
     if folder is None or folder.suffix == ".json" or model.params is not None:
         raise InputError(
             f"--data {options.data.data}: texts need a causal language model of transformers; name the folder with its "
             "weights and its tokenizer (--model), and leave out --params."
         )
-    values = {"--likelihood": audit.likelihood != "categorical", "--true-fisher": audit.true_fisher}
+    values = {"--likelihood": audit_flags.likelihood != "categorical", "--true-fisher": audit_flags.true_fisher}
     refuse_options(values, "is of records with labels; the labels of a text are its own tokens")
     sources = [parse_reference(text) for text in model.reference]
     if any(path is None for _, path in sources):
@@ -317,7 +285,24 @@ def read_text_inputs(options: EfficacyOptions) -> TextInputs:
                 "compared in one network."
             )
     references = [_named(name, reference) for name, reference in references_by_name.items()]
-    return TextInputs(judged, _named(judged.model.name, judged), references, examples)
+    judged_weights = _named(judged.model.name, judged)
+
+    def log_likelihood(params: dict[str, Array], tokens: Array, rest: dict[str, Array] | None = None) -> Array:
+        tensors = {name.replace("/", "."): tensor for name, tensor in params.items()} | (rest or {})
+        return SEQUENCE.log_prob(judged.apply(tensors, jnp.where(tokens < 0, ~tokens, tokens)), tokens)
+
+    audit = partial(
+        measure_sequence_efficacy,
+        log_likelihood,
+        judged_weights,
+        examples.inputs,
+        references=references,
+        vocabulary=judged.model.vocabulary,
+        framework="torch",
+        chunk=audit_flags.chunk,
+        notes=("A record's own tokens are its labels; of a prompt or question, the answer's alone count.",),
+    )
+    return EfficacyInputs(judged_weights, references, examples, audit)
 
 
 def _named(name: str, model: Causal) -> NamedWeights:

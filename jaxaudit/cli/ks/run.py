@@ -86,9 +86,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     in_full, trial = options.audit.effort == "full", options.recipe.dry_run
     if not in_full or trial or options.recipe.models_per_batch is None:
         options, summary = plan_audit(given_options, options, sets, tests, partial(learner_of, sets))
-        if trial and options.recipe.workers is None:
+        if trial:
             return summary
-        plan = summary if trial or not in_full else None
+        plan = None if in_full else summary
         for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)

@@ -32,7 +32,7 @@ class PDTPFlags(Seeded):
     )
     groups: str | None = dealt_groups(
         "Group of each record, such as the author of each text: all records of a group are left out together. A key of "
-        "the texts, a .npy, a .csv, or a column of --csv, which is then no input.",
+        "the texts, a .npy, a .csv, or a column of the table, which is then no input.",
     )
     bins: int | None = option(
         "Bins into which outputs are rounded before they are compared; 0: none. [default: 100; none for texts]",
@@ -59,11 +59,6 @@ class PDTPOutput(ListOutput):
         maximum=MOST,
         decides=False,
     )
-    show_values: bool = option(
-        "Also print the values of the riskiest records. They are private, and never written to a file.",
-        default=False,
-        decides=False,
-    )
     fail_on: tuple[str, ...] = failing("records exposed", "inconclusive")
 
 
@@ -79,13 +74,10 @@ class PDTPOptions:
 
 
 def _check(options: PDTPOptions) -> None:
-    audit, output = options.audit, options.output
+    audit = options.audit
     check_texts(options.data.data, options.model.model, options.recipe)
-    if output.show_values:
-        refuse_options({"--json": output.as_json}, "--show-values prints below the table")
     if is_texts(options.data.data or ""):
-        values = {"--reduce": audit.reduce, "--show-values": output.show_values}
-        refuse_options(values, "is for records of a table, and these are texts")
+        refuse_options({"--reduce": audit.reduce}, "is for records of a table, and these are texts")
     if audit.reduce:
         values = {"--groups": audit.groups, "--measured-records": audit.measured_records}
         refuse_options(values, "--reduce removes records one by one, and measures all that remain")
@@ -114,5 +106,5 @@ PDTP = Command(
     --recipe learning-rate=0.003 --epochs 15` (a language model, without each author in turn)
     """,
     checks=(_check,),
-    first=("csv", "label", "model"),
+    first=("data", "label", "model"),
 )

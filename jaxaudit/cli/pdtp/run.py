@@ -8,7 +8,6 @@ import numpy as np
 
 from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces, models_trained
 from jaxaudit.audits.pdtp.audit import PDTPAudit, check_steps, measure_pdtp, reduce_pdtp
-from jaxaudit.audits.pdtp.result import PDTPResult
 from jaxaudit.cli.classifiers import (
     DEFAULT_DATA,
     drawn,
@@ -21,10 +20,9 @@ from jaxaudit.cli.classifiers import (
 from jaxaudit.cli.pdtp import PDTPOptions
 from jaxaudit.cli.read_sets import read_groups, with_dealt_groups
 from jaxaudit.cli.show import Job, Outcome
-from jaxaudit.data import Examples, Table, describe_record
+from jaxaudit.data import Examples, Table
 from jaxaudit.data.groups import as_groups, groups_file
 from jaxaudit.ensemble import Execution
-from jaxaudit.errors import visible
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SOURCE
 from jaxaudit.report.kinds import recorded
@@ -36,14 +34,14 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
     options = _with_groups_of_file(options)
     audit_flags = options.audit
-    data, of_column = options.data, audit_flags.groups is not None and groups_file(audit_flags.groups) is None
-    if of_column and audit_flags.groups and data.csv is not None:
+    data = options.data
+    if audit_flags.groups is not None and groups_file(audit_flags.groups) is None and data.is_file:
         data = replace(data, drop=(*data.drop, audit_flags.groups))
     whole = read_training_set(data, network_of_texts(options.model))
     texts = isinstance(whole, Examples)
     bins = audit_flags.bins if audit_flags.bins is not None else 0 if texts else BINS
     options = replace(options, audit=replace(audit_flags, bins=bins))
-    summarise_table(whole, columns=options.data.csv is not None)
+    summarise_table(whole, columns=data.is_file)
     generator = np.random.default_rng(audit_flags.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
     table = whole if chosen is None else whole.take(chosen)
@@ -91,10 +89,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
 
     def outcome(audit: PDTPAudit, provenance: Provenance) -> Outcome:
         record = recorded("pdtp", audit.result, [SOURCE], provenance)
-        aside = ""
-        if options.output.show_values and isinstance(whole, Table):
-            aside = _values(whole, audit.result, options.output.top)
-        return Outcome(record, {"pdtp": audit.values}, record_files(audit.columns), aside)
+        return Outcome(record, {"pdtp": audit.values}, record_files(audit.columns))
 
     return Job(
         options=options,
@@ -114,21 +109,10 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
 
 def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
     """The options with the groups that a deal wrote into the file; as they are if they go by single records."""
-    data = options.data
-    if options.audit.reduce:
-        return options
-    return with_dealt_groups(options, str(data.csv or data.data))
+    return options if options.audit.reduce else with_dealt_groups(options, options.data.data or "")
 
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
     data, groups = options.data, options.audit.groups or ""
-    name = f"{data.csv}" if data.csv is not None else data.data or DEFAULT_DATA
-    values = read_groups(groups, name, len(whole), "training set", data.data_dir)
+    values = read_groups(groups, data.data or DEFAULT_DATA, len(whole), "training set", data.data_dir)
     return values if chosen is None else values[chosen]
-
-
-def _values(table: Table, result: PDTPResult, top: int) -> str:
-    """The values of the riskiest records, one line each."""
-    return "".join(
-        visible(f"  {record.index}: {describe_record(table, record.index)}") + "\n" for record in result.by_risk()[:top]
-    )

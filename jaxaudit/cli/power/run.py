@@ -53,7 +53,7 @@ from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_
 
 
 def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
-    """The work for these options with training; for a dry run without workers, only the plan."""
+    """The work for these options with training; for a dry run, only the plan."""
     given_options = options
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
@@ -62,9 +62,9 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
     in_full, trial = options.audit.effort == "full", options.recipe.dry_run
     if not in_full or trial or options.recipe.models_per_batch is None:
         options, summary = plan_power(given_options, options, sets)
-        if trial and options.recipe.workers is None:
+        if trial:
             return summary
-        plan = summary if trial or not in_full else None
+        plan = None if in_full else summary
         for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)

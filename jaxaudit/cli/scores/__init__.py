@@ -19,7 +19,43 @@ def _claim(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class LMOptions:
+class KnownModels:
+    """Folders, or logs, of models of which is known what they were trained on. Each may be repeated."""
+
+    baseline: tuple[Path, ...] = option(
+        "A model that used neither query set nor holdout, such as the base model before fine-tuning. Repeatable.",
+        default=(),
+        names="file",
+    )
+    before: tuple[Path, ...] = option("The target itself before a deletion. Repeatable.", default=(), names="file")
+    unused: tuple[Path, ...] = option(
+        "A model trained without the query set, such as a retain model. Repeat it for several: one says nothing of the "
+        "spread between seeds.",
+        default=(),
+        names="file",
+    )
+    used: tuple[Path, ...] = option(
+        "A model trained with all of the query set, such as TOFU's full model. Repeatable.", default=(), names="file"
+    )
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The models of known truth, and the table that is written."""
+
+    known_models: KnownModels = group(MODELS, KnownModels())
+    scores: Path = option(
+        "Write the scores into this new file: .csv or .parquet.",
+        "--out",
+        default=...,
+        metavar="FILE",
+        check=_claim,
+        decides=False,
+    )
+
+
+@dataclass(frozen=True)
+class LMOptions(TableOptions):
     """All options of the command."""
 
     model: Path = option(
@@ -45,29 +81,6 @@ class LMOptions:
     query: Path | None = option("The query set: records in question, as TEXTS without set.", names="file")
     holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
     members: Path | None = option("Records of the same source that stay in training.", names="file")
-    table: Path = option(
-        "Write the scores to this new .csv or .parquet file.", "--out", default=..., check=_claim, decides=False
-    )
-    baseline: tuple[Path, ...] = option(
-        "Folder of a model that used neither query set nor holdout. Repeatable.",
-        default=(),
-        names="file",
-    )
-    before: tuple[Path, ...] = option(
-        "Folder of the target before a deletion. Repeatable.",
-        default=(),
-        names="file",
-    )
-    unused: tuple[Path, ...] = option(
-        "Folder of a model known to have been trained without the query set. Repeatable.",
-        default=(),
-        names="file",
-    )
-    used: tuple[Path, ...] = option(
-        "Folder of a model known to have been trained with the query set. Repeatable.",
-        default=(),
-        names="file",
-    )
     template: str | None = option(
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: '; a chat by the chat template of the "
@@ -97,10 +110,15 @@ class LMOptions:
         default=True,
     )
 
+    @property
+    def files_of_sets(self) -> dict[str, Path]:
+        """The file of each set that has one of its own."""
+        files = {"query": self.query, "holdout": self.holdout, "members": self.members}
+        return {name: path for name, path in files.items() if path is not None}
 
-def check_sets_of_texts(options: LMOptions) -> None:
-    files = (options.query, options.holdout, options.members)
-    if (not options.texts) is (files == (None, None, None)):
+
+def _check_sets_of_texts(options: LMOptions) -> None:
+    if bool(options.texts) is bool(options.files_of_sets):
         raise InputError(
             "give the records either as TEXTS, with a set in each line or in the file's name, or as --query, --holdout "
             "and --members."
@@ -108,38 +126,19 @@ def check_sets_of_texts(options: LMOptions) -> None:
 
 
 @dataclass(frozen=True)
-class KnownModels:
-    """Logs of models of which is known what they were trained on."""
+class JoinOptions(TableOptions):
+    """What the two commands share that join what other tools left of several models."""
 
-    unused: tuple[Path, ...] = option(
-        "Log of a model trained without the forget set, such as a retain model. Repeat it for several: one says "
-        "nothing of the spread between seeds.",
-        default=(),
-        metavar="LOG",
-        names="file",
-    )
-    used: tuple[Path, ...] = option(
-        "Log of a model trained with all of the forget set, such as TOFU's full model.",
-        default=(),
-        metavar="LOG",
-        names="file",
-    )
-    before: tuple[Path, ...] = option(
-        "Log of the target itself before the deletion.",
-        default=(),
-        metavar="LOG",
-        names="file",
-    )
-    baseline: tuple[Path, ...] = option(
-        "Log of a model that used neither the forget set nor the holdout, such as the base model before fine-tuning.",
-        default=(),
-        metavar="LOG",
-        names="file",
+    records_per_group: int | None = option(
+        "Records of a group, where each block of so many consecutive records is one: 20 for TOFU's authors. "
+        "[default: no groups]",
+        minimum=2,
+        maximum=1_000_000,
     )
 
 
 @dataclass(frozen=True)
-class OpenUnlearningOptions:
+class OpenUnlearningOptions(JoinOptions):
     """All options of `jaxaudit scores open-unlearning`."""
 
     targets: tuple[Path, ...] = option(
@@ -149,13 +148,6 @@ class OpenUnlearningOptions:
         metavar="TARGET_EVAL.json",
         names="file",
     )
-    known_models: KnownModels = group(MODELS, KnownModels())
-    records_per_group: int | None = option(
-        "Records of a group, where each block of so many consecutive records is one: 20 for TOFU's authors. "
-        "[default: no groups]",
-        minimum=2,
-        maximum=1_000_000,
-    )
     muse: str = option(
         "Of MUSE's logs, which records of the forget set: privleak are the texts of the attacks (mia_*), beside a "
         "holdout; verbmem passages to complete (ROUGE-L, extraction strength, exact memorisation); knowmem questions "
@@ -164,18 +156,10 @@ class OpenUnlearningOptions:
         default="privleak",
         choices=("privleak", "verbmem", "knowmem"),
     )
-    scores: Path = option(
-        "Write the table into this new file: .csv or .parquet.",
-        "--out",
-        default=...,
-        metavar="FILE",
-        check=_claim,
-        decides=False,
-    )
 
 
 @dataclass(frozen=True)
-class LMEvalOptions:
+class LMEvalOptions(JoinOptions):
     """All options of `jaxaudit scores lm-eval`."""
 
     targets: tuple[Path, ...] = option(
@@ -188,20 +172,6 @@ class LMEvalOptions:
     query: str = option("Task of the query set: records in question.", default=..., metavar="TASK")
     holdout: str | None = option("Task of records of the same source that nobody trained on.", metavar="TASK")
     members: str | None = option("Task of records of the same source that stay in training.", metavar="TASK")
-    known_models: KnownModels = group(MODELS, KnownModels())
-    records_per_group: int | None = option(
-        "Records of a group, where each block of so many consecutive records is one. [default: no groups]",
-        minimum=2,
-        maximum=1_000_000,
-    )
-    scores: Path = option(
-        "Write the table into this new file: .csv or .parquet.",
-        "--out",
-        default=...,
-        metavar="FILE",
-        check=_claim,
-        decides=False,
-    )
 
 
 LM = Command(
@@ -231,8 +201,8 @@ LM = Command(
 
     `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
     """,
-    (check_sets_of_texts,),
-    first=("table", "query", "holdout"),
+    (_check_sets_of_texts,),
+    first=("scores", "query", "holdout"),
     compiles=False,
 )
 

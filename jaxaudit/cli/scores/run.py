@@ -37,12 +37,9 @@ if TYPE_CHECKING:
     from jaxaudit.models.language_model import LanguageModel
 
 
-FURTHER = ("baseline", "before", "unused", "used")
-
-
 def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
-    folders = {"target": (options.adapter or options.model,), **{role: getattr(options, role) for role in FURTHER}}
+    folders = {"target": (options.adapter or options.model,), **vars(options.known_models)}
     refuse_repeated(folders)
     _refuse_folders(options, folders)
     sides = _sides(options)
@@ -107,9 +104,9 @@ def score_texts(options: LMOptions) -> Summary:
         )
     columns = {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()}
     # Two folders may hold one model.
-    refuse_copies(columns_of(columns), np.array(columns["set"]), options.table.name)
-    write_scores(options.table, columns)
-    return scored_summary(options.table, columns, counted)
+    refuse_copies(columns_of(columns), np.array(columns["set"]), options.scores.name)
+    write_scores(options.scores, columns)
+    return scored_summary(options.scores, columns, counted)
 
 
 def _parts(options: LMOptions, folder: Path) -> tuple[Path, Path | None]:
@@ -131,14 +128,13 @@ def _refuse_folders(options: LMOptions, folders: Mapping[str, Sequence[Path]]) -
     for role, role_folders in folders.items():
         for folder in role_folders:
             if options.adapter is None and exists(folder / ADAPTER):
-                option = f"--{role} {folder}" if role in FURTHER else str(folder)
-                role_words = f" --{role} {folder}" if role in FURTHER else ""
-                adapter = "TARGET_ADAPTER" if role in FURTHER else folder
-                advice = "If the target is a whole model, merge this adapter" if role in FURTHER else "Or merge the two"
+                is_target = role == "target"
+                option = str(folder) if is_target else f"--{role} {folder}"
+                adapter = folder if is_target else f"TARGET_ADAPTER --{role} {folder}"
                 raise InputError(
                     f"{option}: is an adapter, and no --adapter says that MODEL is the model that it was trained on. "
                     f"Name that model as MODEL, and the target as an adapter of it: `jaxaudit scores lm BASE --adapter "
-                    f"{adapter}{role_words}`. {advice} by peft's merge_and_unload, and name the folder it is saved in."
+                    f"{adapter}`. Or merge the adapter by peft's merge_and_unload, and name the folder it is saved in."
                 )
             model_entries(*_parts(options, folder))
 
@@ -165,8 +161,7 @@ def _sides(options: LMOptions) -> list[DealtSide | None]:
     Raises:
         InputError: a file is another side than it is given as, or they are of several deals.
     """
-    of_sets = {"query": options.query, "holdout": options.holdout, "members": options.members}
-    named_sides = [(name, path, dealt_side(expanded(path))) for name, path in of_sets.items() if path is not None]
+    named_sides = [(name, path, dealt_side(expanded(path))) for name, path in options.files_of_sets.items()]
     for name, path, side in named_sides:
         if side is not None and side.name != name:
             raise InputError(
@@ -196,17 +191,19 @@ def _all_dealt(sides: Sequence[DealtSide | None]) -> bool:
 
 def _records(options: LMOptions, sides: Sequence[DealtSide | None]) -> tuple[list[Texts], dict[str, Any]]:
     """The records of each file, and the columns that are no score, of the records of all files."""
-    files_of_sets = {"query": options.query, "holdout": options.holdout, "members": options.members}
-    named_sets = [(of, read_told(path)) for of, path in files_of_sets.items() if path is not None]
-    named_sets += [(None, read_told(path)) for path in options.texts]
-    read = [texts for _, texts in named_sets]
+    read = [read_told(path) for path in (*options.files_of_sets.values(), *options.texts)]
     tell_of_groups(read)
     if len({texts.form for texts in read}) > 1:
         raise InputError(
             f"records have different forms ({', '.join(sorted({texts.form for texts in read}))}); give all sets one "
             "form, or it tells them apart."
         )
-    sets = [name for of, texts in named_sets for name in (_sets(texts) if of is None else [of] * len(texts.answers))]
+    roles = [*options.files_of_sets, *([None] * len(options.texts))]
+    sets = [
+        name
+        for of, texts in zip(roles, read, strict=True)
+        for name in (_sets(texts) if of is None else [of] * len(texts.answers))
+    ]
     _refuse_shared(read, sets)
     columns: dict[str, Any] = {"set": sets}
     for name in ("index", "group", "pair"):
@@ -292,8 +289,7 @@ def join_samples(options: LMEvalOptions) -> Summary:
 
 def _joined(options: OpenUnlearningOptions | LMEvalOptions, read: Callable[[Path], EvaluationLog]) -> Summary:
     paths: dict[ModelRole, Sequence[Path]] = {"target": options.targets}
-    paths |= {"before": options.known_models.before, "baseline": options.known_models.baseline}
-    paths |= {"unused": options.known_models.unused, "used": options.known_models.used}
+    paths |= {role: getattr(options.known_models, role) for role in ROLES[1:]}
     refuse_repeated(paths)
     logs: dict[ModelRole, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(role_paths), map(read, role_paths), strict=True))

@@ -120,17 +120,24 @@ class PlannedModels(BankModels):
 
 
 @dataclass(frozen=True)
-class PlanOptions:
-    """All options of `jaxaudit shadows plan`."""
+class BankOptions:
+    """The records of a bank, and where it is written."""
 
-    data: PlanData = group(DATA, PlanData())
-    models: PlannedModels = group(BANK, PlannedModels())
+    data: BankData = group(DATA, BankData())
     bank: Path | None = option(
         "Write the bank into this new directory, or add models to it.",
         "--out",
         metavar="BANK",
         decides=False,
     )
+
+
+@dataclass(frozen=True)
+class PlanOptions(BankOptions):
+    """All options of `jaxaudit shadows plan`."""
+
+    data: PlanData = group(DATA, PlanData())
+    models: PlannedModels = group(BANK, PlannedModels())
 
 
 @dataclass(frozen=True)
@@ -146,19 +153,12 @@ class BankNetwork(ShadowNetwork):
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(BankOptions):
     """All options of `jaxaudit shadows train`."""
 
-    data: BankData = group(DATA, BankData())
     models: BankModels = group(BANK, BankModels())
     model: BankNetwork = group(MODEL, BankNetwork())
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
-    bank: Path | None = option(
-        "Write the bank into this new directory, or add models to it.",
-        "--out",
-        metavar="BANK",
-        decides=False,
-    )
 
     @property
     def source(self) -> ModelSource:
@@ -218,7 +218,7 @@ def check_recipe(text: str) -> None:
         raise InputError(f"--how-trained has {len(text)} characters; give at most {LONGEST_RECIPE}.")
 
 
-def _check_sets(options: PlanOptions | TrainOptions) -> None:
+def _check_sets(options: BankOptions) -> None:
     data = options.data
     query = data.query if data.deal is None else str(data.deal)
     for flag, value in (("--deal or --query, the data in question", query), ("--out, the directory", options.bank)):

@@ -16,7 +16,6 @@ from jaxtyping import Float32, Int
 
 from jaxaudit.audits.bank_odds import as_model_outputs, log_odds_of
 from jaxaudit.audits.ks.bank import COMPARED, RowMatch, first_models, match_row
-from jaxaudit.audits.open_bank import kinds_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows import AddOptions, ImportOptions
 from jaxaudit.cli.show import Summary
@@ -33,7 +32,6 @@ from jaxaudit.errors import InputError, visible, writing
 from jaxaudit.metrics.row_fit import RATE
 from jaxaudit.runs.directory import write_files
 from jaxaudit.runs.unfinished import working_in
-from jaxaudit.shadow_models import Kind
 from jaxaudit.version import __version__
 
 Values = Float32[np.ndarray, "n views values"]
@@ -321,15 +319,4 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
         f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; logits{views} on {columns} "
         "records."
     ]
-    if sizes.holdout:
-        other_models = len(bank) - kinds_of(bank).count(Kind.MIXED)
-        if other_models:
-            lines.append(
-                f"{other_models} of the models are not of the holdout test: they are trained on far more or fewer of "
-                "the "
-                f"query and holdout records than the query set has ({sizes.query:,}), or on exactly one of the sets. "
-                "Name as many holdout as query records where models are trained on half of all."
-            )
-    else:
-        lines.append("Without --holdout-rows the bank has no holdout, so the holdout test cannot be made.")
     return Summary((*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}"))

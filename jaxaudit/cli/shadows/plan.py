@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from jaxaudit.data.formats.arrays import read_npy
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError, writing
 from jaxaudit.runs.directory import claim, write_files
-from jaxaudit.runs.unfinished import LOCK, NAME, OWNER, hold, make_directories, remove_empty, sign, working_in
+from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty, working_in
 from jaxaudit.shadow_models import kind_words
 from jaxaudit.version import __version__
 
@@ -85,23 +84,15 @@ def lay(out: Path, arrays: Arrays, earlier: Description | None, description: Des
         return
     _refuse_made(out)
     folders_created: tuple[Path, ...] = ()
-    lock = None
     try:
         with writing(f"--out {out}", ADVICE):
             folders_created = make_directories(out / NAME)
             # The command keeps its drafts in this folder, and `write_files` removes it together with the lock.
-            lock = hold(out / NAME)
-            if lock is not None:
-                sign(out / NAME)
-            _refuse_made(out)
-            write_files(out, bank_files(description, arrays))
-            make_folder(out)
+            with working_in(out / NAME, f"--out {out}"):
+                _refuse_made(out)
+                write_files(out, bank_files(description, arrays))
+                make_folder(out)
     finally:
-        if lock is not None:
-            for name in (OWNER, LOCK):
-                with suppress(OSError):
-                    (out / NAME / name).unlink()
-            lock.release()
         remove_empty(folders_created)
 
 
@@ -208,16 +199,11 @@ def refuse_other(out: Path, earlier: Description | None, planned: Description) -
     if earlier is None:
         return
     ours, earlier_facts = _facts(planned), _facts(earlier)
-    differing = [
-        f"{name} ({_short(_apart(earlier_facts[name], ours[name]))} there, "
-        f"{_short(_apart(ours[name], earlier_facts[name]))} here)"
-        for name in ours
-        if ours[name] != earlier_facts[name]
-    ]
+    differing = [name for name in ours if ours[name] != earlier_facts[name]]
     if differing:
         raise InputError(
-            f"--out {out} is a bank with other {'; '.join(differing)}; repeat its own command, or name a new directory "
-            "(nothing was changed)."
+            f"--out {out} is a bank with other {', '.join(differing)}, as its {DESCRIPTION} says; repeat its own "
+            "command, or name a new directory (nothing was changed)."
         )
     if earlier.models > planned.models:
         least = earlier.models - earlier.own_models
@@ -242,22 +228,6 @@ def _facts(of: Description) -> dict[str, Any]:
         "models of --tests": of.own_kinds,
         "recipe": of.recipe,
     }
-
-
-def _apart(value: Any, other: Any) -> Any:
-    """The part of a list in words that the other list lacks; anything else unchanged.
-
-    >>> _apart("mlp, epochs 40", "mlp, epochs 3"), _apart(None, "x")
-    ('epochs 40', None)
-    """
-    if not isinstance(value, str) or not isinstance(other, str):
-        return value
-    return ", ".join(fact for fact in value.split(", ") if fact not in other.split(", ")) or value
-
-
-def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:

@@ -1,13 +1,7 @@
-"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones.
+"""Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
-A call works on some of them, in a folder of unfinished work.
-"""
-
-import json
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +12,7 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.dealt import named_sets
-from jaxaudit.cli.groups import MODEL, TRAINING, RecipeFlags
+from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, source_hashes
@@ -41,8 +35,7 @@ from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION, Description
-from jaxaudit.data.formats.arrays import read_npy
-from jaxaudit.data.paths import exists, open_regular, whole_file
+from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -57,7 +50,7 @@ PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     """Draws the training sets, or those of further models, and returns the work: to train all missing models.
 
-    For a dry run without workers, returns an estimate of the work. Without a directory, the bank of the work is in the
+    For a dry run, returns an estimate of the work. Without a directory, the bank of the work is in the
     folder of unfinished work (`Execution.checkpoints`), whose owner removes it.
     """
     options = with_groups_of_sets(options, named_sets(options.data))
@@ -102,7 +95,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
     plan = Summary(_estimate(options.recipe, sets, description, members, training))
-    if options.recipe.dry_run and options.recipe.workers is None:
+    if options.recipe.dry_run:
         return plan
     for line in plan.lines:
         say(line)
@@ -114,7 +107,9 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             _train_missing(bank, key, np.concatenate(sets.parts), learner, execution)
         return bank
 
-    def train_in(folder: Path, execution: Execution) -> Bank:
+    def train_aside(execution: Execution) -> Bank:
+        folder = execution.checkpoints
+        assert folder is not None, "whoever wants no directory gives one"
         if not exists(folder / BANK / DESCRIPTION):
             # A process may have been killed while it wrote the bank.
             shutil.rmtree(folder / BANK, ignore_errors=True)
@@ -123,21 +118,9 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         train_bank(key, bank, np.concatenate(sets.parts), learner, missing.tolist(), execution=execution)
         return bank
 
-    def train_aside(execution: Execution) -> Bank:
-        if execution.checkpoints is not None:
-            return train_in(execution.checkpoints, execution)
-        # On the same disk, for a bank that is not kept.
-        beside = next(parent for parent in out.absolute().parents if parent.is_dir())
-        try:
-            temporary = tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
-        except OSError as error:
-            raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
-        with temporary as folder:
-            return train_in(Path(folder), execution)
-
     return Job(
         options=options,
-        audit=train_aside if options.recipe.dry_run or options.bank is None else train,
+        audit=train_aside if options.bank is None else train,
         outcome=lambda bank, _: Summary(
             (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")
         ),
@@ -149,18 +132,12 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
 
 
 def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, learner: Learner, execution: Execution) -> None:
-    """Trains until no model is missing, first the models of an interrupted call, from its stored work."""
-    before = len(bank) + 1
-    while len(missing := bank.missing()):
-        if len(missing) == before:
-            raise InputError(
-                f"workers trained {before} models, and their outputs are not in {bank.directory.name}: --out must be a "
-                "folder that all machines see."
-            )
-        before = len(missing)
-        with unfinished_models(bank.directory, missing, len(bank), _here()) as (models, checkpoints):
-            kept = replace(execution, checkpoints=checkpoints)
-            train_bank(key, bank, inputs, learner, models.tolist(), execution=kept)
+    train_bank(key, bank, inputs, learner, bank.missing().tolist(), execution=execution)
+    if missing := len(bank.missing()):
+        raise InputError(
+            f"workers trained {missing} models, and their outputs are not in {bank.directory.name}: --out must be a "
+            "folder that all machines see."
+        )
 
 
 def _models_per_batch(requested: int | None, earlier: Description | None, done: Int[np.ndarray, " done"]) -> int | None:
@@ -215,16 +192,16 @@ def _in_words(options: TrainOptions) -> str:
         and field.value not in (None, ())
         and field.name != "models_per_batch"
     ]
-    values = [
-        " ".join(map(str, field.value)) if isinstance(field.value, tuple) else field.value for field in set_fields
+    facts = [
+        f"{field.flag.removeprefix('--').replace('-', ' ')} "
+        + (" ".join(map(str, field.value)) if isinstance(field.value, tuple) else str(field.value))
+        for field in set_fields
     ]
-    flags = [field.flag.removeprefix("--").replace("-", " ") for field in set_fields]
-    facts = [f"{flag} {value}" for flag, value in zip(flags, values, strict=True)]
     return ", ".join([*facts, *sources])
 
 
 def _estimate(
-    recipe: RecipeFlags,
+    recipe: ShadowRecipe,
     sets: BankSets,
     description: Description,
     members: Int[np.ndarray, " missing"],
@@ -243,77 +220,13 @@ def _estimate(
         memory += training.bytes
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
-            f": {most}{_numbers(counts)} steps of {learner.batch_size} records",
+            f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records",
             f"{most}{pace_of(recipe, training, operations).words(operations)}",
         )
     done = description.models - models
     have = f", {done} of them trained" if done else ""
-    training_text = f" on {_numbers(members)} records each{steps}" if models else ""
+    training_text = f" on {members.mean():,.0f} records each{steps}" if models else ""
     return (
         f"{description.models} shadow models{have}; {models} to train{training_text}",
         f"{time}, {memory / 2**30:.1f} GiB of memory, {models * outputs / 2**20:,.0f} MiB of disk for outputs",
     )
-
-
-def _numbers(counts: Int[np.ndarray, " some"]) -> str:
-    """Numbers of training records in words: one number, or their range with the mean.
-
-    >>> _numbers(np.array([7000, 7000])), _numbers(np.array([5480, 5620]))
-    ('7,000', '5,480 to 5,620 (on average 5,550)')
-    """
-    least, most = counts.min(), counts.max()
-    return f"{least:,}" if least == most else f"{least:,} to {most:,} (on average {counts.mean():,.0f})"
-
-
-FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"
-
-
-@contextmanager
-def unfinished_models(
-    directory: Path, missing: Int[np.ndarray, " missing"], models: int, versions: Mapping[str, str]
-) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
-    """The models of an interrupted call, so that its unfinished batches are resumed; otherwise all missing models.
-
-    Work is in the bank's folder `unfinished` until the block ends without an error.
-    """
-    folder, ours = directory / FOLDER, json.dumps(versions, sort_keys=True).encode()
-    if folder.is_symlink():
-        raise InputError(f"{folder}: is a link; remove it.")
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        begun = _kept(folder / MODELS, models)
-        if begun is not None and _beginning(folder / VERSIONS, len(ours) + 1) != ours:
-            say("models in training were begun with other versions of the libraries, and start again")
-            begun = None
-        if begun is None or not np.isin(missing, begun).any():
-            shutil.rmtree(folder)
-            folder.mkdir(mode=0o700)
-            begun = missing
-            with whole_file(folder / MODELS) as file:
-                np.lib.format.write_array(file, begun, allow_pickle=False)
-            with whole_file(folder / VERSIONS) as file:
-                file.write(ours)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written ({error.strerror or error}).") from error
-    yield begun, folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _beginning(path: Path, count: int) -> bytes:
-    """The first bytes of a file; none if it cannot be read."""
-    try:
-        with open_regular(path, links=False) as file:
-            return file.read(count)
-    except OSError:
-        return b""
-
-
-def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
-    """The models of an interrupted call, each once and in order; None if there is none."""
-    try:
-        numbers = read_npy(path, links=False)
-    except InputError:
-        return None
-    if numbers.ndim != 1 or numbers.dtype.kind != "i" or not 0 < len(numbers) <= models:
-        return None
-    return numbers if numbers[0] >= 0 and numbers[-1] < models and (np.diff(numbers) > 0).all() else None

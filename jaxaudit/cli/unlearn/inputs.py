@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import make_dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -30,51 +30,18 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-@dataclass(frozen=True)
-class FisherFields:
-    """The options of fisher."""
-
-    variant: Literal["golatkar", "paper", "becker-code"] = "golatkar"
-    alpha: NotNegative = 3e-6
-
-
-@dataclass(frozen=True)
-class NegativeGradientFields:
-    """The option of negative-gradient."""
-
-    beta: Share = 0.95
-
-
-@dataclass(frozen=True)
-class SSDFields:
-    """The options of ssd."""
-
-    selection: NotNegative = 10.0
-    strength: NotNegative = 1.0
-
-
-@dataclass(frozen=True)
-class NPOFields:
-    """The option of npo and simnpo."""
-
-    beta: Positive
-
-
-@dataclass(frozen=True)
-class RMUFields:
-    """The options of rmu."""
-
-    layer: str | None = None
-    coefficient: NotNegative = 2.0
+def _fields(**declared: tuple[Any, Any]) -> Any:
+    """A value with these fields, each of a type and a default."""
+    return make_dataclass("MethodFields", [(name, *field) for name, field in declared.items()], frozen=True)()
 
 
 FIELDS = {
-    "fisher": FisherFields(),
-    "negative-gradient": NegativeGradientFields(),
-    "ssd": SSDFields(),
-    "npo": NPOFields(0.1),
-    "simnpo": NPOFields(4.5),
-    "rmu": RMUFields(),
+    "fisher": _fields(variant=(Literal["golatkar", "paper", "becker-code"], "golatkar"), alpha=(NotNegative, 3e-6)),
+    "negative-gradient": _fields(beta=(Share, 0.95)),
+    "ssd": _fields(selection=(NotNegative, 10.0), strength=(NotNegative, 1.0)),
+    "npo": _fields(beta=(Positive, 0.1)),
+    "simnpo": _fields(beta=(Positive, 4.5)),
+    "rmu": _fields(layer=(str | None, None), coefficient=(NotNegative, 2.0)),
 }
 """What `--method-option` sets, by method."""
 NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}

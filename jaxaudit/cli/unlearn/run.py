@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxaudit.audits.unlearn.against_retrained import threshold_of
-from jaxaudit.audits.unlearn.audit import check_unlearn, compare_unlearning
+from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.given_models import (
     RETRAINED,
     GivenModels,
@@ -87,13 +87,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
     methods = make_methods(names, method_fields, audit_flags, recipe.batch_size, learner.net)
     answers = None if parts.answers is None else [parts.answers]
-    attack_epochs, nonmembers, level = (
-        audit_flags.attack_epochs or ATTACK_EPOCHS,
-        audit_flags.nonmembers,
-        audit_flags.level,
-    )
-    # Before the models per batch are measured, too.
-    check_unlearn(train, test, learner, parts.forget[None], methods, seeds, nonmembers, attack_epochs, level, answers)
     _tell_of_few(seeds, of_texts)
     key = jax.random.key(audit_flags.seed)
 
@@ -107,9 +100,9 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             amnesiac=AMNESIAC in names,
             methods=methods,
             seeds=seeds,
-            nonmembers=nonmembers,
-            attack_epochs=attack_epochs,
-            level=level,
+            nonmembers=audit_flags.nonmembers,
+            attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
+            level=audit_flags.level,
             forgotten=[parts.forgotten],
             other_answers=answers,
             notes=_notes(parts, learner, methods, method_fields),

@@ -375,19 +375,3 @@ def _summary(table: Table, index: int) -> ColumnSummary:
     common = [column.categories[i] for i in shown if counts[i] and column.categories[i] != MISSING]
     missing = int(counts[column.categories.index(MISSING)]) if MISSING in column.categories else 0
     return ColumnSummary(column.name, len(counts), np.nan, np.nan, tuple(common[:3]), missing, low == high)
-
-
-def describe_record(table: Table, index: int, most: int = 20) -> str:
-    """The values of one record, up to `most` columns, and its label. As private as the record itself.
-
-    >>> from jaxaudit.data.tables.table import Column
-    >>> columns = Column("sex", ("F", "M")), Column("age")
-    >>> describe_record(Table(np.array([[1, 39.5]]), columns, np.array([1]), ("no", "yes"), "tiny"), 0)
-    'sex M, age 39.5, labelled yes'
-    """
-    shown = [
-        f"{column.name} {column.categories[int(value)] if column.categories else f'{value:g}'}"
-        for column, value in zip(table.columns[:most], table.values[index].tolist(), strict=False)
-    ]
-    rest = [f"{len(table.columns) - most} more columns"] if len(table.columns) > most else []
-    return ", ".join([*shown, *rest, f"labelled {table.class_names[table.labels[index]]}"])

@@ -1,6 +1,3 @@
 """The content of a `ks` run and its charts, as those of every kind of run."""
 
-from jaxaudit.report.ks.charts import compared, pictures
-from jaxaudit.report.ks.view import KS
-
-__all__ = ["KS", "compared", "pictures"]
+from jaxaudit.report.ks.view import KS as KS

@@ -12,7 +12,7 @@ from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.groups import group_pictures
 from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import level_text, number_text, precise
-from jaxaudit.report.page import PageTable, Picture
+from jaxaudit.report.page import PageTable, Picture, table_of
 from jaxaudit.report.record import Run
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
@@ -55,17 +55,16 @@ def _confidences(run: Run[KSResult], place: int, target: TargetResult) -> list[P
         f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
         f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model."
     )
-    numbers = PageTable(
-        f"Share of query records with at most this confidence, {name}",
-        ("confidence", *plot.ROLES),
-        tuple(
-            (label, *(f"{plot.share_at_most(sample, np.array([at], sample.dtype))[0]:.4f}" for sample in samples))
-            for label, at in [(f"{at:g}", at) for at in SAMPLED]
-            + [(f"{gap.confidence:.8g} (widest gap)", gap.confidence)]
-        ),
-        ("confidence", *plot.ROLES),
-        folded=True,
-    )
+    places = [(f"{at:g}", at) for at in SAMPLED] + [(f"{gap.confidence:.8g} (widest gap)", gap.confidence)]
+    shares = {
+        role: plot.share_at_most(sample, np.array([at for _, at in places], sample.dtype))
+        for role, sample in zip(plot.ROLES, samples, strict=True)
+    }
+    columns = {
+        "confidence": ("1.0", str),
+        **{role: lambda row, values=values: f"{values[row[0]]:.4f}" for role, values in shares.items()},
+    }
+    numbers = table_of(f"Share of query records with at most this confidence, {name}", enumerate(places), columns)
 
     captions = (
         f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
@@ -95,10 +94,12 @@ def _between(row: plot.RhoRow, digits: int) -> str:
 
 def _ratios(name: str, rows: Sequence[plot.RhoRow], level: float) -> Picture:
     seen = (f"{row.name}: median {number_text(row.median, 2)}, interval {_between(row, 2)}" for row in rows)
-    cells = (
-        (row.name, _shown(row.median), _between(row, 4), ", ".join(_shown(value) for value in row.values))
-        for row in rows
-    )
+    columns = {
+        "model": ("name", str),
+        "median": ("median", _shown),
+        "interval": lambda row: _between(row, 4),
+        "replicates": lambda row: ", ".join(map(_shown, row.values)),
+    }
     return Picture(
         name,
         "rho against 1",
@@ -106,7 +107,7 @@ def _ratios(name: str, rows: Sequence[plot.RhoRow], level: float) -> Picture:
         f"Left of the line at 1: nearer to models trained on the query set. A circle is a replicate, the diamond their "
         f"median, the bar the {level_text(level)} interval.",
         chart(lambda axes: plot.draw_rho(axes, rows), row_height(len(rows))),
-        PageTable("rho", ("model", "median", "interval", "replicates"), tuple(cells), ("median",), folded=True),
+        table_of("rho", rows, columns, ("model", "interval", "replicates")),
     )
 
 
@@ -155,17 +156,21 @@ def _shares(result: KSResult) -> tuple[Picture, ...]:
     def shown(value: float) -> str:
         return "unknown" if isnan(value) else precise(value)
 
-    cells = tuple(
-        (row.name, shown(row.share), shown(row.low), shown(row.high), shown(row.upper), _shown(row.least))
+    seen = (
+        f"{row.name}: {shown(row.share)}"
+        + ("" if isnan(row.share) else f", {shown(row.low)} to {shown(row.high)}, upper limit {shown(row.upper)}")
+        + f", minimum detectable {_shown(row.least)}"
         for row in rows
     )
-    seen = (
-        f"{name}: {share}{f', {low} to {high}, upper limit {upper}' if share != 'unknown' else ''}, minimum detectable "
-        f"{least}"
-        for name, share, low, high, upper, least in cells
-    )
     title = fractions(result.targets)
-    columns = (title, "low", "high", "upper limit", "minimum detectable")
+    columns = {
+        "target": ("name", str),
+        title: ("share", shown),
+        "low": ("low", shown),
+        "high": ("high", shown),
+        "upper limit": ("upper", shown),
+        "minimum detectable": ("least", _shown),
+    }
     return (
         Picture(
             "used",
@@ -175,13 +180,7 @@ def _shares(result: KSResult) -> tuple[Picture, ...]:
             "one-sided 95% upper limit, which `forgotten` is concluded from. The upright line is the minimum "
             "detectable fraction, which is found with 95% probability; without a line, even use of all may be missed.",
             chart(lambda axes: plot.draw_shares(axes, rows, title), row_height(len(rows)) + 0.3),
-            PageTable(
-                "Used fractions" if title == "used fraction" else "Fractions",
-                ("target", *columns),
-                cells,
-                columns,
-                folded=True,
-            ),
+            table_of("Used fractions" if title == "used fraction" else "Fractions", rows, columns, ("target",)),
         ),
     )
 

@@ -11,8 +11,8 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.ks.tables import kind_of, p_column
-from jaxaudit.report.numbers import ComparedSets, level_text, precise
-from jaxaudit.report.page import Beside, PageTable, Picture, Where
+from jaxaudit.report.numbers import ComparedSets, count_text, level_text, precise
+from jaxaudit.report.page import Beside, Column, PageTable, Picture, Where, table_of
 
 FOUND = ("remembered", "suspected")
 """Verdicts on a group that `--fail-on` names."""
@@ -45,8 +45,6 @@ PLACES = {
     "record": "its first query record, counted from 1 without a header",
 }
 """What the place of a group's first query record counts, by `Grouping.first_is`."""
-ADJUSTED = ("adjusted\n(Holm)", "adjusted\n(BH)")
-P_VALUES = ("p (not used)", "adjusted (Holm)", "adjusted (Benjamini-Hochberg)")
 
 
 def group_tables(targets: Sequence[TargetResult]) -> tuple[PageTable, ...]:
@@ -68,23 +66,18 @@ def group_tables(targets: Sequence[TargetResult]) -> tuple[PageTable, ...]:
 
 def _short_table(title: str, groups: Sequence[GroupResult], grouping: Grouping, on: Where) -> PageTable:
     """Groups in 80 characters."""
-    has_share = any(group.share is not None for group in groups)
-    first = f"first\n{grouping.first_is}"
-    numbers = ("no.", first, "p (not\nused)", *ADJUSTED, "effect", *(("share\nleft",) if has_share else ()))
-    rows = (
-        (
-            *(
-                str(group.name),
-                str(group.first),
-                *map(p_column, (group.p_never, group.p_adjusted, group.p_adjusted_bh)),
-            ),
-            _shown(group.effect, 1),
-            *((_percent(group.share),) if has_share else ()),
-            group.verdict,
-        )
-        for group in groups
-    )
-    return PageTable(title, (*numbers, "verdict"), tuple(rows), numbers, tones=TONES, on=on)
+    columns: dict[str, Column] = {
+        "no.": ("name", str),
+        f"first\n{grouping.first_is}": ("first", str),
+        "p (not\nused)": ("p_never", p_column),
+        "adjusted\n(Holm)": ("p_adjusted", p_column),
+        "adjusted\n(BH)": ("p_adjusted_bh", p_column),
+        "effect": lambda group: _shown(group.effect, 1),
+    }
+    if any(group.share is not None for group in groups):
+        columns["share\nleft"] = ("share", _percent)
+    columns["verdict"] = ("verdict", str)
+    return table_of(title, groups, columns, ("verdict",), tones=TONES, on=on)
 
 
 def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[Beside, ...]:
@@ -149,46 +142,48 @@ def group_pictures(targets: Sequence[TargetResult], level: float) -> tuple[Pictu
 
 
 def _picture(place: int, target: TargetResult, level: float) -> Picture:
-    assert target.grouping is not None
-    drawn, finding = target.groups[:DRAWN], target.grouping.finding
+    grouping = target.grouping
+    assert grouping is not None
+    drawn, finding = target.groups[:DRAWN], grouping.finding
     marks = []
     for group in drawn:
         effect, low, high = np.array((group.effect, group.low, group.high), float).tolist()
         marks.append(plot.GroupMark(f"no. {group.name}", effect, low, high, group.verdict))
-    columns = ("records", "in the holdout", *P_VALUES, "effect", "without use", f"share left ({level_text(level)})")
-    cells = tuple(
-        (
-            *(f"{group.name} ({target.grouping.first_is} {group.first})", group.verdict, group.basis),
-            *(f"{group.records:,}", f"{group.holdout_records:,}"),
-            *map(precise, (group.p_never, group.p_adjusted, group.p_adjusted_bh)),
-            *(_shown(group.effect, 3), _between(group.low, group.high, 3)),
-            "unknown"
-            if group.share is None
-            else f"{_percent(group.share)} ({_percent(group.share_low)} to {_percent(group.share_high)})",
-        )
-        for group in target.groups
-    )
+    columns: dict[str, Column] = {
+        "no.": lambda group: f"{group.name} ({grouping.first_is} {group.first})",
+        "verdict": ("verdict", str),
+        "compared with": ("basis", str),
+        "records": ("records", count_text),
+        "in the holdout": ("holdout_records", count_text),
+        "p (not used)": ("p_never", precise),
+        "adjusted (Holm)": ("p_adjusted", precise),
+        "adjusted (Benjamini-Hochberg)": ("p_adjusted_bh", precise),
+        "effect": lambda group: _shown(group.effect, 3),
+        "without use": lambda group: _between(group.low, group.high, 3),
+        f"share left ({level_text(level)})": _share,
+    }
     seen = "; ".join(
         f"no. {group.name}: {_shown(group.effect, 2)}, without use {_between(group.low, group.high, 2)}, "
         f"{group.verdict}"
         for group in drawn
     )
     more = (
-        f" Of {len(target.groups):,} groups, the {DRAWN} with the smallest p-values." if len(marks) < len(cells) else ""
+        f" Of {len(target.groups):,} groups, the {DRAWN} with the smallest p-values."
+        if len(marks) < len(target.groups)
+        else ""
     )
     return Picture(
         f"groups-{place}",
         f"By group: {visible(target.name)}",
         f"{seen}.",
-        f"{visible(finding.sentence)} {_numbered(target.grouping)} {READ} {BAR}{more} "
-        + " ".join(map(visible, (target.grouping.adjustment, *finding.caveats))),
+        f"{visible(finding.sentence)} {_numbered(grouping)} {READ} {BAR}{more} "
+        + " ".join(map(visible, (grouping.adjustment, *finding.caveats))),
         chart(lambda axes: plot.draw_groups(axes, marks), row_height(len(marks)) + 0.3),
-        PageTable(
+        table_of(
             f"Groups of the query set, {visible(target.name)}",
-            ("no.", "verdict", "compared with", *columns),
-            cells,
+            target.groups,
             columns,
-            folded=True,
+            ("no.", "verdict", "compared with"),
             tones=TONES,
         ),
     )
@@ -200,6 +195,12 @@ def _shown(value: float | None, digits: int) -> str:
 
 def _between(low: float | None, high: float | None, digits: int) -> str:
     return "unknown" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def _share(group: GroupResult) -> str:
+    if group.share is None:
+        return "unknown"
+    return f"{_percent(group.share)} ({_percent(group.share_low)} to {_percent(group.share_high)})"
 
 
 def _percent(share: float | None) -> str:

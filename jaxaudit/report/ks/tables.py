@@ -2,15 +2,23 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, TofuDetails, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES
 from jaxaudit.audits.ks.tests_of_use.test import percent_text as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
-from jaxaudit.report.numbers import ComparedSets, NamedSet, level_text, number_text, precise, span
-from jaxaudit.report.page import PageTable
+from jaxaudit.report.numbers import (
+    ComparedSets,
+    NamedSet,
+    count_text,
+    four_decimals,
+    level_text,
+    number_text,
+    precise,
+    span,
+)
+from jaxaudit.report.page import Column, PageTable, table_of
 
 SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
 UNKNOWN = "unknown"
@@ -38,9 +46,7 @@ def verdicts(result: KSResult) -> PageTable:
         return *([truth] if truth_title else ()), verdict, *(shown if numbers else ())
 
     columns, rows = ("model", *truth_title, "verdict", *numbers), _by_test(targets, cells, further=False)
-    limited = {row[1 + len(truth_title)] for row in rows if row[1 + len(truth_title)].startswith("forgotten")}
-    tones: dict[str, Tone] = {**TONES, **dict.fromkeys(limited, TONES["forgotten"])}
-    return PageTable("", columns, rows, (*truth_title, *numbers), tones=tones, on="terminal")
+    return PageTable("", columns, rows, (*truth_title, *numbers), tones=TONES, on="terminal")
 
 
 def grid(result: KSResult) -> PageTable:
@@ -105,73 +111,51 @@ def rates_cells(rates: Sequence[Rates]) -> PageTable:
         interval_of_share = clopper_pearson(count, targets, 0.95)
         return f"{count / targets:.0%} ({100 * interval_of_share.low:.0f}-{100 * interval_of_share.high:.0f})"
 
-    rows = (
-        (
-            *(rate.test, "none" if rate.used == 0 else f"{rate.used:.0%}", f"{rate.records:,}", str(rate.targets)),
-            *(counted(count, rate.targets) for count in (rate.not_forgotten, rate.forgotten, rate.inconclusive)),
-        )
-        for rate in rates
-    )
-    numbers = ("query\nrecords", "targets", "not\nforgotten", "forgotten", "inconclusive")
-    return PageTable(RATES, ("test", "truly\nused", *numbers), tuple(rows), numbers, on="both")
+    columns = {
+        "test": ("test", str),
+        "truly\nused": lambda rate: "none" if rate.used == 0 else f"{rate.used:.0%}",
+        "query\nrecords": ("records", count_text),
+        "targets": ("targets", str),
+        "not\nforgotten": lambda rate: counted(rate.not_forgotten, rate.targets),
+        "forgotten": lambda rate: counted(rate.forgotten, rate.targets),
+        "inconclusive": lambda rate: counted(rate.inconclusive, rate.targets),
+    }
+    return table_of(RATES, rates, columns, ("test", "truly\nused"), on="both")
 
 
 def usage_cells(targets: Sequence[TargetResult]) -> PageTable:
     """One row for each target and test of use: verdict, used fraction, its limits, p-values and reasons."""
-    several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
-
-    def row(target: TargetResult, test: str, *numbers: str, adjusted: float | None = None) -> tuple[str, ...]:
-        *first, full, reasons = numbers
-        of_several = ["-" if adjusted is None else precise(adjusted)] if several else []
-        result_of_test = test_of(target, test)
-        start = visible(target.name), visible(result_of_test.title), result_of_test.finding.verdict
-        return (*start, *first, *of_several, full, reasons)
-
-    rows = [
-        row(
-            target,
-            usage.method,
-            fraction_interval(usage),
-            upper(usage),
-            *map(precise, (usage.detectable, usage.p_never, usage.p_fully)),
-            "; ".join(map(visible, usage.reasons)) or "-",
-            adjusted=usage.p_never_adjusted,
+    rows = [(target, usage, test_of(target, usage.method)) for target in targets for usage in target.usage]
+    fraction, (none, full) = fractions(targets), P_NAMES[questions_of(targets)[0]]
+    columns: dict[str, Column] = {
+        "target": ("0.name", visible),
+        "test": ("2.title", visible),
+        "verdict": ("2.finding.verdict", str),
+        fraction: ("1", fraction_interval),
+        "upper limit": ("1", upper),
+        "minimum detectable fraction": ("1.detectable", precise),
+        none: ("1.p_never", precise),
+    }
+    if any(usage.p_never_adjusted is not None for _, usage, _ in rows):
+        columns[f"adjusted for {len(targets)} targets"] = lambda row: (
+            "-" if row[1].p_never_adjusted is None else precise(row[1].p_never_adjusted)
         )
-        for target in targets
-        for usage in target.usage
-    ]
-    of_several = [f"adjusted for {len(targets)} targets"] if several else []
-    none, full = P_NAMES[questions_of(targets)[0]]
-    numbers = ("upper limit", "minimum detectable fraction", none, *of_several, full)
-    columns = ("target", "test", "verdict", fractions(targets), *numbers, "reasons")
-    left = questions_of(targets) == ("left",)
-    return PageTable("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)
+    columns[full] = ("1.p_fully", precise)
+    columns["reasons"] = lambda row: "; ".join(map(visible, row[1].reasons)) or "-"
+    title = "Memory of the query set" if questions_of(targets) == ("left",) else "Use of the query set"
+    return table_of(title, rows, columns, ("target", "test", "verdict", fraction, "reasons"))
 
 
 def rho_cells(targets: Sequence[TargetResult]) -> PageTable:
-    rows = (
-        (
-            *(visible(target.name), str(target.rho_verdict), number_text(target.rho.median, 4)),
-            *(span(target.rho, 4) or "none", str(target.paper_rule)),
-        )
-        for target in targets
-        if target.rho is not None
-    )
-    return PageTable("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
-
-
-def replicates(targets: Sequence[TargetResult]) -> PageTable:
-    numbers = ("replicate", "to the target", "to the calibration model", "rho")
-    rows = (
-        (visible(target.name), str(place), *map(precise, numbers_of_replicate))
-        for target in targets
-        if target.rho is not None
-        for place, numbers_of_replicate in enumerate(
-            zip(target.rho.distances, target.rho.calibration_distances, target.rho.values, strict=True), 1
-        )
-    )
-    title = "Replicates: rho is the first distance divided by the second"
-    return PageTable(title, ("target", *numbers), tuple(rows), numbers, folded=True)
+    columns = {
+        "target": ("name", visible),
+        "verdict by rho": ("rho_verdict", str),
+        "rho": ("rho.median", four_decimals),
+        "interval": lambda target: span(target.rho, 4) or "none",
+        "the paper's rule": ("paper_rule", str),
+    }
+    with_rho = [target for target in targets if target.rho is not None]
+    return table_of("rho", with_rho, columns, set(columns) - {"rho"})
 
 
 def by(test: TestResult) -> str:

@@ -9,7 +9,8 @@ from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.audits.ks.tests_of_use.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
-from jaxaudit.report.kinds import Arrays, RunKind, StoredArrays
+from jaxaudit.report.kinds import Arrays, RunKind
+from jaxaudit.report.ks.charts import compared, pictures
 from jaxaudit.report.ks.groups import group_details, group_legend, group_tables, groups_beside
 from jaxaudit.report.ks.statements import statements
 from jaxaudit.report.ks.tables import (
@@ -25,7 +26,6 @@ from jaxaudit.report.ks.tables import (
     percent_cell,
     questions_of,
     rates_cells,
-    replicates,
     rho_cells,
     test_of,
     upper,
@@ -44,6 +44,13 @@ OF_RHO = (
     *("replicate", "noise floor", "positive control", "the paper's rule", "log-odds"),
 )
 OF_USE = ("upper limit", "detectable fraction")
+OF_SETS = {
+    "calibration": "calibration set",
+    "holdout": "holdout",
+    "reference": "reference",
+    "members": "known members",
+    "shadows": "shadow bank",
+}
 
 
 _LIMITS = "at most: its one-sided 95% upper limit. min. detect.: smallest"
@@ -87,7 +94,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets)] if used else []),
-            *([rho_cells(targets), replicates(targets)] if result.noise_floor else []),
+            *([rho_cells(targets)] if result.noise_floor else []),
         ),
         (*_legend(result), *group_legend(targets), *([COMMITTED.format(committed)] if committed else [])),
         terms(
@@ -102,11 +109,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
                 if used
                 else ()
             ),
-            *(("calibration set",) if sets.calibration is not None else ()),
-            *(("holdout",) if sets.holdout is not None else ()),
-            *(("reference",) if sets.reference is not None else ()),
-            *(("known members",) if sets.members is not None else ()),
-            *(("shadow bank",) if sets.shadows is not None else ()),
+            *(term for role, term in OF_SETS.items() if getattr(sets, role) is not None),
         ),
         _errors(targets),
         (*_details(result), *group_details(targets)),
@@ -237,12 +240,7 @@ def _check(result: Any, arrays: Arrays) -> None:
     sets_of(result.provenance.data)
 
 
-def _stored(result: KSResult) -> StoredArrays | None:
-    names = array_names(result)
-    return StoredArrays("confidences.npz", names) if names else None
-
-
-KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, _stored)
+KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, pictures, compared, array_names)
 
 
 P_LEAST = 0.001

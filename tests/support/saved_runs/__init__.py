@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.report.kinds import run_kind
+from jaxaudit.report.kinds import ARRAYS, run_kind
 from jaxaudit.report.record import Run, to_json
 from jaxaudit.runs.directory import arrays, write
 from support.saved_runs.attack import attack_run
@@ -30,8 +30,7 @@ RUNS: dict[str, Callable[..., Run[Any]]] = {
 
 def save(run: Run[Any], directory: Path, result: dict[str, Any] | None = None) -> Path:
     """The run as `--out` leaves it, or with another result."""
-    stored = run_kind(run.kind).stored(run.result)
-    files = {stored.file: arrays(run.arrays)} if stored is not None and run.arrays else {}
+    files = {ARRAYS: arrays(run.arrays)} if run_kind(run.kind).stored(run.result) and run.arrays else {}
     write(directory, to_json(run.result) if result is None else result, files)
     return directory
 

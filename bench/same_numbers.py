@@ -65,7 +65,8 @@ RUNS = {
     "attack by a bank": "attack --shadows ks --target query.csv --out RUN",
     "shadows train": f"shadows train {SETS} {GROUPS} {SMALL} --models 4 --out RUN",
     "shadows train, more": f"shadows train {SETS} {GROUPS} {SMALL} --models 6 --out RUN:shadows-train",
-    "shadows train, killed": f"shadows train {SETS} --recipe hidden=8 --epochs 400 --recipe models-per-batch=1 --models 6 --out RUN",
+    "shadows train, killed": f"shadows train {SETS} --recipe hidden=8 --epochs 400 --recipe models-per-batch=1 "
+    "--models 6 --out RUN",
     "shadows plan": f"shadows plan {SETS} --models 4 --views 1 --out RUN",
     "shadows add": "shadows add shadows-plan one.npy",
     "shadows import": "shadows import experiments --out RUN",
@@ -75,8 +76,8 @@ RUNS = {
     "pdtp lr": f"pdtp {PEOPLE} --model lr --sample 100 --measured-records 20 --out RUN",
     "pdtp trees": f"pdtp {PEOPLE} --model trees --sample 100 --measured-records 10 --out RUN",
     "pdtp nn": f"pdtp {PEOPLE} --model nn {NETWORK} --sample 100 --measured-records 20 --out RUN",
-    "pdtp, killed": f"pdtp {PEOPLE} --model nn --epochs 400 --recipe models-per-batch=1 --sample 100 --measured-records 6 "
-    "--out RUN",
+    "pdtp, killed": f"pdtp {PEOPLE} --model nn --epochs 400 --recipe models-per-batch=1 --sample 100 "
+    "--measured-records 6 --out RUN",
     "attack": f"attack {PEOPLE} --model nb --targets 8 --iterations 4 --out RUN",
     "attack nn": f"attack {PEOPLE} --model nn {NETWORK} --targets 8 --iterations 3 --out RUN",
     "unlearn": f"unlearn {FORGET} --methods retraining,amnesiac,fisher,fine-tuning,gradient-ascent,negative-gradient,"

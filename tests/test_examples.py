@@ -22,13 +22,15 @@ from jaxaudit.errors import InputError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MODELS, N = 3, 100
-FILES = ("q.npz", "h.npz", "c.npz")
+SETS = ("--deal", "deal", "--calibration", "c.npz")
+FILES = ("deal/query.npz", "deal/holdout.npz", "c.npz")
 
 
 @pytest.fixture
 def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A query set, a holdout and a calibration set of images of digits."""
     monkeypatch.chdir(tmp_path)
+    Path("deal").mkdir()
     whole = load("digits")
     for place, name in enumerate(FILES):
         part = slice(place * N, (place + 1) * N)
@@ -37,8 +39,7 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(*words: str) -> None:
-    sets = ("--query", FILES[0], "--holdout", FILES[1], "--calibration", FILES[2])
-    done = jaxaudit("shadows", "plan", *sets, "--models", f"{MODELS}", "--out", "bank", *words)
+    done = jaxaudit("shadows", "plan", *SETS, "--models", f"{MODELS}", "--out", "bank", *words)
     assert done.code == 0, done.err
 
 
@@ -99,7 +100,7 @@ def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
 
 @pytest.mark.outer
 def test_the_company_that_did_nothing_is_told_from_the_one_that_trained_again(tmp_path: Path):
-    parts = run("deletion_case.py", tmp_path).split("$ jaxaudit ks --challenge")
+    parts = run("deletion_case.py", tmp_path).split("$ jaxaudit ks --deal deal")
     again, nothing = (part.partition("\n  ")[2] for part in parts[1:])
     assert again.startswith("trained_again.csv: forgotten. ")
     assert nothing.startswith("did_nothing.csv: not forgotten. ")
@@ -224,8 +225,10 @@ def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
     environment = environment_with_a_command(tmp_path)
     for name, used, code in (("unused", 0, 0), ("used", QUERY, 3)):
         target(tmp_path / "bank", name, np.isin(np.arange(RECORDS), np.arange(used)), 6.0)
+        outputs = {role: np.load(tmp_path / f"{name}_{role}.npy") for role in ("query", "holdout")}
+        np.savez(tmp_path / f"{name}.npz", **outputs)
         done = subprocess.run(
-            ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}_query.npy", f"{name}_holdout.npy"],
+            ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}.npz"],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

@@ -21,7 +21,7 @@ def test_the_page_of_a_command_has_a_section_for_each_option(command: str):
     assert f"    jaxaudit {command}" in shown
     # Defaults are values, and not what the source calls them.
     assert not re.search(r"default: [a-z_]+\.[A-Z_]+|python -m", shown)
-    # Two sections of one name would have one anchor: `ks.md#holdout` is the option `--holdout` and nothing else.
+    # Two sections of one name would have one anchor: `ks.md#deal` is the option `--deal` and nothing else.
     anchors = [each.lower() for each in re.findall("^##+ `?-*(.*?)`?$", shown, re.MULTILINE)]
     assert len(anchors) == len(set(anchors))
     assert "help" in anchors
@@ -137,4 +137,4 @@ def test_shuffled_rows_come_back_in_the_order_of_the_sets(tmp_path, monkeypatch)
     np.savetxt(tmp_path / "outputs.csv", asked["x"], delimiter=",")
     run("split")
     for name, each in zip(("query", "holdout", "members"), records, strict=True):
-        np.testing.assert_array_equal(np.loadtxt(tmp_path / f"{name}_outputs.csv", delimiter=","), each)
+        np.testing.assert_array_equal(np.load(tmp_path / "outputs.npz")[name], each)

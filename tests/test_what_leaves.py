@@ -129,17 +129,22 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
     said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}
     numbers["output"] = np.concatenate([each[:3] for each in said.values()])
-    sets = [word for role in roles for word in (f"--{role}", f"deal/{role}.npz")]
-    groups = ["--groups", "group", "--holdout-groups", "group"]
-    on = [word for role in roles for word in (f"--{role}-target".replace("query-", ""), f"{file}_{role}.csv")]
-    run("ks", *sets, *groups, "--members-groups", "group", *on, out="members")
-    run("ks", *sets, *groups, "--members-groups", "group", *on, "--json", page=False, printed="--json")
-    trained = (*sets[:4], "--calibration", f"{file}_other.npz")
-    run("ks", *trained, *groups, *on[:4], *SMALL, *ENOUGH, "--tests", "all", out="trained")
-    run("ks", "--shadows", "trained", *on[:4], out="banked")
+    two, on_all, on_two = Path("two"), Path(f"{file}_on_all"), Path(f"{file}_on_two")
+    for each in (two, on_all, on_two):
+        each.mkdir()
+    for role in roles:
+        Path(f"{file}_{role}.csv").rename(on_all / f"{role}.csv")
+    for role in roles[:2]:
+        (two / f"{role}.npz").symlink_to(Path(f"deal/{role}.npz").absolute())
+        (on_two / f"{role}.csv").symlink_to(on_all / f"{role}.csv")
+    run("ks", "--deal", "deal", "--target", on_all, out="members")
+    run("ks", "--deal", "deal", "--target", on_all, "--json", page=False, printed="--json")
+    trained = ("--deal", two, "--calibration", f"{file}_other.npz", "--groups", "group")
+    run("ks", *trained, "--target", on_two, *SMALL, *ENOUGH, "--tests", "all", out="trained")
+    run("ks", "--shadows", "trained", "--target", on_two, out="banked")
     run("power", "--shadows", "trained", out="power")
-    run("attack --shadows", "trained", *on[:2], out="bank_attacked")
-    run("shadows train", *trained, *groups, *SMALL[:-2], "--models", 4, out="bank", page=False)
+    run("attack --shadows", "trained", "--target", on_all / "query.csv", out="bank_attacked")
+    run("shadows train", *trained, *SMALL[:-2], "--models", 4, out="bank", page=False)
     run("shadows plan", *trained, "--models", 4, "--views", 1, out="planned", page=False)
     count = sum(map(len, (labels["query"], labels["holdout"]))) + RECORDS
     np.save(f"{file}_one.npy", np.random.default_rng(1).normal(size=(count, 3)))
@@ -152,7 +157,18 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("pdtp", *people, out="risks")
     run("attack", *people, "--targets", 4, "--iterations", 4, out="attacked")
     of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")
-    short = ("--hidden", 8, "--epochs", 1, "--seeds", 2, "--attack-epochs", 1, "--models-per-batch", 2)
+    short = (
+        "--recipe",
+        "hidden=8",
+        "--epochs",
+        1,
+        "--seeds",
+        2,
+        "--attack-epochs",
+        1,
+        "--recipe",
+        "models-per-batch=2",
+    )
     run("unlearn", *of_class, *short, out="unlearned")
     answers = np.random.default_rng(2).normal(size=(12, len(labels["query"]), 3))
     for name, models in (("mine", answers[:4]), ("again", answers[4:])):
@@ -160,7 +176,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     np.save(f"{file}_labels.npy", labels["query"])
     files = ("--outputs", f"mine={file}_mine.npz", "--retrained", f"{file}_again.npz", "--labels", f"{file}_labels.npy")
     run("unlearn", *files, out="scored")
-    weights = ("--model", "mlp", "--hidden", 8, "--params", "unlearned/original-00.safetensors")
+    weights = ("--model", "mlp", "--recipe", "hidden=8", "--params", "unlearned/original-00.safetensors")
     run("efficacy", *weights, "--data", f"{file}.npz", "--reference", "untrained", out="measured")
     runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "scored", "measured")
     for each in runs:

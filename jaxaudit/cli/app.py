@@ -34,7 +34,6 @@ COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
-    invoke_without_command=True,
     context_settings=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -82,7 +81,6 @@ Each runs on embedded data as it stands. Before records are shared: jaxaudit dea
 
 @app.callback()
 def top(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -110,8 +108,6 @@ def top(
 
     `jaxaudit doctor` (what is ready here)
     """
-    if context.invoked_subcommand is None:
-        print(QUESTIONS, end="")
 
 
 def main() -> None:
@@ -123,6 +119,9 @@ def main() -> None:
         accept_any_text()
         # Matplotlib would warn of a missing home folder.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
+        if not sys.argv[1:]:
+            print(QUESTIONS, end="")
+            return
         # The help shows this name however the program was started.
         _command()(sys.argv[1:], prog_name="jaxaudit")
     except InputErrors as errors:
@@ -201,7 +200,7 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     flags = {parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.opts[0] for parameter in options}
     flags |= {parameter.name: parameter.opts[0] for parameter in options}
-    further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     if "--recipe" in flags.values():
-        further_flags |= {name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES}
+        flags = {**{name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES}, **flags}
+    further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     return {**ELSEWHERE, **(OF_DEAL if "deal" in flags else {}), **further_flags, **flags}

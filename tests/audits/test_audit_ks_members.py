@@ -251,25 +251,22 @@ def test_what_it_cannot_compare_is_refused(given: FileTarget, options: dict[str,
         audit_ks(OF_DELETION, QUERY, None, None, [given], **{"tests": [DeletionTest()], **options})
 
 
-ASKED = ("--query", "q.npz", "--holdout", "later.npz")
-FILES = ("--target", "after.csv", "--holdout-target", "after_h.csv")
-BEFORE = ("--before", "before.csv", "--holdout-before", "before_h.csv")
-
-
 @pytest.fixture
 def deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, part in (("q.npz", QUERY), ("later.npz", HOLDOUT)):
-        np.savez(name, x=part.inputs, y=part.labels)
-    for name, seed, used in (("after", 1, 0.0), ("before", 2, 1.0)):
-        for suffix, file in zip(("", "_h"), said_by(seed, used), strict=True):
-            np.savetxt(f"{name}{suffix}.csv", file.probabilities, "%.6f", ",")
+    for folder in ("sets", "after", "before"):
+        Path(folder).mkdir()
+    for role, part in (("query", QUERY), ("holdout", HOLDOUT)):
+        np.savez(f"sets/{role}.npz", x=part.inputs, y=part.labels)
+    for model, seed, used in (("after", 1, 0.0), ("before", 2, 1.0)):
+        for role, file in zip(("query", "holdout"), said_by(seed, used), strict=True):
+            np.savetxt(f"{model}/{role}.csv", file.probabilities, "%.6f", ",")
 
 
 @pytest.mark.outer
 @pytest.mark.usefixtures("deletion")
 def test_the_command_line_needs_neither_calibration_nor_members() -> None:
-    done = jaxaudit("ks", *ASKED, *FILES, *BEFORE, "--out", "run", "--json")
+    done = jaxaudit("ks", "--deal", "sets", "--target", "after", "--before", "before", "--out", "run", "--json")
     assert done.code == 0, done.err
     (found,) = done.result["targets"]
     details = found["tests"][0]["details"]

@@ -13,19 +13,8 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 ADAPTERS = (
-    *(
-        "--model",
-        "base",
-        "--recipe",
-        "lora=2",
-        "--epochs",
-        "2",
-        "--recipe",
-        "optimizer=adamw",
-        "--recipe",
-        "learning-rate=0.01",
-    ),
-    *("--recipe", "batch-size=8", "--recipe", "models-per-batch=4"),
+    *("--model", "base", "--recipe", "lora=2", "--epochs", "2", "--recipe", "optimizer=adamw"),
+    *("--recipe", "learning-rate=0.01", "--recipe", "batch-size=8", "--recipe", "models-per-batch=4"),
 )
 
 

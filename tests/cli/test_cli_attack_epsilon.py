@@ -18,7 +18,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.runs.saved import read_run
 
 N, MODELS = 200, 16
-SETS = ("--query", "q.npz", "--holdout", "h.npz")
+SETS = ("--deal", "deal")
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +28,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inputs, labels = records(2, 0.0, 2 * N)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for place, name in enumerate("qh"):
+        Path("deal").mkdir()
+        for place, role in enumerate(("query", "holdout")):
             part = slice(place * N, (place + 1) * N)
-            np.savez(f"{name}.npz", x=inputs[part], y=labels[part])
+            who = place * N + np.arange(N) // 2
+            np.savez(f"deal/{role}.npz", x=inputs[part], y=labels[part], who=who)
         for name, words, memory in (("coins", ["--coins"], 12.0), ("forgetful", ["--coins"], 0.0), ("fixed", [], 12.0)):
             done = jaxaudit("shadows", "plan", *SETS, *words, "--models", str(MODELS), "--out", name)
             assert done.code == 0, done.err

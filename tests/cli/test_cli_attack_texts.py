@@ -21,16 +21,8 @@ from jaxaudit.report.kinds import schema_of
 COUNT, WORDS = 40, ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 MODELS = (
     *(
-        "--query",
-        "t.jsonl",
-        "--model",
-        "gpt-1-8",
-        "--recipe",
-        "tokens=words",
-        "--epochs",
-        "10",
-        "--recipe",
-        "optimizer=adamw",
+        *("--query", "t.jsonl", "--model", "gpt-1-8", "--recipe", "tokens=words", "--epochs", "10"),
+        *("--recipe", "optimizer=adamw"),
     ),
     *("--recipe", "learning-rate=0.03", "--recipe", "batch-size=10", "--recipe", "models-per-batch=4"),
 )

@@ -107,7 +107,7 @@ def test_references_are_other_folders_and_a_text_counts_from_its_second_token(he
 
 
 def test_what_stands_before_an_answer_can_be_said(here: Path, modules: tuple[Path, Any]):
-    words = ("--model", "gpt2", "--data", "q.jsonl", "--template", r"[{}]\n", "--chunk", "3", "--json")
+    words = ("--model", "gpt2", "--data", "q.jsonl", "--recipe", r"template=[{}]\n", "--chunk", "3", "--json")
     result = jaxaudit("efficacy", *words).result
     prompts = [f"[{each['question']}]\n" for each in QUESTIONS]
     expected = slow(modules[1]["gpt2"], "gpt2", prompts, [each["answer"] for each in QUESTIONS])
@@ -149,9 +149,9 @@ REFUSED = {
     "another network": (("--reference", "other=heads"), "--reference other: its config.json or its tokenizer is not"),
     "a template of texts": (
         ("--data", "texts.jsonl", "--recipe", "template={}"),
-        "--recipe template=is for prompts and questions",
+        "--recipe template is for prompts and questions",
     ),
-    "a template of numbers": (("--data", "digits", "--recipe", "template={}"), "--template: is of texts"),
+    "a template of numbers": (("--data", "digits", "--recipe", "template={}"), "--recipe template: is of texts"),
 }
 
 

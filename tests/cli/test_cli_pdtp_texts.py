@@ -71,7 +71,7 @@ def test_the_groups_of_a_table_are_a_column_that_is_no_input():
         (("--query", "t.jsonl", "--groups", "editor", *TRAIN), ("groups 'editor'",)),
         (("--model", "gpt-2-64", *TRAIN), ("--model gpt-2-64 is for texts",)),
         (("--model", "forest"), ("--model", "forest")),
-        (("--recipe", "tokens=words"), ("--tokens: is for texts",)),
+        (("--recipe", "tokens=words"), ("--recipe tokens: is for texts",)),
         (("--query", "t.jsonl", "--reduce", "2", *TRAIN), ("--reduce: is for records of a table",)),
         ((*PEOPLE, "--reduce", "2", "--groups", "sex"), ("--reduce", "--groups")),
     ],

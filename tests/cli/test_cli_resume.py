@@ -18,18 +18,8 @@ from support.cli_runs import LEARNS, QUICK, jaxaudit, refused, stopping
 from jaxaudit.ensemble import kept_models
 
 SLOW = (
-    *(
-        *LEARNS,
-        "--target-data",
-        "query.npz",
-        "--test-option",
-        "rho.replicates=12",
-        "--epochs",
-        "80",
-        "--models-per-batch",
-        "1",
-    ),
-    "--json",
+    *(*LEARNS, "--target-data", "query.npz", "--test-option", "rho.replicates=12", "--epochs", "80"),
+    *("--recipe", "models-per-batch=1", "--json"),
 )
 """26 chunks of one model: more than are ever trained at the same time."""
 

@@ -16,11 +16,12 @@ from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.unfinished import working_in
 
 N = 60
-SETS = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
+SETS = ("--deal", "deal", "--calibration", "c.npz")
+FILES = {"q": "deal/query.npz", "h": "deal/holdout.npz", "c": "c.npz"}
 
 
 def arrays_of(name: str) -> dict[str, np.ndarray]:
-    """What `NAME.npz` holds: the sets are of one domain, with groups of 3 records."""
+    """What the file of `NAME` holds: the sets are of one domain, with groups of 3 records."""
     inputs, labels = records(2, 0.0, 3 * N)
     start = "qhc".index(name) * N
     part = slice(start, start + N)
@@ -29,8 +30,9 @@ def arrays_of(name: str) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`q.npz`, `h.npz`, `c.npz` of 60 records each."""
+    """`deal` with query set and holdout, and `c.npz`, of 60 records each."""
     monkeypatch.chdir(tmp_path)
+    Path("deal").mkdir()
     for name in "qhc":
         save(name)
     return tmp_path
@@ -38,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def save(name: str, **changed: np.ndarray) -> None:
     arrays: dict[str, Any] = {**arrays_of(name), **changed}
-    np.savez(f"{name}.npz", **arrays)
+    np.savez(FILES[name], **arrays)
 
 
 def planning(*words: str, out: str = "bank", models: int = 20) -> tuple[str, ...]:
@@ -87,18 +89,20 @@ def test_a_plan_is_arrays_and_a_description(folder: Path):
     assert (said["classes"], said["class_names"], said["queries"]) == (CLASSES, ["0", "1", "2"], 1)
     assert said["counts"] == {"query": N, "holdout": N, "calibration": N}
     names = {"query": "q", "holdout": "h", "calibration": "c"}
-    assert said["hashes"] == {role: load(f"{name}.npz").content_hash for role, name in names.items()}
+    assert said["hashes"] == {role: load(FILES[name]).content_hash for role, name in names.items()}
     assert said["versions"].keys() == {"jaxaudit", "numpy"}
     membership, seeds = np.load("bank/membership.npy"), np.load("bank/seeds.npy")
     assert (membership.dtype, membership.shape, seeds.dtype, seeds.shape) == (bool, (20, 180), np.uint32, (20,))
     assert set(membership[:, : 2 * N].sum(axis=1)) == {N}
     assert set(membership[:, 2 * N :].sum(axis=1)) == {40}
-    np.testing.assert_array_equal(np.load("bank/labels.npy"), np.concatenate([np.load(f"{x}.npz")["y"] for x in "qhc"]))
+    np.testing.assert_array_equal(
+        np.load("bank/labels.npy"), np.concatenate([np.load(path)["y"] for path in FILES.values()])
+    )
     assert {path.stat().st_mode & 0o777 for path in Path("bank").glob("*.*")} == {0o600}
 
 
 def test_the_command_in_the_description_makes_the_same_plan(folder: Path):
-    good(*SETS, "--recipe", "ResNet-18, 30 epochs", "--outputs", "probabilities")
+    good(*SETS, "--how-trained", "ResNet-18, 30 epochs", "--outputs", "probabilities")
     words = json.loads(Path("bank/bank.json").read_text())["command"]
     assert jaxaudit(*words[1:], "--out", "again").code == 0
     assert content(Path("bank")) == content(Path("again"))
@@ -121,22 +125,25 @@ def test_a_bank_grows(folder: Path):
     good(models=30, out="whole")
     for name in ("membership.npy", "seeds.npy", "labels.npy", "bank.json"):
         assert Path("bank", name).read_bytes() == Path("whole", name).read_bytes()
-    assert before["q.npz"] == Path("q.npz").read_bytes()
+    assert before["c.npz"] == Path("c.npz").read_bytes()
 
 
 OTHERS = {
     "seed": (*SETS, "--seed", "8"),
-    "query set": ("--query", "h.npz", "--holdout", "q.npz", "--calibration", "c.npz"),
-    "calibration set": SETS[:4],
+    "query set": ("--deal", "swapped", *SETS[2:]),
+    "calibration set": SETS[:2],
     "outputs": (*SETS, "--outputs", "probabilities"),
     "views": (*SETS, "--views", "2"),
-    "groups": (*SETS, "--groups", "who", "--holdout-groups", "who"),
-    "recipe": (*SETS, "--recipe", "another"),
+    "groups": (*SETS, "--groups", "who"),
+    "recipe": (*SETS, "--how-trained", "another"),
 }
 
 
 def test_another_plan_and_rows_that_were_changed_are_refused_by_what_differs(folder: Path):
     good(models=12)
+    Path("swapped").mkdir()
+    for name, other in (("query", "holdout"), ("holdout", "query")):
+        Path(f"swapped/{name}.npz").write_bytes(Path(f"deal/{other}.npz").read_bytes())
     for name, words in OTHERS.items():
         refused(planning(*words), (name,))
     refused(planning(models=11), ("12 models",))
@@ -174,12 +181,12 @@ def test_nothing_of_a_plan_is_left_where_it_fails(folder: Path, monkeypatch: pyt
     Path("taken/notes.txt").write_text("mine")
     for words, out in (
         (SETS, "taken"),
-        (SETS, "q.npz"),
-        (("--query", "q.npz"), "new"),
+        (SETS, "c.npz"),
+        (("--query", "c.npz"), "new"),
         (SETS[2:], "new"),
-        (("--query", "gone.npz", *SETS[2:]), "new"),
-        ((*SETS, "--groups", "who"), "new"),
-        ((*SETS, "--recipe", "x" * 20_000), "new"),
+        (("--deal", "gone", *SETS[2:]), "new"),
+        ((*SETS, "--groups", "nobody"), "new"),
+        ((*SETS, "--how-trained", "x" * 20_000), "new"),
     ):
         refused(planning(*words, out=out))
 
@@ -322,7 +329,7 @@ def test_no_link_is_followed(folder: Path):
 
 
 def test_what_is_there_is_shown(folder: Path):
-    good(*SETS, "--recipe", "by hand", models=30)
+    good(*SETS, "--how-trained", "by hand", models=30)
     train(*range(20))
     np.save("bank/outputs/00021.npy", outputs(21)[1:])
     done = jaxaudit("shadows", "show", "bank")

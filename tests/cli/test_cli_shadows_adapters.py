@@ -19,9 +19,10 @@ from jaxaudit.errors import InputError
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-COUNT = 60
+COUNT, QUERY = 60, "deal/query.jsonl"
+ROLES = ("query", "holdout", "calibration", "members")
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
-SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
+SETS = ("--deal", "deal")
 ADAPTERS = ("--model", "base", "--recipe", "lora=2::c_attn,c_proj")
 TRAIN = (
     *("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--epochs", "2", "--recipe", "learning-rate=0.02"),
@@ -33,10 +34,13 @@ TRAIN = (
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     save_model(folder / "base")
+    (folder / "deal").mkdir()
     # Each record is in one set: a copy in another one would hide use, and is refused.
     every = np.random.default_rng(5).permutation(list(product(WORDS, repeat=4)))
-    for name, records in zip("qhcm", every[: 4 * COUNT].reshape(4, COUNT, 4), strict=True):
-        write_lines(folder / f"{name}.jsonl", [{"prompt": f"{a} ", "answer": " ".join(rest)} for a, *rest in records])
+    for name, records in zip(ROLES, every[: 4 * COUNT].reshape(4, COUNT, 4), strict=True):
+        write_lines(
+            folder / f"deal/{name}.jsonl", [{"prompt": f"{a} ", "answer": " ".join(rest)} for a, *rest in records]
+        )
     return folder
 
 
@@ -54,36 +58,21 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
     assert (said.outputs, said.direction, said.records) == ("log_likelihood", "higher", 3 * COUNT)
     for part in ("model base", "lora 2::c_attn,c_proj", "source of model blake2b:"):
         assert part in said.recipe
-    scored = jaxaudit(
-        "scores", "lm", "base", "--query", "q.jsonl", "--holdout", "h.jsonl", "--members", "m.jsonl", "--out", "s.csv"
-    )
+    files = [f"deal/{role}.jsonl" for role in ("query", "holdout", "members")]
+    scored = jaxaudit("scores", "lm", "base", *files, "--out", "s.csv")
     assert scored.code == 0, scored.err
-    words = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", str(COUNT), "--members-target", "s.csv")
-    judged = jaxaudit("ks", "--shadows", "bank", *words, "--json")
+    by_bank = ("ks", "--shadows", "bank", "--deal", "deal", "--json", "--target")
+    judged = jaxaudit(*by_bank, "s.csv")
     assert judged.result["targets"][0]["tests"][0]["details"]["method"] == "members"
-    texts = ("--target", "s.csv", "--holdout-target", "s.csv", "--members", "m.jsonl", "--members-target", "s.csv")
-    assert jaxaudit("ks", "--shadows", "bank", *texts, "--json").result["targets"] == judged.result["targets"]
-    # The same numbers, and words on a file of that name, as from a file of one column for each set.
+    # The same numbers, and words on a model of that name, as from a folder with a file of one column for each set.
     lines = Path("s.csv").read_text().splitlines()
     column = lines[0].split(",").index("target.loss")
-    for name, of in (("q", "query"), ("h", "holdout"), ("m", "members")):
-        own = [f"{-float(line.split(',')[column])!r}" for line in lines[1:] if line.startswith(f"{of},")]
-        Path(name).mkdir()
-        Path(f"{name}/s.csv").write_text("\n".join(["score", *own, ""]))
-    words = (
-        "--target",
-        "q/s.csv",
-        "--holdout-target",
-        "h/s.csv",
-        "--members",
-        str(COUNT),
-        "--members-target",
-        "m/s.csv",
-    )
-    again = jaxaudit("ks", "--shadows", "bank", *words, "--json")
+    Path("own/s.csv").mkdir(parents=True)
+    for role in ("query", "holdout", "members"):
+        own = [f"{-float(line.split(',')[column])!r}" for line in lines[1:] if line.startswith(f"{role},")]
+        Path(f"own/s.csv/{role}.csv").write_text("\n".join(["score", *own, ""]))
+    again = jaxaudit(*by_bank, "own/s.csv")
     assert details_of(again.result["targets"][0]) == details_of(judged.result["targets"][0])
-    words = ("--target", "s.csv", "--holdout-target", "s.csv", "--before", "s.csv", "--holdout-before", "s.csv")
-    refused(("ks", "--shadows", "bank", *words), ("s.csv: is a table of scores, and outputs before the deletion",))
     # Another base model, or another template, is another bank.
     refused((*TRAIN, "--drop-overlap", "--recipe", "template=Q: {} A: "), ("bank",))
     save_model(here / "other", seed=1)
@@ -92,11 +81,11 @@ def test_a_bank_of_adapters_judges_a_model_by_its_table_of_scores(here: Path):
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no rank": (("--model", "base"), "give their rank, such as --recipe lora=8"),
-    "no folder": (("--model", "gpt-2-64", "--recipe", "lora=2"), "--recipe lora=needs --model FOLDER"),
+    "no folder": (("--model", "gpt-2-64", "--recipe", "lora=2"), "--recipe lora needs --model FOLDER"),
     "rank": (("--model", "base", "--recipe", "lora=0"), "--recipe lora=0 must be RANK[:ALPHA[:LAYERS]]"),
     "alpha": (("--model", "base", "--recipe", "lora=2:nan"), "--recipe lora=2:nan must be RANK[:ALPHA[:LAYERS]]"),
     "words": (("--model", "base", "--recipe", "lora=c_attn"), "--recipe lora=c_attn must be RANK[:ALPHA[:LAYERS]]"),
-    "tokens": ((*ADAPTERS, "--recipe", "tokens=words"), "--tokens: is not for adapters"),
+    "tokens": ((*ADAPTERS, "--recipe", "tokens=words"), "--recipe tokens: is not for adapters"),
     "layers": (("--model", "base", "--recipe", "lora=2::attention"), "there is no such linear layer in base"),
     "missing": (("--model", "other/", "--recipe", "lora=2"), "there is no such folder"),
 }
@@ -109,9 +98,9 @@ def test_options_of_adapters_that_do_not_fit_are_refused(name: str, here: Path):
 
 
 def test_a_template_is_part_of_every_record(here: Path):
-    assert text_reader(["q.jsonl"], TextNetwork()) is not None
-    read = [text_reader(["q.jsonl"], TextNetwork(template=each)) for each in (None, "{}", "Q: {} A: ")]
-    usual, same, longer = (each("q.jsonl").inputs for each in read if each is not None)
+    assert text_reader([QUERY], TextNetwork()) is not None
+    read = [text_reader([QUERY], TextNetwork(template=each)) for each in (None, "{}", "Q: {} A: ")]
+    usual, same, longer = (each(QUERY).inputs for each in read if each is not None)
     np.testing.assert_array_equal(usual, same)
     assert not np.array_equal(longer, usual)
     # As many tokens count, whatever stands before them.
@@ -130,18 +119,19 @@ BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_texts_that_a_base_model_cannot_learn_are_refused(name: str, here: Path):
     lines, said = BAD[name]
-    Path("q.jsonl").unlink()
-    if name == "long":
-        for each in "hc":
-            Path(f"{each}.jsonl").unlink()
-            write_lines(f"{each}.jsonl", [{"text": f"{each} {place}"} for place in range(COUNT)])
-    write_lines("q.jsonl", lines)
-    refused(("shadows", "train", *SETS, *ADAPTERS, "--models", "4", "--out", "bank"), (said,))
+    Path("bad").mkdir()
+    for role in ROLES[1:3]:
+        if name == "long":
+            write_lines(f"bad/{role}.jsonl", [{"text": f"{role} {place}"} for place in range(COUNT)])
+        else:
+            Path(f"bad/{role}.jsonl").symlink_to(here / f"deal/{role}.jsonl")
+    write_lines("bad/query.jsonl", lines)
+    refused(("shadows", "train", "--deal", "bad", *ADAPTERS, "--models", "4", "--out", "bank"), (said,))
 
 
 def test_records_of_classes_take_no_adapters(here: Path):
     sets = ("--query", "digits", "--calibration", "printed-digits", "--image-size", "8x8")
-    refused(("shadows", "train", *sets, *ADAPTERS, "--out", "bank"), ("--lora: is for texts",))
+    refused(("shadows", "train", *sets, *ADAPTERS, "--out", "bank"), ("--recipe lora: is for texts",))
 
 
 def test_a_folder_with_an_adapter_of_its_own_or_no_tokenizer_is_refused(here: Path):

@@ -47,9 +47,10 @@ def targets(said: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
         members = np.isin(np.arange(POOL), QUERY) & used
         members[REST[::2]] = True
         outputs = said(pool().logits(900 + place, members))
-        for option, rows in (("--target", QUERY), ("--holdout-target", HOLDOUT)):
-            np.save(f"{option[2:]}{place}.npy", outputs[rows])
-            words += [option, f"{option[2:]}{place}.npy"]
+        Path(f"target{place}").mkdir()
+        for role, rows in (("query", QUERY), ("holdout", HOLDOUT)):
+            np.save(f"target{place}/{role}.npy", outputs[rows])
+        words += ["--target", f"target{place}"]
     return tuple(words)
 
 
@@ -254,7 +255,7 @@ OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
         (),
         "numpy.save",
     ),
-    "a long recipe": (lambda: None, ("--recipe", "x" * 10_001), "10001"),
+    "a long recipe": (lambda: None, ("--how-trained", "x" * 10_001), "10001"),
 }
 
 

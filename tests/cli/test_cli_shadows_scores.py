@@ -23,7 +23,7 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 QUERY, MODELS = 80, 22
 RECORDS = 2 * QUERY
 USED = np.arange(RECORDS) < QUERY
-MIX = ("--target", "used_q.csv", "--holdout-target", "used_h.csv")
+MIX = ("--target", "target")
 
 
 def losses(members: np.ndarray, seed: int, memory: float = 0.4) -> np.ndarray:
@@ -59,7 +59,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     done = jaxaudit("shadows", "plan", *words, "--outputs", "score", "--direction", "lower")
     assert done.code == 0, done.err
     said = losses(USED, 900)
-    for name, part in (("used_q", said[:QUERY]), ("used_h", said[QUERY:]), ("used", said)):
+    Path("target").mkdir()
+    for name, part in (("target/query", said[:QUERY]), ("target/holdout", said[QUERY:]), ("used", said)):
         write_csv(f"{name}.csv", part)
     return tmp_path
 
@@ -101,9 +102,17 @@ def test_a_bank_of_scores_is_planned_filled_shown_judged_and_attacked(folder: Pa
 
 
 def test_known_members_are_a_number(folder: Path):
+    """Texts of a deal are counted, and no bank of scores knows more of its records."""
     filled()
-    write_csv("used_m.csv", losses(np.ones(RECORDS), 901)[:60])
-    done = jaxaudit("ks", "--shadows", "bank", *MIX, "--members", "60", "--members-target", "used_m.csv", "--json")
+    write_csv("target/members.csv", losses(np.ones(RECORDS), 901)[:60])
+    Path("deal").mkdir()
+    for role, count in (("query", QUERY), ("holdout", QUERY + 1), ("members", 60)):
+        Path(f"deal/{role}.jsonl").write_text("".join(f'{{"text": "{role} {place}"}}\n' for place in range(count)))
+    by_bank = ("ks", "--shadows", "bank", *MIX)
+    assert "are not used: a bank has none, and no --deal names them" in jaxaudit(*by_bank).err
+    refused((*by_bank, "--deal", "deal"), ("deal/holdout.jsonl: has 81 records, and the bank has 80 of its holdout",))
+    Path("deal/holdout.jsonl").unlink()
+    done = jaxaudit(*by_bank, "--deal", "deal", "--json")
     (target,) = json.loads(done.out)["targets"]
     assert target["tests"][0]["name"] == "members"
     assert any("only numbers of these records are known" in each for each in target["finding"]["caveats"])
@@ -113,14 +122,10 @@ PLAN = ("shadows", "plan", "--query", "9", "--coins", "--out", "b", "--outputs",
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "rho": (("ks", "--shadows", "bank", *MIX, "--tests", "rho"), "has no models for rho"),
     "shadow": (
-        ("ks", "--shadows", "bank", *MIX[:2], "--tests", "shadow"),
+        ("ks", "--shadows", "bank", "--target", "target/query.csv", "--tests", "shadow"),
         "the shadow test cannot be made: the records have no classes",
     ),
     "kind": (("ks", "--shadows", "bank", *MIX, "--target-kind", "logits"), "--target-kind logits: this is a bank of"),
-    "members": (
-        ("ks", "--shadows", "bank", *MIX, "--members", "used_h.csv", "--members-target", "used_q.csv"),
-        "--members used_h.csv: give the number of records",
-    ),
     "rmia": (("attack", "--shadows", "bank", "--attacks", "lira,rmia"), "rmia: compares probabilities of records"),
     "columns": (("shadows", "add", "bank", "two.csv"), "two.csv: has 2 columns"),
     "NaN": (("shadows", "add", "bank", "nan.npy"), "nan.npy: 1 numbers are NaN or infinite"),

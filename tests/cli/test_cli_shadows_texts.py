@@ -16,21 +16,13 @@ from jaxaudit.data.sequences import are_texts, token_counts, vocabulary_of
 from jaxaudit.models import GPT
 
 COUNT = 60
+FILES = ("deal/query.jsonl", "deal/holdout.jsonl", "c.jsonl")
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lee")
-SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
+SETS = ("--deal", "deal", "--calibration", "c.jsonl")
 TRAIN = (
-    *("shadows", "train", *SETS, "--groups", "author", "--holdout-groups", "author", "--out", "bank"),
-    *("--model", "gpt-1-32", "--recipe", "tokens=words", "--models", "20"),
-    *(
-        "--epochs",
-        "20",
-        "--recipe",
-        "learning-rate=0.01",
-        "--recipe",
-        "batch-size=30",
-        "--recipe",
-        "models-per-batch=10",
-    ),
+    *("shadows", "train", *SETS, "--groups", "author", "--out", "bank"),
+    *("--model", "gpt-1-32", "--recipe", "tokens=words", "--models", "20", "--epochs", "20"),
+    *("--recipe", "learning-rate=0.01", "--recipe", "batch-size=30", "--recipe", "models-per-batch=10"),
 )
 
 
@@ -39,18 +31,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Sets of texts, two an author: random words, of few or of many, which can only be known by heart."""
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(3)
-    for name in "qhc":
+    Path("deal").mkdir()
+    for name in FILES:
         lines = [
             {"prompt": " ".join([*random.choice(WORDS, 3), ""]), "answer": " ".join(random.choice(WORDS[:few], 6))}
             for few in random.integers(1, len(WORDS) + 1, COUNT)
         ]
         both = [{**line, "author": f"{name}{number // 2}"} for number, line in enumerate(lines)]
-        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, both)))
+        Path(name).write_text("\n".join(map(json.dumps, both)))
     return tmp_path
 
 
 def read(tokens: int) -> tuple[Any, Any]:
-    texts = [ja.read_texts(Path(f"{name}.jsonl")) for name in "qhc"]
+    texts = [ja.read_texts(Path(name)) for name in FILES]
     tokenizer = ja.word_tokenizer(texts, tokens)
     return ja.sequences(texts, tokenizer), tokenizer
 
@@ -92,9 +85,9 @@ def test_what_a_record_is_made_of(folder: Path):
 
 
 REFUSED = {
-    "no texts": (("--holdout", "digits"), "digits: is no file of texts"),
+    "no texts": (("--calibration", "digits"), "digits: is no file of texts"),
     "classes": (("--model", "mlp"), "--model mlp is for records of classes, and texts have none; use gpt-2-64"),
-    "smoothing": (("--recipe", "label-smoothing=0.1"), "--label-smoothing: is of classifiers, not of texts"),
+    "smoothing": (("--recipe", "label-smoothing=0.1"), "--recipe label-smoothing: is of classifiers, not of texts"),
     "tokens": (("--recipe", "tokens=words:0"), "--recipe tokens=words:0 must be bytes, words, or words:NUMBER"),
     "groups": (("--groups", "editor"), "groups 'editor': is neither a file nor a key of the texts of the query set"),
 }
@@ -107,18 +100,8 @@ def test_what_does_not_go_with_texts_is_refused(name: str, folder: Path):
 
 
 def test_what_goes_with_texts_alone_is_refused(folder: Path):
-    sets = (
-        "shadows",
-        "train",
-        "--query",
-        "digits",
-        "--calibration",
-        "printed-digits",
-        "--image-size",
-        "8x8",
-        "--out",
-        "b",
-    )
-    refused((*sets, "--recipe", "tokens=words"), ("--tokens: is for texts",))
-    refused(("ks", "--query", "q.jsonl", "--calibration", "c.jsonl"), ("shadow", "texts have none"))
+    digits = ("--query", "digits", "--calibration", "printed-digits", "--image-size", "8x8")
+    sets = ("shadows", "train", *digits, "--out", "b")
+    refused((*sets, "--recipe", "tokens=words"), ("--recipe tokens: is for texts",))
+    refused(("ks", "--query", FILES[0], "--calibration", FILES[2]), ("shadow", "texts have none"))
     refused((*sets, "--model", "gpt-2-64"), ("--model gpt-2-64 is for texts, and the records are not; use mlp",))

@@ -24,21 +24,14 @@ from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs.unfinished import working_in
 
 N = 50
-HELD = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
+HELD = ("--deal", "deal", "--calibration", "c.npz")
+FILES = {"query": "deal/query.npz", "holdout": "deal/holdout.npz", "calibration": "c.npz"}
 RECIPE = (
-    "--model",
-    "mlp",
-    "--recipe",
-    "hidden=16",
-    "--epochs",
-    "6",
-    "--recipe",
-    "learning-rate=0.02",
-    "--recipe",
-    "batch-size=20",
+    *("--model", "mlp", "--recipe", "hidden=16", "--epochs", "6"),
+    *("--recipe", "learning-rate=0.02", "--recipe", "batch-size=20"),
 )
 TRAINED = (*RECIPE, "--recipe", "models-per-batch=10", "--seed", "5")
-TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
+TARGET = ("--target", "target")
 AS_SAID = ("--same-recipe", "--json")
 IN_KS = ("--test-option", "rho.replicates=0", "--effort", "full", "--image-size", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
@@ -46,7 +39,7 @@ BY_BANK = ("--seed", "5", *AS_SAID)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """`q.npz`, `h.npz`, `c.npz` of 50 records each, a target's outputs, and code of one's own, forgotten afterwards."""
+    """Sets of 50 records each, a target's outputs on two of them, and code of one's own, forgotten afterwards."""
     with own_modules(tmp_path):
         write_inputs(tmp_path)
         Path("mine.py").write_text(OWN)
@@ -57,10 +50,13 @@ def write_inputs(folder: Path) -> None:
     inputs, labels = records(2, 0.0, 3 * N)
     logits = np.random.default_rng(3).normal(size=(3 * N, CLASSES))
     logits[np.arange(3 * N), labels] += 1 + (np.arange(3 * N) < N)
-    for place, name in enumerate("qhc"):
-        part = slice(place * N, (place + 1) * N)
-        np.savez(folder / f"{name}.npz", x=inputs[part], y=labels[part])
-        np.save(folder / f"on_{name}.npy", logits[part])
+    (folder / "deal").mkdir()
+    parts = {role: slice(place * N, (place + 1) * N) for place, role in enumerate(FILES)}
+    for role, part in parts.items():
+        np.savez(folder / FILES[role], x=inputs[part], y=labels[part])
+    (folder / "target").mkdir()
+    for role in ("query", "holdout"):
+        np.save(folder / f"target/{role}.npy", logits[parts[role]])
 
 
 def train(*words: str, out: str = "bank", models: int = 20) -> Done:
@@ -143,7 +139,10 @@ def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(fo
     assert grown(models=SIX).code == 0
     assert times == {model: Path(f"bank/outputs/{model:05}.npy").stat().st_mtime_ns for model in kept}
     assert load_bank("bank").finished().tolist() == [*range(SIX)]
-    for words, why in ((("--epochs", "9"), "recipe"), (("--seed", "6"), "seed"), (("--query", "h.npz"), "query set")):
+    Path("swapped").mkdir()
+    for role, other in (("query", "holdout"), ("holdout", "query")):
+        Path(f"swapped/{role}.npz").symlink_to(folder / FILES[other])
+    for words, why in ((("--epochs", "9"), "recipe"), (("--seed", "6"), "seed"), (("--deal", "swapped"), "query set")):
         refused(("shadows", "train", *KILLED, *words, "--models", f"{TWELVE}"), (why,))
     before = content(folder)
     planned = grown("--dry-run", models=TWELVE)
@@ -291,7 +290,7 @@ def test_ones_own_learner_trains_the_models(folder: Path):
     """Against its formula in NumPy."""
     done = learned("mine.py:learner")
     assert done.code == 0, done.err
-    sets = [np.load(f"{name}.npz") for name in "qhc"]
+    sets = [np.load(path) for path in FILES.values()]
     inputs, labels = (np.concatenate([each[name] for each in sets]) for name in sets[0].files)
     for row, logits in zip(np.load("own/membership.npy"), outputs("own"), strict=True):
         means = np.stack([inputs[row & (labels == each)].mean(axis=0) for each in range(CLASSES)])

@@ -108,28 +108,28 @@ def test_the_library_names_no_flag():
 
 def test_the_same_mistake_in_the_words_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    words: list[str] = []
-    sides = (("query", 60, "target"), ("holdout", 60, "holdout-target"), ("members", 5, "members-target"))
-    for seed, (role, size, target) in enumerate(sides):
+    sizes = {"query": 60, "holdout": 60, "members": 5}
+    for folder in ("deal", "target"):
+        Path(folder).mkdir()
+    for seed, (role, size) in enumerate(sizes.items()):
         inputs, labels = records(seed, 0.0, size)
-        np.savez(f"{role}.npz", x=inputs, y=np.append(labels[3:], [0, 1, 2]))
-        np.save(f"{role}.npy", np.random.default_rng(seed).dirichlet(np.ones(3), size))
-        words += [f"--{role}", f"{role}.npz", f"--{target}", f"{role}.npy"]
-    on_command_line = refused(("ks", *words))
-    query, holdout, members = (ja.load(f"{role}.npz") for role, _, _ in sides)
-    said = {role: ja.load_outputs(f"{role}.npy", 3, size) for role, size, _ in sides}
+        np.savez(f"deal/{role}.npz", x=inputs, y=np.append(labels[3:], [0, 1, 2]))
+        np.save(f"target/{role}.npy", np.random.default_rng(seed).dirichlet(np.ones(3), size))
+    on_command_line = refused(("ks", "--deal", "deal", "--target", "target"))
+    query, holdout, members = (ja.load(f"deal/{role}.npz") for role in sizes)
+    said = {role: ja.load_outputs(f"target/{role}.npy", 3, size) for role, size in sizes.items()}
     target = ja.FileTarget(said["query"], said["holdout"], on_members=said["members"])
     with pytest.raises(InputError) as caught:
         ja.train_shadows(jax.random.key(0), query, None, None, [target], holdout=holdout, members=members)
     assert "(`members`)" in str(caught.value)
-    assert on_command_line == f"Error: {str(caught.value).replace('`members`', '--members')}"
+    assert on_command_line == f"Error: {str(caught.value).replace('`members`', 'members.* in --deal')}"
 
 
 def test_only_options_of_the_running_command_become_flags():
     ks, attack = (flags_of(_command(), [name, "--out", "run"]) for name in ("ks", "attack"))
-    said = "`members`, `targets`, `gray`, `members `, ``members, `out`, `json`, `dry_run`, members`, `ks --members`"
+    said = "`members`, `targets`, `gray`, `layers`, `members `, ``members, `out`, `json`, members`"
     assert as_flags(said, ks) == (
-        "--members, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, `ks --members`"
+        "members.* in --deal, --target, --gray, --recipe lora, `members `, ``members, --out, --json, members`"
     )
     assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
     assert as_flags("unknown field `query`", ks) == "unknown field `query`"
@@ -141,7 +141,9 @@ def test_only_options_of_the_running_command_become_flags():
 def test_every_other_name_is_that_of_an_option():
     commands = [("ks",), ("shadows", "import"), ("attack",), ("unlearn",), ("pdtp",)]
     known = {flag for words in commands for flag in flags_of(_command(), words).values()}
-    assert {f"--{option.replace('_', '-')}" for option in OTHER_NAMES} <= known
+    flags = {f"--{option.replace('_', '-')}" for option in OTHER_NAMES}
+    assert flags - {"--lora"} <= known
+    assert "--recipe lora" in known
 
 
 @pytest.fixture

@@ -19,16 +19,8 @@ from jaxaudit.unlearning import becker_code, paper
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
 SMALL = (
     *DATA,
-    "--recipe",
-    "hidden=8",
-    "--epochs",
-    "4",
-    "--recipe",
-    "batch-size=10",
-    "--seeds",
-    "3",
-    "--recipe",
-    "models-per-batch=3",
+    *("--recipe", "hidden=8", "--epochs", "4", "--recipe", "batch-size=10", "--seeds", "3"),
+    *("--recipe", "models-per-batch=3"),
 )
 QUICK = (*SMALL, "--nonmembers", "0")
 """Without membership attacks."""
@@ -121,14 +113,8 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them():
     files = [f"{name}-0{seed}" for name in ("original", "retraining", "amnesiac", "fisher") for seed in (0, 2)]
     references = [word for file in files[1:] for word in ("--reference", f"{file}=run/{file}.safetensors")]
     words = (
-        "--model",
-        "mlp",
-        "--recipe",
-        "hidden=8",
-        "--params",
-        f"run/{files[0]}.safetensors",
-        "--data",
-        "run/forget.npz",
+        *("--model", "mlp", "--recipe", "hidden=8", "--params", f"run/{files[0]}.safetensors"),
+        *("--data", "run/forget.npz"),
     )
     found = jaxaudit("efficacy", *words, *references, "--json").result["models"]
     assert [each["name"] for each in found[1:]] == files[1:]
@@ -198,21 +184,14 @@ def test_the_recorded_command_repeats_the_run():
     """The number of models per batch, too, which was measured."""
     words = [
         *DATA,
-        "--recipe",
-        "hidden=8",
-        "--epochs",
-        "2",
-        "--recipe",
-        "batch-size=10",
-        "--seeds",
-        "2",
-        "--methods",
-        "fisher",
+        *("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=10", "--seeds", "2"),
+        *("--methods", "fisher"),
     ]
     words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
     first = jaxaudit("unlearn", *words, "--json").result
     command = first["provenance"]["command"]
-    assert {"--class", "--models-per-batch"} <= set(command)
+    assert "--class" in command
+    assert any(word.startswith("models-per-batch=") for word in command)
     second = jaxaudit(*command[1:], "--json").result
     assert second["methods"] == first["methods"]
     assert second["provenance"]["command"] == command
@@ -278,14 +257,8 @@ def test_records_that_were_trained_on_are_no_test_records():
     np.savez("half.npz", x=inputs[chosen], y=labels[chosen])
     words = (
         *QUICK,
-        "--recipe",
-        "models-per-batch=2",
-        "--seeds",
-        "2",
-        "--methods",
-        "retraining",
-        "--test-data",
-        "half.npz",
+        *("--recipe", "models-per-batch=2", "--seeds", "2", "--methods", "retraining"),
+        *("--test-data", "half.npz"),
     )
     done = jaxaudit("unlearn", *words, "--json")
     assert done.result["protocol"]["test_records"] == 160

@@ -18,27 +18,12 @@ from jaxaudit.data.texts import read_texts
 from jaxaudit.report.kinds import schema_of
 
 TRAINED = (
-    "--model",
-    "gpt-2-8",
-    "--optimizer",
-    "adamw",
-    "--learning-rate",
-    "0.01",
-    "--epochs",
-    "2",
-    "--batch-size",
-    "4",
+    *("--model", "gpt-2-8", "--recipe", "optimizer=adamw", "--recipe", "learning-rate=0.01", "--epochs", "2"),
+    *("--recipe", "batch-size=4"),
 )
 QUICK = (
-    *TRAINED,
-    "--recipe",
-    "tokens=words",
-    "--seeds",
-    "2",
-    "--recipe",
-    "models-per-batch=2",
-    "--unlearn-epochs",
-    "2",
+    *(*TRAINED, "--recipe", "tokens=words", "--seeds", "2", "--recipe", "models-per-batch=2"),
+    *("--unlearn-epochs", "2"),
 )
 SETS = ("--data", "retained.jsonl", "--forget", "forgotten.jsonl", "--test-data", "test.jsonl")
 METHODS = ("amnesiac", "fine-tuning", "gradient-ascent", "gradient-difference", "npo", "simnpo", "rmu", "ssd")

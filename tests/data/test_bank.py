@@ -253,7 +253,9 @@ def claiming(folder: Path) -> None:
     odds = level + 2 * membership + random.normal(size=membership.shape)
     np.save(folder / "bank" / "outputs.npy", odds.astype(np.float32))
     target = (level + random.normal(size=3 * THIRD)).astype(np.float32)
-    for name, part in (("query", slice(0, THIRD)), ("holdout", slice(THIRD, 2 * THIRD)), ("all", slice(None))):
+    (folder / "target").mkdir()
+    parts = {"target/query": slice(0, THIRD), "target/holdout": slice(THIRD, 2 * THIRD), "all": slice(None)}
+    for name, part in parts.items():
         np.save(folder / f"{name}.npy", target[part])
 
 
@@ -265,7 +267,7 @@ def test_a_million_classes_of_log_odds_take_no_memory(tmp_path: Path, monkeypatc
     began = memory("VmRSS")
     for command in (
         "shadows show bank",
-        "ks --shadows bank --target query.npy --holdout-target holdout.npy",
+        "ks --shadows bank --target target",
         "attack --shadows bank --target all.npy",
     ):
         done = jaxaudit(*command.split(), "--json")

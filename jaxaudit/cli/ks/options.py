@@ -5,7 +5,7 @@ Among them are the tests that they mean, named by `--tests` or not.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -289,6 +289,11 @@ class KSOptions:
             return ModelSource.BANK
         return ModelSource.TRAINING if trains(self) else ModelSource.ANSWERS
 
+    @cached_property
+    def inputs(self) -> "KSInputs":
+        """The sets and models that the options name, as far as they fit each other; read once."""
+        return _inputs(self.data, self.target, self.audit.shadows is not None)
+
     @property
     def has_set_alone(self) -> bool:
         """Whether a query set is given at most, and no target, other set or test."""
@@ -317,10 +322,9 @@ class KSInputs(NamedTuple):
 
 def ks_inputs(options: KSOptions) -> KSInputs:
     """The sets and models that the options name, as far as they fit each other."""
-    return _inputs(options.data, options.target, options.audit.shadows is not None)
+    return options.inputs
 
 
-@lru_cache(maxsize=8)
 def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
@@ -422,4 +426,6 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
 
 def has_calibration_outputs(inputs: KSInputs) -> bool:
     """Whether there are targets, and all have outputs on the calibration set."""
-    return bool(inputs.targets) and all("calibration" in model.places for model in inputs.targets)
+    from jaxaudit.data.examples import Role
+
+    return bool(inputs.targets) and all(Role.CALIBRATION in model.places for model in inputs.targets)

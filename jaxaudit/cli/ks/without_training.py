@@ -110,6 +110,13 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
     description, names = bank.description, ks_inputs(options).sets.names
+    if description.outputs in SCORED:
+        # Of records without classes only their number is known.
+        for role, size in zip(Sizes._fields, description.sizes, strict=True):
+            name = names.get(Role(role))
+            if name is not None and count_of(role, name) != size:
+                raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
+        return {}
     data = replace(options.data, label=ks_inputs(options).sets.label)
     read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
     sets_by_role: dict[str, Examples] = {}

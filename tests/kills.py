@@ -20,48 +20,32 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from support.cli_runs import content, write_sets
+from support.cli_runs import content, recipe, write_sets
 
-SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--recipe", "batch-size=50")
-IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--recipe", "batch-size=20")
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", *recipe("batch-size=50"))
+IMAGES = ("--query", "images.npz", "--calibration", "others.npz", *recipe("batch-size=20"))
 COMMANDS = {
     "ks mlp": (
-        "ks",
-        *SETS,
-        "--hidden",
-        "256,128",
-        "--epochs",
-        "800",
-        "--test-option",
-        "rho.replicates=2",
-        "--tests",
-        "rho",
+        *("ks", *SETS, *recipe("hidden=256,128"), "--epochs", "800", "--test-option", "rho.replicates=2"),
+        *("--tests", "rho"),
     ),
     "ks liu-cnn": (
-        "ks",
-        *IMAGES,
-        "--model",
-        "liu-cnn",
-        "--epochs",
-        "40",
-        "--test-option",
-        "rho.replicates=1",
-        "--tests",
-        "rho",
+        *("ks", *IMAGES, "--model", "liu-cnn", "--epochs", "40", "--test-option", "rho.replicates=1"),
+        *("--tests", "rho"),
     ),
     "power": (
-        *("power", *SETS, "--recipe", "hidden=64", "--effort", "full", "--epochs", "2000", "--models", "19"),
-        *("--recipe", "models-per-batch=5"),
+        *("power", *SETS, *recipe("hidden=64", "models-per-batch=5"), "--effort", "full", "--epochs", "2000"),
+        *("--models", "19"),
     ),
-    "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", "--recipe", "models-per-batch=6"),
+    "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", *recipe("models-per-batch=6")),
     "attack nn": (
         *("attack", "--data", "breast-cancer", "--sample", "300", "--iterations", "2", "--targets", "6"),
         *("--shadow-pairs", "2", "--measured-iterations", "1", "--epochs", "1000", "--attacks", "distance,frequency"),
-        *("--recipe", "models-per-batch=4"),
+        *recipe("models-per-batch=4"),
     ),
     "unlearn": (
-        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--recipe", "models-per-batch=2"),
-        *("--recipe", "hidden=64", "--attack-epochs", "100"),
+        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--attack-epochs", "100"),
+        *recipe("hidden=64", "models-per-batch=2"),
     ),
 }
 """Chunks that take several seconds each."""

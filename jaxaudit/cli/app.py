@@ -188,7 +188,7 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
     flags = {parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.opts[0] for parameter in options}
     flags |= {parameter.name: parameter.opts[0] for parameter in options}
-    further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     if "--recipe" in flags.values():
-        further_flags |= {name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES}
+        flags = {name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES} | flags
+    further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     return {**ELSEWHERE, **(OF_DEAL if "deal" in flags else {}), **further_flags, **flags}

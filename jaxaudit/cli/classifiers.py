@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import MOST, DataFolder, RecipeFlags, ShadowNetwork, ShadowRecipe, TextNetwork
-from jaxaudit.cli.options import fields_of, option
+from jaxaudit.cli.options import fields_of, option, recipe_option
 from jaxaudit.cli.own_code import OF_TEXTS, is_of_texts, pretrained_config
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
 from jaxaudit.cli.progress import say
@@ -95,7 +95,7 @@ class ClassifierOptions(TextNetwork):
         default="nn",
         check=lambda text: check_family(text),
     )
-    hidden: str = option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
+    hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
     smoothing: float | None = option(
         "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
     )

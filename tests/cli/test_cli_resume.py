@@ -13,25 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli_runs import LEARNS, QUICK, jaxaudit, refused, stopping
+from support.cli_runs import LEARNS, QUICK, jaxaudit, recipe, refused, stopping
 from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
 
-SLOW = (
-    *(
-        *LEARNS,
-        "--target-data",
-        "query.npz",
-        "--test-option",
-        "rho.replicates=12",
-        "--epochs",
-        "80",
-        "--models-per-batch",
-        "1",
-    ),
-    "--json",
-)
+SLOW = (*LEARNS, "--target-data", "query.npz", "--test-option", "rho.replicates=12", "--epochs", "80")
+SLOW += (*recipe("models-per-batch=1"), "--json")
 """26 chunks of one model: more than are ever trained at the same time."""
 
 
@@ -109,19 +97,10 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
 
 
 TABLES = {
-    "pdtp": ("--epochs", "5", "--recipe", "batch-size=10", "--recipe", "models-per-batch=8"),
+    "pdtp": ("--epochs", "5", *recipe("batch-size=10", "models-per-batch=8")),
     "attack": (
         *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2", "--epochs", "5"),
-        *(
-            "--measured-iterations",
-            "1",
-            "--recipe",
-            "batch-size=10",
-            "--recipe",
-            "models-per-batch=4",
-            "--attacks",
-            "distance",
-        ),
+        *("--measured-iterations", "1", "--attacks", "distance", *recipe("batch-size=10", "models-per-batch=4")),
     ),
 }
 """Commands on a table, with networks; what `unlearn` does is tested beside it."""

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, process, records, refused
+from support.deals import write_deal, write_model
 
 import jaxaudit as ja
 from jaxaudit.cli.app import COMMANDS as AUDITS
@@ -76,12 +77,14 @@ def test_the_help_names_every_option_in_full_within_80_columns(command: Command,
     fields = {field.name: field for field in fields_of(command.options())}
     said = jaxaudit(command.name, "--help").out
     assert max(map(len, said.splitlines())) <= 80
-    assert len(command.first) == 3
+    assert len(command.first) in (3, 4)
     # A line of the text beside a flag may begin with another flag, far to the right.
     shown = re.findall(r"^│ \*? {0,3}(--[a-z-]+)", said, re.MULTILINE)
-    assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"], said
+    assert shown[: len(command.first) + 1] == [*(fields[name].flag for name in command.first), "--help"], said
     words = set(said.replace(",", " ").split())
     assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words
+    settings = {field.setting for field in fields.values() if field.declared.in_recipe}
+    assert settings <= {*re.findall(r"[a-z][a-z-]*", said)}
 
 
 PACKAGE = Path(ja.__file__).parent
@@ -108,29 +111,29 @@ def test_the_library_names_no_flag():
 
 def test_the_same_mistake_in_the_words_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    words: list[str] = []
-    sides = (("query", 60, "target"), ("holdout", 60, "holdout-target"), ("members", 5, "members-target"))
-    for seed, (role, size, target) in enumerate(sides):
+    sizes = {"query": 60, "holdout": 60, "members": 5}
+    for seed, (role, size) in enumerate(sizes.items()):
         inputs, labels = records(seed, 0.0, size)
-        np.savez(f"{role}.npz", x=inputs, y=np.append(labels[3:], [0, 1, 2]))
-        np.save(f"{role}.npy", np.random.default_rng(seed).dirichlet(np.ones(3), size))
-        words += [f"--{role}", f"{role}.npz", f"--{target}", f"{role}.npy"]
-    on_command_line = refused(("ks", *words))
-    query, holdout, members = (ja.load(f"{role}.npz") for role, _, _ in sides)
-    said = {role: ja.load_outputs(f"{role}.npy", 3, size) for role, size, _ in sides}
+        write_deal("deal", **{role: (inputs, np.append(labels[3:], [0, 1, 2]))})
+        write_model("model", **{role: np.random.default_rng(seed).dirichlet(np.ones(3), size)})
+    on_command_line = refused(("ks", "--deal", "deal", "--target", "model"))
+    query, holdout, members = (ja.load(f"deal/{role}.npz") for role in sizes)
+    said = {role: ja.load_outputs(f"model/{role}.npy", 3, size) for role, size in sizes.items()}
     target = ja.FileTarget(said["query"], said["holdout"], on_members=said["members"])
     with pytest.raises(InputError) as caught:
         ja.train_shadows(jax.random.key(0), query, None, None, [target], holdout=holdout, members=members)
     assert "(`members`)" in str(caught.value)
-    assert on_command_line == f"Error: {str(caught.value).replace('`members`', '--members')}"
+    assert on_command_line == f"Error: {str(caught.value).replace('`members`', 'members.* in --deal')}"
 
 
 def test_only_options_of_the_running_command_become_flags():
     ks, attack = (flags_of(_command(), [name, "--out", "run"]) for name in ("ks", "attack"))
     said = "`members`, `targets`, `gray`, `members `, ``members, `out`, `json`, `dry_run`, members`, `ks --members`"
     assert as_flags(said, ks) == (
-        "--members, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, `ks --members`"
+        "members.* in --deal, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, "
+        "`ks --members`"
     )
+    assert as_flags("`on_holdout`, `batch_size`", ks) == "holdout in each --target, --recipe batch-size"
     assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
     assert as_flags("unknown field `query`", ks) == "unknown field `query`"
     assert as_flags("`outputs`", flags_of(_command(), ["shadows", "add"])) == "--outputs of `jaxaudit shadows plan`"
@@ -140,8 +143,9 @@ def test_only_options_of_the_running_command_become_flags():
 
 def test_every_other_name_is_that_of_an_option():
     commands = [("ks",), ("shadows", "import"), ("attack",), ("unlearn",), ("pdtp",)]
-    known = {flag for words in commands for flag in flags_of(_command(), words).values()}
-    assert {f"--{option.replace('_', '-')}" for option in OTHER_NAMES} <= known
+    known = {name for words in commands for name in flags_of(_command(), words)}
+    assert {*OTHER_NAMES, *OTHER_NAMES.values()} <= known
+    assert as_flags("`layers`", flags_of(_command(), ["unlearn"])) == "--recipe lora"
 
 
 @pytest.mark.parametrize("words", [("ks",), ("shadows",), ("shadows", "plan"), ("doctor",)])

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from support.circles import first_of
-from support.cli_runs import QUICK, Done, content, jaxaudit, process
+from support.cli_runs import QUICK, Done, content, jaxaudit, process, recipe, records
+from support.deals import write_deal
 
 from jaxaudit.cli import pace
 from jaxaudit.cli.attack import AttackOptions
@@ -92,20 +93,9 @@ def test_a_network_from_a_file_goes_to_workers(sets: Path):
 
 @pytest.mark.outer
 def test_a_bank_trained_by_workers(sets: Path):
-    words = ("shadows", "train", "--query", "query.npz", "--holdout", "far.npz", "--calibration", "calibration.npz")
-    words = (
-        *words,
-        "--models",
-        "3",
-        "--epochs",
-        "2",
-        "--recipe",
-        "hidden=8",
-        "--recipe",
-        "models-per-batch=2",
-        "--model",
-        "mlp",
-    )
+    sets_of = write_deal("deal", query=records(2, 0.0), holdout=records(5, 0.0))
+    words = ("shadows", "train", "--deal", sets_of, "--calibration", "calibration.npz", "--models", "3")
+    words += ("--epochs", "2", "--model", "mlp", *recipe("hidden=8", "models-per-batch=2"))
     outputs = []
     for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
         done = jaxaudit(*words, *more, "--out", name)

@@ -76,4 +76,4 @@ if __name__ == "__main__":
     after = company_trains("members")
     for model, answer in ((after, "trained_again.csv"), (before, "did_nothing.csv")):
         company_answers(model, answer)
-        hospital_runs(f"ks --challenge deal/key.json --target {answer}")
+        hospital_runs(f"ks --deal deal --target {answer}")

@@ -1,7 +1,7 @@
 """A learner of your own: nearest class means. Two pure JAX functions, and every audit can train it.
 
     python own_learner.py
-    jaxaudit shadows train --query q.npz --holdout h.npz --calibration c.npz --learner own_learner.py:learner --out bank
+    jaxaudit shadows train --deal deal --calibration c.npz --learner own_learner.py:learner --out bank
 
 A record of weight 0 is not in the training set, and must not touch the result.
 """

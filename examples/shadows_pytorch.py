@@ -1,7 +1,7 @@
 """Trains the shadow models of a bank of images with PyTorch: your own nn.Module, augmentation and loop.
 
     jaxaudit deal images.npz --out deal
-    jaxaudit shadows plan --query deal/query.npz --holdout deal/holdout.npz --out bank
+    jaxaudit shadows plan --deal deal --out bank
     python shadows_pytorch.py bank deal/query.npz deal/holdout.npz
 
 The images are `x` of each file, as `jaxaudit deal` writes them; their order and their labels are the bank's. A

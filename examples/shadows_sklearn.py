@@ -1,7 +1,7 @@
 """Trains the shadow models of a bank with scikit-learn: your own data, your own model, your own loop.
 
     jaxaudit deal records.npz --out deal
-    jaxaudit shadows plan --query deal/query.npz --holdout deal/holdout.npz --outputs probabilities --out bank
+    jaxaudit shadows plan --deal deal --outputs probabilities --out bank
     python shadows_sklearn.py bank deal/query.npz deal/holdout.npz
 
 The records are `x` of each file, as `jaxaudit deal` writes them. A calibration set comes last (--calibration), in a

@@ -22,7 +22,8 @@ from jaxaudit.errors import InputError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MODELS, N = 3, 100
-FILES = ("q.npz", "h.npz", "c.npz")
+FILES = ("deal/query.npz", "deal/holdout.npz", "c.npz")
+SETS = ("--deal", "deal", "--calibration", "c.npz")
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A query set, a holdout and a calibration set of images of digits."""
     monkeypatch.chdir(tmp_path)
     whole = load("digits")
+    Path("deal").mkdir()
     for place, name in enumerate(FILES):
         part = slice(place * N, (place + 1) * N)
         np.savez(name, x=whole.inputs[part], y=whole.labels[part])
@@ -37,8 +39,7 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(*words: str) -> None:
-    sets = ("--query", FILES[0], "--holdout", FILES[1], "--calibration", FILES[2])
-    done = jaxaudit("shadows", "plan", *sets, "--models", f"{MODELS}", "--out", "bank", *words)
+    done = jaxaudit("shadows", "plan", *SETS, "--models", f"{MODELS}", "--out", "bank", *words)
     assert done.code == 0, done.err
 
 
@@ -106,7 +107,7 @@ def test_the_company_that_did_nothing_is_told_from_the_one_that_trained_again(tm
         [sys.executable, EXAMPLES / "deletion_case.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    again, nothing = (part.partition("\n  ")[2] for part in done.stdout.split("$ jaxaudit ks --challenge")[1:])
+    again, nothing = (part.partition("\n  ")[2] for part in done.stdout.split("$ jaxaudit ks --deal")[1:])
     assert again.startswith("trained_again.csv: forgotten. ")
     assert nothing.startswith("did_nothing.csv: not forgotten. ")
 
@@ -198,9 +199,8 @@ def test_every_example_is_run_by_a_test():
 
 
 def test_your_own_learner_trains_a_bank(digits: Path):
-    sets = ("--query", FILES[0], "--holdout", FILES[1], "--calibration", FILES[2])
     done = jaxaudit(
-        *("shadows", "train", *sets, "--models", "2", "--recipe", "models-per-batch=2", "--out", "bank"),
+        *("shadows", "train", *SETS, "--models", "2", "--recipe", "models-per-batch=2", "--out", "bank"),
         *("--learner", f"{EXAMPLES / 'own_learner.py'}:learner"),
     )
     assert done.code == 0, done.err
@@ -264,7 +264,7 @@ def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
     for name, used, code in (("unused", 0, 0), ("used", QUERY, 3)):
         target(tmp_path / "bank", name, np.isin(np.arange(RECORDS), np.arange(used)), 6.0)
         done = subprocess.run(
-            ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}_query.npy", f"{name}_holdout.npy"],
+            ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}.npz"],
             cwd=tmp_path,
             env=environment,
             capture_output=True,

@@ -316,7 +316,6 @@ class Dealt:
     groups: str | None = dealt_groups(
         "The array, column or key with the group of each record, such as its patient, in the files of all sets, if "
         "groups were dealt whole. [default: group, where a deal wrote it]",
-        of=GIVEN,
     )
 
 

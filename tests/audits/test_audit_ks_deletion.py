@@ -9,6 +9,7 @@ import pytest
 from scipy import special
 from support.cli_runs import jaxaudit
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
+from support.deals import write_deal, write_model
 from support.ks_audits import audit_ks
 
 from jaxaudit.audits.ks.target import FileTarget
@@ -112,25 +113,25 @@ def test_beside_the_holdout_test_it_is_asked_by_name() -> None:
     assert [usage.method for usage in found.usage] == ["holdout", "deletion"]
 
 
-ASKED = ("--query", "q.npz", "--holdout", "later.npz")
-FILES = ("--target", "after.csv", "--holdout-target", "after_h.csv")
-BEFORE = ("--before", "before.csv", "--holdout-before", "before_h.csv")
+DEAL, AFTER, BEFORE = ("--deal", "deal"), ("--target", "after.csv"), ("--before", "before.csv")
 
 
 @pytest.fixture
 def deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, examples in (("q.npz", QUERY), ("later.npz", HOLDOUT)):
-        np.savez(name, x=examples.inputs, y=examples.labels)
+    query, holdout = ((examples.inputs, examples.labels) for examples in SETS)
+    write_deal("deal", query=query, holdout=holdout)
+    write_deal("no_holdout", query=query)
     for name, seed, used in (("after", 1, 0.0), ("before", 2, 1.0)):
-        for suffix, file in zip(("", "_h"), outputs(seed, used), strict=True):
-            np.savetxt(f"{name}{suffix}.csv", file.probabilities, "%.6f", ",")
+        on_query, on_holdout = (file.probabilities for file in outputs(seed, used))
+        write_model(f"{name}.csv", query=on_query, holdout=on_holdout)
+        write_model(f"{name}_query.csv", query=on_query)
 
 
 @pytest.mark.outer
 @pytest.mark.usefixtures("deletion")
 def test_the_command_line_needs_neither_calibration_nor_members() -> None:
-    done = jaxaudit("ks", *ASKED, *FILES, *BEFORE, "--out", "run", "--json")
+    done = jaxaudit("ks", *DEAL, *AFTER, *BEFORE, "--out", "run", "--json")
     assert done.code == 0, done.err
     (found,) = done.result["targets"]
     details = found["tests"][0]["details"]
@@ -149,13 +150,14 @@ def test_the_command_line_needs_neither_calibration_nor_members() -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ((*ASKED[:2], *FILES[:2], *BEFORE), "--holdout"),
-        ((*ASKED, *FILES, *BEFORE[:2]), "--holdout-before"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "holdout"), "calibration set"),
-        ((*ASKED, *FILES, *BEFORE, "--tests", "members"), "--before: no test"),
-        ((*ASKED, *FILES, *BEFORE[2:]), "--before"),
+        (("--deal", "no_holdout", *AFTER, *BEFORE), "no_holdout has no holdout"),
+        ((*DEAL, *AFTER, "--before", "before_query.csv"), "has no outputs on a holdout"),
+        ((*DEAL, "--target", "after_query.csv", *BEFORE), "each --target's outputs on the holdout"),
+        ((*DEAL, *AFTER, *BEFORE, "--tests", "shadow"), "shadow"),
+        ((*DEAL, *AFTER, *BEFORE, "--tests", "members"), "--before: no test"),
+        ((*DEAL, *BEFORE), "--target"),
     ],
-    ids=["no holdout", "no outputs on it", "a test with models", "a test with members", "no outputs before"],
+    ids=["no holdout", "no outputs before on it", "none on it", "a test with models", "no test", "no target"],
 )
 def test_what_lacks_is_named(words: tuple[str, ...], named: str) -> None:
     done = jaxaudit("ks", *words)

@@ -40,7 +40,7 @@ def _check_tests(options: KSOptions) -> None:
     if options.source in (ModelSource.BANK, ModelSource.SCORES):
         return
     names, inputs = tests_named(options), inputs_of(options)
-    check_first(names, inputs.sets.names)
+    check_first(names, {*inputs.sets.names})
     if not any(map(is_own, names)) and not {"holdout", "deletion"} & {*names}:
         refuse_options(
             {"--before": inputs.before is not None}, f"no test of --tests {','.join(names)} uses it; name one, or"

@@ -4,6 +4,7 @@ Among them are the tests that they mean, named by `--tests` or not.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -302,11 +303,21 @@ class KSInputs(NamedTuple):
 
 def inputs_of(options: KSOptions) -> KSInputs:
     """The sets and models that the options name, as far as they fit each other."""
-    return _inputs_of(options.data, options.target, options.audit.shadows is not None)
+    data, target = options.data, options.target
+    stamps = tuple(_stamp(path) for path in (data.deal, *target.target, target.before) if path is not None)
+    return _inputs_of(data, target, options.audit.shadows is not None, stamps)
+
+
+def _stamp(path: Path) -> object:
+    """What changes where the file, or the folder or a file in it, is another one; None if it is not there."""
+    with suppress(OSError, ValueError):
+        files = [path, *(sorted(path.iterdir()) if path.is_dir() else ())]
+        return path.absolute(), tuple((file.name, file.lstat().st_mtime_ns) for file in files)
+    return None
 
 
 @lru_cache(maxsize=8)
-def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
+def _inputs_of(data: KSData, target: Targets, banked: bool, _: object) -> KSInputs:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
     from jaxaudit.data.paths import exists
@@ -332,7 +343,7 @@ def _inputs_of(data: KSData, target: Targets, banked: bool) -> KSInputs:
         )
     common = {*Role}.intersection(*map(roles, models))
     anywhere = {role for model in models for role in roles(model)}
-    anywhere |= set() if banked or not models else {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)}
+    anywhere |= {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)} if models else set()
     left_out = [
         f"{model.name}: has no outputs on the {role.words}, and is judged without"
         for model in models
@@ -402,4 +413,4 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
 
 def has_calibration_outputs(inputs: KSInputs) -> bool:
     """Whether there are targets, and all have outputs on the calibration set."""
-    return bool(inputs.targets) and all("calibration" in model.places for model in inputs.targets)
+    return bool(inputs.targets) and all("calibration" in {*model.places} for model in inputs.targets)

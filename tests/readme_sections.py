@@ -50,15 +50,9 @@ SESSIONS = {
 """The page that shows what a command prints."""
 COMPARISON = DOCS / "explanation" / "comparison.md"
 SCORE = DOCS / "how_to" / "score_my_method.md"
-START_COMMAND = (
-    "ks --query query.csv --calibration calibration.csv --target outputs.csv",
-    "--holdout holdout.csv --holdout-target holdout_outputs.csv",
-)
+START_COMMAND = ("ks --deal sets --calibration calibration.csv --target outputs.npz",)
 MEMBERS_DEAL = "deal digits --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
-MEMBERS_COMMAND = (
-    "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
-    "--target query_outputs.csv --holdout-target holdout_outputs.csv --members-target members_outputs.csv",
-)
+MEMBERS_COMMAND = ("ks --deal deal --target outputs.npz",)
 COMMANDS = tuple(SESSIONS)
 OTHERS = (
     "deal",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import typer
 from support.canaries import RECORDS, WORDS, found_in, write_evaluations, write_inputs, write_outputs
-from support.cli_runs import jaxaudit
+from support.cli_runs import jaxaudit, recipe
 from support.language_models import save_model
 from support.other_tools import write_lira
 
@@ -31,17 +31,9 @@ MAY_BE = {
     "you": NAMES | {"category"},
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""
-SMALL = ("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
-ENOUGH = (
-    "--test-option",
-    "rho.replicates=3",
-    "--shadow-models",
-    "20",
-    "--test-option",
-    "holdout.mixed=20",
-    "--effort",
-    "full",
-)
+SMALL = ("--epochs", "2", *recipe("hidden=8", "batch-size=50", "models-per-batch=20"))
+ENOUGH = ("--test-option", "rho.replicates=3", "--shadow-models", "20", "--test-option", "holdout.mixed=20")
+ENOUGH += ("--effort", "full")
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
 
 
@@ -120,18 +112,8 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         return done.out
 
     share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", str(2**60 + 5))
-    run(
-        "deal",
-        f"{file}.csv",
-        "--label",
-        "diagnosis",
-        "--groups",
-        "patient",
-        *share,
-        "--blind",
-        out="of_csv",
-        page=False,
-    )
+    of_csv = ("--label", "diagnosis", "--groups", "patient", *share, "--blind")
+    run("deal", f"{file}.csv", *of_csv, out="of_csv", page=False)
     run("deal", f"{file}.npz", "--groups", "patient", *share, "--blind", out="deal", page=False)
     run("deal", f"{file}.jsonl", "--groups", "patient", *share, out="texts", page=False)
     Path("tables").mkdir()
@@ -145,19 +127,22 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         run("scores lm", home / "model", "--query", "texts/query.jsonl", "--out", "tables/scores.csv")
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
-    said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}
+    model = Path(f"{file}_model")
+    model.mkdir()
+    said = {role: write_outputs(model / f"{role}.csv", labels[role], 0.1 * (role == "members")) for role in roles}
     numbers["output"] = np.concatenate([each[:3] for each in said.values()])
-    sets = [word for role in roles for word in (f"--{role}", f"deal/{role}.npz")]
-    groups = ["--groups", "group", "--holdout-groups", "group"]
-    on = [word for role in roles for word in (f"--{role}-target".replace("query-", ""), f"{file}_{role}.csv")]
-    run("ks", *sets, *groups, "--members-groups", "group", *on, out="members")
-    run("ks", *sets, *groups, "--members-groups", "group", *on, "--json", page=False, printed="--json")
-    trained = (*sets[:4], "--calibration", f"{file}_other.npz")
-    run("ks", *trained, *groups, *on[:4], *SMALL, *ENOUGH, "--tests", "all", out="trained")
-    run("ks", "--shadows", "trained", *on[:4], out="banked")
+    judged = ("--deal", "deal", "--groups", "group", "--target", model)
+    run("ks", *judged, out="members")
+    run("ks", *judged, "--json", page=False, printed="--json")
+    trained, calibrated = (*judged[:4], "--calibration", f"{file}_other.npz"), Path(f"{file}_two")
+    calibrated.mkdir()
+    for role in roles[:2]:
+        (calibrated / f"{role}.csv").write_bytes((model / f"{role}.csv").read_bytes())
+    run("ks", *trained, "--target", calibrated, *SMALL, *ENOUGH, "--tests", "all", out="trained")
+    run("ks", "--shadows", "trained", "--target", calibrated, out="banked")
     run("power", "--shadows", "trained", out="power")
-    run("attack --shadows", "trained", *on[:2], out="bank_attacked")
-    run("shadows train", *trained, *groups, *SMALL[:-2], "--models", 4, out="bank", page=False)
+    run("attack --shadows", "trained", "--target", model / "query.csv", out="bank_attacked")
+    run("shadows train", *trained, *SMALL[:-2], "--models", 4, out="bank", page=False)
     run("shadows plan", *trained, "--models", 4, "--views", 1, out="planned", page=False)
     count = sum(map(len, (labels["query"], labels["holdout"]))) + RECORDS
     np.save(f"{file}_one.npy", np.random.default_rng(1).normal(size=(count, 3)))
@@ -171,7 +156,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("pdtp", *people, "--show-values", printed="--show-values")
     run("attack", *people, "--targets", 4, "--iterations", 4, out="attacked")
     of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")
-    short = ("--hidden", 8, "--epochs", 1, "--seeds", 2, "--attack-epochs", 1, "--models-per-batch", 2)
+    short = ("--epochs", 1, "--seeds", 2, "--attack-epochs", 1, *recipe("hidden=8", "models-per-batch=2"))
     run("unlearn", *of_class, *short, out="unlearned")
     answers = np.random.default_rng(2).normal(size=(12, len(labels["query"]), 3))
     for name, models in (("mine", answers[:4]), ("again", answers[4:])):
@@ -179,7 +164,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     np.save(f"{file}_labels.npy", labels["query"])
     files = ("--outputs", f"mine={file}_mine.npz", "--retrained", f"{file}_again.npz", "--labels", f"{file}_labels.npy")
     run("unlearn", *files, out="scored")
-    weights = ("--model", "mlp", "--hidden", 8, "--params", "unlearned/original-00.safetensors")
+    weights = ("--model", "mlp", *recipe("hidden=8"), "--params", "unlearned/original-00.safetensors")
     run("efficacy", *weights, "--data", f"{file}.npz", "--reference", "untrained", out="measured")
     runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "scored", "measured")
     for each in runs:

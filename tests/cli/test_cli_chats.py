@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import csv
-from support.cli_runs import jaxaudit, process, refused
+from support.cli_runs import jaxaudit, process, recipe, refused
 from support.language_models import END, SIZE, save_model, write_lines
 
 from jaxaudit.cli.groups import TextNetwork
@@ -247,23 +247,9 @@ def test_keys_that_may_be_groups_are_named_and_no_value_of_theirs(here: Path, ca
 
 
 DEAL = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
-DEALT = ("--query", "deal/query.jsonl", "--holdout", "deal/holdout.jsonl")
-WHOLE = ("--groups", "group", "--holdout-groups", "group")
-TRAINED = (
-    *(
-        "--model",
-        "gpt-1-8",
-        "--recipe",
-        "tokens=words",
-        "--epochs",
-        "2",
-        "--recipe",
-        "optimizer=adamw",
-        "--recipe",
-        "learning-rate=0.01",
-    ),
-    *("--recipe", "batch-size=8", "--recipe", "models-per-batch=4"),
-)
+DEALT, WHOLE = ("--deal", "deal"), ("--groups", "group")
+TRAINED = ("--model", "gpt-1-8", "--epochs", "2")
+TRAINED += recipe("tokens=words", "optimizer=adamw", "learning-rate=0.01", "batch-size=8", "models-per-batch=4")
 
 
 def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
@@ -272,7 +258,11 @@ def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
     refused(plan, ("texts have no classes", "--outputs log-likelihood --direction higher"))
     done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood", "--direction", "higher")
     assert done.code == 0, done.err
-    groups = [json.loads(line)["group"] for name in DEALT[1::2] for line in Path(name).read_text().splitlines()]
+    groups = [
+        json.loads(line)["group"]
+        for name in ("query", "holdout")
+        for line in Path(f"deal/{name}.jsonl").read_text().splitlines()
+    ]
     membership = np.load("planned/membership.npy")
     for group in set(groups):
         of_group = membership[:, np.array(groups) == group]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from support.banks import CLASSES, HOLDOUT, QUERY, RECORDS, describe, logits, planned, softmax, target, train
+from support.deals import write_deal, write_model
 from support.other_tools import POOL, write_lira, write_privacy_meter
 
 from fuzz.commands import command, swept
@@ -16,8 +17,7 @@ from jaxaudit.data.bank.bank import load_bank
 MODELS, MEMORY = 20, 6.0
 SHOW = ("shadows", "show", "bank")
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
-PLAN = ("shadows", "plan", "--query", "query.npz", "--holdout", "holdout.npz", "--calibration", "calibration.npz")
-PLAN += ("--groups", "who", "--holdout-groups", "who", "--out", "bank")
+PLAN = ("shadows", "plan", "--deal", "deal", "--groups", "who", "--out", "bank")
 OWN_CODE = "import fuzz_canary\n\nNet = fuzz_canary.Thing\n"
 """Of a file that only a command line may name."""
 
@@ -27,6 +27,7 @@ def bank(folder: Path) -> None:
     planned(folder / "bank", MODELS, 0, holdout=True, class_names=["x", "y", "z"], versions={"jaxaudit": "0.1.0"})
     train(load_bank(folder / "bank"), range(MODELS), MEMORY)
     np.save(folder / "all.npy", target(folder / "bank", "out", USED, MEMORY))
+    target(folder / "bank", "all", USED, MEMORY, roles=("query", "holdout", "calibration"))
     np.save(folder / "members.npy", USED)
     (folder / "bank" / "net.py").write_text(OWN_CODE)
 
@@ -78,8 +79,7 @@ def scores(folder: Path) -> None:
         np.save(path, -np.load(path)[own])
     everything = -np.load(folder / "all.npy")[own]
     np.savetxt(folder / "all.csv", everything)
-    for role, part in (("query", found.query), ("holdout", found.holdout)):
-        np.save(folder / f"out_{role}.npy", everything[part])
+    write_model(folder / "out.npz", query=everything[found.query], holdout=everything[found.holdout])
 
 
 def _log_odds(values: np.ndarray) -> np.ndarray:
@@ -92,8 +92,8 @@ def asked(*words: str) -> Callable[[Path, random.Random], object]:
 
 
 def judged(folder: Path, choose: random.Random) -> object:
-    words = ["ks", "--shadows", "bank", "--target", "out_query.npy", "--holdout-target", "out_holdout.npy"]
-    words += choose.choice(((), ("--calibration-target", "out_calibration.npy"), ("--leave-one-out",)))
+    words = ["ks", "--shadows", "bank", "--target", choose.choice(("out.npz", "all.npz"))]
+    words += choose.choice(((), ("--before", "out.npz"), ("--leave-one-out",)))
     return _kept(folder, words, choose)
 
 
@@ -106,7 +106,7 @@ def attacked(folder: Path, choose: random.Random) -> object:
 
 def scored(folder: Path, choose: random.Random) -> object:
     attack = ["attack", "--shadows", "bank", "--attacks", "lira,base", "--target", "all.csv"]
-    judge = ["ks", "--shadows", "bank", "--target", "out_query.npy", "--holdout-target", "out_holdout.npy"]
+    judge = ["ks", "--shadows", "bank", "--target", "out.npz"]
     return _kept(folder, choose.choice((attack, judge)), choose)
 
 
@@ -147,7 +147,7 @@ def planned_bank(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for place, name in enumerate(("query", "holdout", "calibration")):
         arrays = {"x": rng.normal(size=(40, 3)).astype(np.float32), "y": np.arange(40) % CLASSES}
-        np.savez(folder / f"{name}.npz", **arrays, who=100 * place + np.arange(40) // 4)
+        write_deal(folder / "deal", **{name: {**arrays, "who": 100 * place + np.arange(40) // 4}})
     command(folder, (*PLAN, "--models", "20"))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 from support.banks import logits
+from support.deals import write_deal, write_model
 
 from fuzz.commands import Ran, command, swept
 from fuzz.readers import SECRET, Reader
@@ -19,7 +20,7 @@ from jaxaudit.data.examples import Role
 
 RECORDS, CLASSES, A_GROUP = 240, 3, 4
 ROLES = {"query": 80, "holdout": 80, "members": 80}
-FLAGS = {"query": "--groups", "holdout": "--holdout-groups", "members": "--members-groups"}
+MODELS = ("model", "model.npz", "model.csv")
 PATIENTS = np.array([f"{SECRET} {row // A_GROUP}" for row in range(RECORDS)])
 
 
@@ -95,24 +96,21 @@ def without_names(ran: Ran) -> Ran:
 
 
 def with_members(folder: Path) -> None:
-    """Three sets with groups, and a target's outputs on each."""
+    """Three sets with groups, and a target's outputs on each in every form of a model."""
+    outputs = {}
     for place, (role, count) in enumerate(ROLES.items()):
         first = place * count
-        np.savez(folder / f"{role}.npz", **records(count, place + 1), who=PATIENTS[first : first + count])
-        np.save(folder / f"{role}.npy", PATIENTS[first : first + count])
-        (folder / f"{role}.csv").write_text(
-            "\n".join(["id,group", *(f"{k},{k // 4 + first}" for k in range(count)), ""])
-        )
+        whose = {"who": PATIENTS[first : first + count], "group": np.arange(count) // A_GROUP + first}
+        write_deal(folder / "deal", **{role: {**records(count, place + 1), **whose}})
         used = np.full(count, role == "members")
-        np.save(folder / f"{role}_outputs.npy", logits(9000 + place, used, 3.0, np.arange(count) % CLASSES))
+        outputs[role] = logits(9000 + place, used, 3.0, np.arange(count) % CLASSES)
+    for form in MODELS:
+        write_model(folder / form, **outputs)
 
 
 def judged(folder: Path, choose: random.Random) -> object:
-    words = ["ks", *(word for role in ROLES for word in (f"--{role}", f"{role}.npz"))]
-    for role in ROLES:
-        words += ["--target" if role == "query" else f"--{role}-target", f"{role}_outputs.npy"]
-    form = choose.choice(("who", "", "{role}.npy", "{role}.csv"))
-    words += [word for role, flag in FLAGS.items() for word in (flag, form.format(role=role)) if form]
+    words = ["ks", "--deal", "deal", "--target", choose.choice(MODELS)]
+    words += choose.choice((("--groups", "who"), ("--groups", "group"), (), ("--before", choose.choice(MODELS))))
     with swept(folder):
         return without_names(command(folder, (*words, *choose.choice((("--json",), (), ("--out", "run"))))))
 

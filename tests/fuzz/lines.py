@@ -24,26 +24,16 @@ SUFFIX = ".words"
 """Of the file that holds a command's words: nothing else is changed."""
 NUMBERS = ("", "-1", "0", "1", "1.5", "nan", "inf", "-inf", "x", "1e308", "1e-320", "0x10", "1_0", "٣", "9" * 5000)
 NUMBERS += ("18446744073709551616", "9223372036854775807", "4294967296", "2147483648", "1e400", "-0", " 7", "7 ")
-PATHS = (
-    "query.npz",
-    "people.csv",
-    ".",
-    "..",
-    "/dev/null/x",
-    "nowhere/x",
-    "query.npz/x",
-    "-",
-    "new",
-    "~/x",
-    "~no-such-user/x",
-)
+PATHS = ("query.npz", "people.csv", ".", "..", "/dev/null/x", "nowhere/x", "query.npz/x", "-", "new", "deal")
+PATHS += ("~/x", "~no-such-user/x", "people.toml", "outputs.npy", "out.csv")
 PATHS += ("folder", "pipe", "dangling", "circular", "outside", "query.npz@train[:5]", "tfds:", "acdc:.@1.5")
 NO_NUMBER = {"", "nan", "x", "9" * 5000, "18446744073709551616"}
 """What no option of whole numbers with a least value can mean."""
 NO_SHARE = {"", "nan", "inf", "-inf", "x", "-1", "1e400"}
 """What none of these can mean:"""
-SHARES = {"--level", "--recipe", "learning-rate=--penalty", "--fraction", "--min-accuracy", "--smoothing"}
-SHARES |= {"--holdout-share"}
+SHARES = {"--level", "--penalty", "--fraction", "--min-accuracy", "--smoothing", "--holdout-share"}
+SETTINGS = ("learning-rate", "batch-size", "hidden", "augment", "schedule", "weight-decay", "no-such")
+"""Of a recipe. The first can be none of those values, either."""
 TRAPS: Tree = {each: Special(each) for each in ("folder", "pipe")}
 TRAPS |= {"dangling": Link("nothing"), "circular": Link("itself"), "outside": Link("{outside}/kept")}
 LOG = "TOFU_EVAL.json"
@@ -82,6 +72,7 @@ def prepare(line: str) -> Callable[[Path], object]:
         for seed, model in enumerate("ab"):
             write_log(folder / model, tofu_log(seed), LOG)
         write_samples(folder)
+        (folder / "people.toml").write_text('learning-rate = 0.1\nhidden = "4"\naugment = ["flip"]\n')
         np.save(folder / "outputs.npy", logits(3, rows()[3]))
         (folder / f"it{SUFFIX}").write_text(json.dumps([*line.split(), *USUAL[line]]))
 
@@ -118,6 +109,7 @@ def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     option = choose.choice([each for each in options_of(words) if "--dry-run" not in each.opts])
     name = choose.choice(option.opts)
     value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
+    value = f"{choose.choice(SETTINGS)}={value}" if name == "--recipe" and choose.random() < 0.8 else value
     if option.param_type_name == "argument":
         words[2 if words[0] in ("shadows", "scores") else 1] = value
     elif option.is_flag:
@@ -149,6 +141,9 @@ def meaningless(words: list[str]) -> str | None:
     least = {name for field in fields_called(words) if field.declared.minimum is not None for name in field.flags}
     least -= {"--top"}
     for name, value in pairwise(words):
+        setting, _, number = value.partition("=")
+        if name == "--recipe" and setting == SETTINGS[0] and number in NO_SHARE:
+            return f"{name} {value[:40]!r}"
         if (name in least and value in NO_NUMBER) or (name in SHARES and value in NO_SHARE):
             return f"{name} {value[:40]!r}"
     return None

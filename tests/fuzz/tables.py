@@ -69,22 +69,21 @@ def judged(folder: Path, choose: random.Random) -> object:
 def texts_and_outputs(folder: Path) -> None:
     """Three sets of texts, two an author, and the mean log-likelihood of each."""
     random = np.random.default_rng(5)
+    (folder / "deal").mkdir()
+    (folder / "model").mkdir()
     for place, name in enumerate(SETS):
         lines = [
             {"prompt": f"{name} {row} ", "answer": f"é {row % 7}", "author": f"{SECRET} {100 * place + row // 2}"}
             for row in range(RECORDS)
         ]
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        (folder / f"deal/{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
         said = -random.uniform(0.5, 4, RECORDS).round(4)
-        (folder / f"{name}.csv").write_text("\n".join(["score", *map(str, said), ""]))
+        (folder / f"model/{name}.csv").write_text("\n".join(["score", *map(str, said), ""]))
 
 
 def judged_texts(folder: Path, choose: random.Random) -> object:
-    words = ["ks", *(word for name in SETS for word in (f"--{name}", f"{name}.jsonl"))]
-    for name, flag in zip(SETS, ("--target", "--holdout-target", "--members-target"), strict=True):
-        words += [flag, f"{name}.csv"]
-    if choose.random() < 0.7:
-        words += ["--groups", "author", "--holdout-groups", "author", "--members-groups", "author"]
+    words = ["ks", "--deal", "deal", "--target", "model"]
+    words += choose.choice((("--groups", "author"), ("--groups", "author"), ()))
     with swept(folder):
         ran = command(folder, (*words, *choose.choice(((), ("--json",)))))
         assert SECRET not in ran.out + ran.err, "the name of a group was printed"

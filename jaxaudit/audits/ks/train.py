@@ -91,16 +91,16 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     test the shadow test is made only if the targets from files have outputs on the calibration set.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
-    built_in = made_tests(shadows, (offered(test(), {"targets": len(targets)}) for test in TESTS))
+    offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
+    built_in = made_tests(shadows, offers)
     if not len(shadows):
         sets = Sets(
             query=0, holdout=pool.holdout.stop - pool.holdout.start, members=pool.members.stop - pool.members.start
         )
         return default_tests(sets.map(lambda role, size: size or (role == Role.QUERY) or None), targets, trains=False)
     tests = {test.name: test for test in built_in}
-    lacking = {
-        answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=built_in)
-    }
+    # As offered: a test with none of its models may be made without them, where there are no shadow models at all.
+    lacking = {answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=offers)}
     allowed = {name for name in tests if not lacking.get(name)}
     if pool.members.stop == pool.members.start:
         allowed -= {test.name for test in built_in if Role.MEMBERS in test.roles}

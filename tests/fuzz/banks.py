@@ -62,7 +62,7 @@ def scores(folder: Path) -> None:
     everything = -np.load(folder / "all.npy")[own]
     np.savetxt(folder / "all.csv", everything)
     np.save(folder / "all.npy", everything)
-    write_model(folder / "out", query=everything[found.query], holdout=everything[found.holdout])
+    write_model(folder / "out.npz", query=everything[found.query], holdout=everything[found.holdout])
 
 
 def looked_at(folder: Path, choose: random.Random) -> object:
@@ -76,7 +76,7 @@ def audited(folder: Path, choose: random.Random) -> object:
         (
             [*attack, "--attacks", choose.choice(("lira,base", "bavaria-t,attack-r"))],
             [*attack, "--members", "members.npy", "--attacks", "lira,rmia,base"],
-            ["ks", "--shadows", "bank", "--target", "out", *choose.choice(((), ("--leave-one-out",)))],
+            ["ks", "--shadows", "bank", "--target", "out.npz", *choose.choice(((), ("--leave-one-out",)))],
             ["power", "--shadows", "bank"],
         )
     )

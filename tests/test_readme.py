@@ -92,7 +92,7 @@ def test_python_example_runs(tmp_path):
     assert code
     shown = subprocess.run([sys.executable, "-c", code[1]], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("No use of the query set was detected")
+    assert shown.stdout.startswith("target: forgotten. No use of the query set was detected")
 
 
 def test_the_source_distribution_holds_what_the_test_command_needs():

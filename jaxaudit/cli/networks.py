@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from jaxaudit.cli.dealt import named_sets
-from jaxaudit.cli.groups import Network, ShadowRecipe
+from jaxaudit.cli.groups import Network, ShadowRecipe, named_sets
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden, parse_patience

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Shaped
 
-from jaxaudit.cli.dealt import NamedSets
-from jaxaudit.cli.groups import Columns, DealtFlags, Images, SetsFlags, TextNetwork
+from jaxaudit.cli.groups import Columns, DealtFlags, Images, NamedSets, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say

@@ -16,10 +16,10 @@ from pyarrow import parquet
 from jaxaudit.data import load_table
 from jaxaudit.data.formats.parquet_file import parquet_names, read_parquet
 from jaxaudit.data.formats.parquet_footer import declared_columns
+from jaxaudit.data.formats.text_table import read_text_table
 from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.scores.files import is_score_table, load_scores
-from jaxaudit.data.tables.reading import read_text_table
 from jaxaudit.errors import InputError
 
 ROWS, LONG = 2_000, 1 << 20

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
-from jaxaudit.cli.dealt import NamedSets, named_sets
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -22,6 +21,7 @@ from jaxaudit.cli.groups import (
     DealtFlags,
     Effort,
     Level,
+    NamedSets,
     Output,
     SetsFlags,
     ShadowNetwork,
@@ -29,6 +29,7 @@ from jaxaudit.cli.groups import (
     bank_of_shadows,
     effort_of_plan,
     failing,
+    named_sets,
     shadow_count,
 )
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option

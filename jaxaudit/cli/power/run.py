@@ -17,7 +17,7 @@ from jaxaudit.audits.power.audit import (
     reduced,
 )
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.cli.dealt import named_sets
+from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import THIRD, AuditInputs, with_calibration_set
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults

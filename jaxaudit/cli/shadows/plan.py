@@ -15,7 +15,7 @@ from msgspec import structs
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.cli.dealt import named_sets
+from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.ks.inputs import built_in_tests, load_own_tests
 from jaxaudit.cli.ks.options import parse_tests
 from jaxaudit.cli.options import command_line, with_values

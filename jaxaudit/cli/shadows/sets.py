@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from jaxaudit.cli.dealt import named_sets
+from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say

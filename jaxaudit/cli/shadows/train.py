@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
-from jaxaudit.cli.dealt import named_sets
-from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe
+from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe, named_sets
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, source_hashes

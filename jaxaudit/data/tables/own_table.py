@@ -21,12 +21,13 @@ from jaxaudit.data.formats.text_table import (
     TextTable,
     decimal_points,
     float_cells,
+    read_text_table,
     trimmed,
     truth_cells,
     whole,
+    without_dealt_groups,
 )
 from jaxaudit.data.labels import as_number, counting, encode_labels
-from jaxaudit.data.tables.reading import read_text_table, without_dealt_groups
 from jaxaudit.data.tables.table import MISSING, Column, Table, check_choice
 from jaxaudit.errors import InputError
 

@@ -19,9 +19,9 @@ from pyarrow import parquet
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parquet_file import typed_columns
+from jaxaudit.data.formats.text_table import is_parquet
 from jaxaudit.data.labels import COLUMN
 from jaxaudit.data.tables.own_table import read_own_table
-from jaxaudit.data.tables.reading import is_parquet
 from jaxaudit.errors import InputError
 
 _AT_ONCE = 4096

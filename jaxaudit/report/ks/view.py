@@ -12,7 +12,6 @@ from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
 from jaxaudit.report.kinds import Arrays, RunKind
 from jaxaudit.report.ks.charts import compared, pictures
 from jaxaudit.report.ks.groups import group_details, group_legend, group_tables, groups_beside
-from jaxaudit.report.ks.statements import statements
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
@@ -27,6 +26,7 @@ from jaxaudit.report.ks.tables import (
     questions_of,
     rates_cells,
     rho_cells,
+    statements,
     test_of,
     upper,
     usage_cells,

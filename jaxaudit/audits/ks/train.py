@@ -23,6 +23,7 @@ from jaxaudit.metrics.shadow import refuse_few
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
+NEEDS_HOLDOUT = "it needs the target's outputs on the holdout (`on_holdout`)"
 NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`, `before_on_holdout`)"
 
 
@@ -101,6 +102,9 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     lacking = {
         answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=built_in)
     }
+    if not _all_on_holdout(files):
+        # One that a bank has no models for decides alone, by outputs on the holdout.
+        lacking |= {test.name: NEEDS_HOLDOUT for test in built_in if test.roles == {Role.HOLDOUT} and not test.trains}
     allowed = {name for name in tests if not lacking.get(name)}
     if pool.members.stop == pool.members.start:
         allowed -= {test.name for test in built_in if Role.MEMBERS in test.roles}
@@ -111,6 +115,10 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     if not possible:
         raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
     return tuple(possible)
+
+
+def _all_on_holdout(files: Sequence[FileTarget]) -> bool:
+    return all(Role.HOLDOUT in file.on for file in files)
 
 
 def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
@@ -125,8 +133,8 @@ def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
             if answer.finished[field] < count
         )
         return f"there are {' and '.join(few)}"
-    if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
-        return "it needs the target's outputs on the holdout (`on_holdout`)"
+    if Role.HOLDOUT in test.roles and not _all_on_holdout(files):
+        return NEEDS_HOLDOUT
     if test.needs_before and not (files and all(file.earlier for file in files)):
         return NEEDS_BEFORE
     return ""

@@ -32,6 +32,7 @@ def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("deal").mkdir()
     whole = load("digits")
+    Path("deal").mkdir()
     for place, name in enumerate(FILES):
         part = slice(place * N, (place + 1) * N)
         np.savez(name, x=whole.inputs[part], y=whole.labels[part])

@@ -127,7 +127,9 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         run("scores lm", home / "model", "--query", "texts/query.jsonl", "--out", "tables/scores.csv")
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
-    said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}
+    model = Path(f"{file}_model")
+    model.mkdir()
+    said = {role: write_outputs(model / f"{role}.csv", labels[role], 0.1 * (role == "members")) for role in roles}
     numbers["output"] = np.concatenate([each[:3] for each in said.values()])
     two, on_all, on_two = Path("two"), Path(f"{file}_on_all"), Path(f"{file}_on_two")
     for each in (two, on_all, on_two):

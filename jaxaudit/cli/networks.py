@@ -24,7 +24,7 @@ DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGE_SIZE = "mlp", "256", 40, "8x8"
 def with_defaults(options: Options) -> Options:
     """The options of `ks` or `power` with defaults filled in for the sets, the network and its training."""
     names = {str(role): name for role, name in named_sets(options.data).names.items()}
-    query, calibration = names.get("query"), names.get("calibration")
+    query = names.get("query")
     options = with_usual(options, epochs=DEMO_EPOCHS if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
     options.recipe.check()
@@ -36,10 +36,9 @@ def with_defaults(options: Options) -> Options:
             model=DEMO_MODEL,
             hidden=DEMO_HIDDEN,
         )
-    if calibration is None:
-        calibration = other_split(query)
-        if calibration is not None:
-            say(f"no --calibration given; using {calibration}")
+    calibration = None if "calibration" in names else other_split(query)
+    if calibration is not None:
+        say(f"no --calibration given; using {calibration}")
     # The medical network crops images of their original size.
     size = "none" if options.model.model == "medical-cnn" else IMAGE_SIZE
     model = OF_TEXTS if is_texts(query) else None

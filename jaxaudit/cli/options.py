@@ -127,7 +127,8 @@ class OptionField(typing.NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        return () if self.declared.argument else self.declared.flags or (f"--{self.name.replace('_', '-')}",)
+        declared = self.declared
+        return () if declared.argument or declared.in_recipe else declared.flags or (f"--{self.setting}",)
 
 
 def option(help: str, *flags: str, default: Any = None, **declared: Any) -> Any:
@@ -269,7 +270,7 @@ def command_line(command: str, options: Any) -> list[str]:
         value, (on, _, off) = values[_key(field)], next(iter(field.flags), "").partition("/")
         if field.declared.in_recipe:
             text = ",".join(map(str, value)) if isinstance(value, list) else value
-            words += [] if text in (None, "") else ["--recipe", f"{field.setting}={text}"]
+            words += [] if value in (None, []) else ["--recipe", f"{field.setting}={text}"]
         elif field.kind is bool:
             words += [on] if value else [off] if off else []
         elif isinstance(value, list):

@@ -109,7 +109,8 @@ def _setting_value(field: OptionField, value: Any) -> Any:
     if base not in (int, float):
         return str(value)
     try:
-        return _number_within(base, declared)(value)
+        # As a word: half a record is no whole number of a file, either.
+        return _number_within(base, declared)(str(value))
     except typer.BadParameter as error:
         raise InputError(f"--recipe {field.setting}: {error.message}") from None
 

@@ -307,6 +307,7 @@ def with_groups_of_sets(options: Options, sets: NamedSets) -> Options:
     """As `with_dealt_groups`, of query set, holdout and known members; without a holdout only coins deal groups."""
     data = options.data
     if sets.key is not None:
+        refuse_options({"--groups": data.groups != COLUMN and data.groups}, "the key of a blind deal says whether any")
         return with_values(options, groups=COLUMN) if sets.key.groups else options
     if Role.HOLDOUT not in sets.names and not getattr(data, "coins", False):
         refuse_options({"--groups": data.groups}, "is of all records that were dealt, and there is no holdout")

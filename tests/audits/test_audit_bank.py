@@ -20,6 +20,7 @@ from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.difficulty import difficulty
@@ -106,7 +107,7 @@ def targets_of(bank: Bank, used: np.ndarray, count: int) -> list[FileTarget]:
     for number in range(count):
         target(bank.directory, "target", used, MEMORY, model=20_000 + number)
         on_query, on_holdout = (
-            load_outputs(bank.directory.parent / f"target_{role}.npy", 3, rows, of=role)
+            load_outputs(OutputsPlace(bank.directory.parent / "target.npz", role), 3, rows, of=role)
             for role, rows in (("query", QUERY), ("holdout", HOLDOUT))
         )
         found.append(FileTarget(on_query, on_holdout, True))

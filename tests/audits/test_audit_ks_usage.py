@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, probabilities, trained_outputs
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, probabilities, trained_outputs, with_log_odds
 from support.ks_audits import audit_ks
 from support.outputs_files import write_outputs
 from support.references import ks_by_scipy
@@ -15,6 +15,7 @@ from support.simulated_shadows import shadow_models
 
 from jaxaudit.audits.ks.evidence import of_file
 from jaxaudit.audits.ks.models import Part, Rows, make_pool
+from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, RhoTest, ShadowTest
 from jaxaudit.data import Examples
@@ -77,6 +78,42 @@ def test_a_deletion_is_a_change_of_the_used_fraction(audit):
     assert after.change.p_value <= 0.05
     assert after.change.low > 0.25
     assert after.change.high >= after.change.fraction
+
+
+WHOLE = QUERY.take(slice(0, 80), "whole")
+"""Too few to teach their difficulty, which takes a second: neighbours tell it."""
+LEVEL = WHOLE.inputs @ np.random.default_rng(4).normal(size=12) + WHOLE.labels
+"""Log-odds of a model that remembers none of these records: some are more difficult than others."""
+
+
+def judged_alone(key: Any, odds: np.ndarray, held: np.ndarray) -> TargetResult:
+    """What the outputs of a model tell without any other, with these records held out."""
+    query, holdout = (WHOLE.take(rows) for rows in (~held, held))
+    file = FileTarget(with_log_odds(odds[~held], query, "o"), with_log_odds(odds[held], holdout, "h"), True)
+    (target,) = audit_ks(key, query, None, None, [file], holdout=holdout, tests=[HoldoutTest(mixed=0)]).targets
+    return target
+
+
+def test_a_holdout_alone_tells_use_and_never_that_there_was_none():
+    held = np.random.default_rng(6).permutation(len(WHOLE)) < 40
+    used, unused, swapped = (judged_alone(KEY, LEVEL + gap * ~held, held) for gap in (4, 0, -4))
+    assert [target.verdict for target in (used, unused, swapped)] == ["not forgotten", "inconclusive", "inconclusive"]
+    assert used.usage[0].p_never < 0.05 < unused.usage[0].p_never < swapped.usage[0].p_never
+    assert not any(target.usage[0].has_fraction for target in (used, unused, swapped))
+
+
+@pytest.mark.outer
+def test_an_unused_target_is_called_used_at_most_at_the_stated_rate_without_any_model():
+    """Of 200 random deals of its records at most 5%, and three standard errors; the key is fixed."""
+    deals, rate, random = 200, 0.05, np.random.default_rng(7)
+    targets = [
+        judged_alone(jax.random.fold_in(KEY, place), LEVEL, random.permutation(len(WHOLE)) < 40)
+        for place in range(deals)
+    ]
+    rejected = np.mean([target.usage[0].p_never <= rate for target in targets])
+    assert rejected <= rate + 3 * np.sqrt(rate * (1 - rate) / deals)
+    assert np.mean([target.verdict == "not forgotten" for target in targets]) <= rejected
+    assert {target.verdict for target in targets} <= {"not forgotten", "inconclusive"}
 
 
 def test_shadow_models_are_compared_at_the_files_resolution():

@@ -16,6 +16,7 @@ from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest, ShadowTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.shadow_models import Pool
@@ -59,7 +60,8 @@ def test_the_verdict_by_a_bank_of_such_models_has_it_among_its_caveats(tmp_path:
     bank = load_bank(tmp_path / "bank")
     target(bank.directory, "used", np.arange(RECORDS) < QUERY, 6.0)
     on_query, on_holdout = (
-        load_outputs(tmp_path / f"used_{role}.npy", CLASSES, QUERY, of=role) for role in ("query", "holdout")
+        load_outputs(OutputsPlace(tmp_path / "used.npz", role), CLASSES, QUERY, of=role)
+        for role in ("query", "holdout")
     )
     targets, shadows, tests = [FileTarget(on_query, on_holdout, True)], open_bank(bank), [HOLDOUT]
     evidence_of_bank, _ = evidence_for(Evidence(shadows, MIN_ACCURACY), targets, tests)

@@ -1,4 +1,4 @@
-"""`jaxaudit deal --blind` and `jaxaudit ks --challenge`: what is written, what is judged, and what is refused."""
+"""`jaxaudit deal --blind` and `jaxaudit ks --deal` of it: what is written, what is judged, and what is refused."""
 
 import json
 import os
@@ -10,17 +10,15 @@ import msgspec
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from support.cli_runs import arrays, content, jaxaudit, records, refused
+from support.cli_runs import arrays, content, jaxaudit, recipe, records, refused
+from support.deals import ROLES, write_model
 
 from jaxaudit.data import load
 from jaxaudit.data.challenge import Key, key_as_json, record_order
 
 COUNT = 600
-ROLES = ("query", "holdout", "members")
 SHARES = ("--members-share", "0.4", "--holdout-share", "0.3")
-SETS = tuple(word for role in ROLES for word in (f"--{role}", f"deal/{role}.npz"))
-GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
-BLIND = ("ks", "--challenge", "deal/key.json")
+BLIND, ANSWERS = ("ks", "--deal", "deal"), ("--target", "answers_deal/outputs.csv")
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +62,31 @@ def answer(out: str) -> None:
     lines = Path(f"answers_{out}/outputs.csv").read_text().splitlines()
     named = [f"{name},{line}" for name, line in zip(asked["record"], lines, strict=True)]
     Path(f"answers_{out}/named/outputs.csv").write_text("\n".join(("record,a,b,c", *reversed(named), "")))
+    Path(f"answers_{out}/apart").mkdir()
     for role in ROLES:
-        Path(f"answers_{out}/{role}").mkdir()
         apart = model.predict_proba(arrays(f"{out}/{role}.npz")["x"])
-        np.savetxt(f"answers_{out}/{role}/outputs.csv", apart, delimiter=",", fmt="%.6f")
+        np.savetxt(f"answers_{out}/apart/{role}.csv", apart, delimiter=",", fmt="%.6f")
 
 
 def apart(out: str = "deal") -> tuple[str, ...]:
-    flags = zip(("--target", "--holdout-target", "--members-target"), ROLES, strict=True)
-    return tuple(word for flag, role in flags for word in (flag, f"answers_{out}/{role}/outputs.csv"))
+    """The same deal without its key, and the outputs on its sets; the options of both."""
+    if not Path(f"open_{out}").exists():
+        shutil.copytree(out, f"open_{out}")
+        for name in ("key.json", "challenge.npz"):
+            Path(f"open_{out}", name).unlink()
+    return ("--deal", f"open_{out}", "--target", f"answers_{out}/apart")
 
 
 def result(*words: str) -> dict[str, Any]:
     return jaxaudit(*words, "--json").result
+
+
+def numbers(judged: dict[str, Any]) -> list[Any]:
+    """The verdict on each target, and the details of its tests: all but names of files."""
+    return [
+        (target["finding"]["verdict"], target["finding"]["sentence"], [test["details"] for test in target["tests"]])
+        for target in judged["targets"]
+    ]
 
 
 @pytest.mark.parametrize("out", ["deal", "whole"])
@@ -161,10 +171,10 @@ def key_of_repeated(of: str, out: str, *words: str) -> dict[str, Any]:
 def test_the_commitment_is_printed_and_in_the_result(folder: Path) -> None:
     printed = Path("deal.txt").read_text()
     assert f"\n  {key('deal')['commitment']}\n" in printed
-    assert "jaxaudit ks --challenge deal/key.json --target OUTPUTS" in printed
-    found = result(*BLIND, "--target", "answers_deal/outputs.csv")
+    assert "jaxaudit ks --deal deal --target OUTPUTS" in printed
+    found = result(*BLIND, *ANSWERS)
     assert found["provenance"]["challenge"] == key("deal")["commitment"]
-    done = jaxaudit(*BLIND, "--target", "answers_deal/outputs.csv", "--out", "run")
+    done = jaxaudit(*BLIND, *ANSWERS, "--out", "run")
     assert done.code == 0, done.err
     assert key("deal")["commitment"] in done.out.replace("\n", "")
     assert jaxaudit("report", "run", "--out", "page.html").code == 0
@@ -177,9 +187,9 @@ def test_a_key_that_was_written_again_is_held_against_the_commitment_that_was_pu
     told = msgspec.json.decode(Path("deal/key.json").read_bytes(), type=Key)
     rows = {role: told.rows[role][::-1] for role in told.rows}
     Path("again/key.json").write_bytes(key_as_json(msgspec.structs.replace(told, rows=rows)))
-    words = ("--target", "answers_deal/outputs.csv", "--commitment", str(told.commitment))
-    refused(("ks", "--challenge", "again/key.json", *words), ("another commitment",))
-    refused(("ks", *SETS, *apart(), *words[2:]), ("--challenge",))
+    words = (*ANSWERS, "--commitment", str(told.commitment))
+    refused(("ks", "--deal", "again", *words), ("another commitment",))
+    refused(("ks", *apart(), *words[2:]), ("--commitment", "of a blind deal"))
     assert jaxaudit(*BLIND, *words).code == 0
 
 
@@ -192,36 +202,35 @@ def test_a_file_that_was_changed_since_the_deal_is_refused(folder: Path, name: s
     if name == "query.npz":
         np.savez("deal/query.npz", **changed)
         # Without the key, too: the record of the deal tells.
-        refused(("ks", *SETS, *apart()), ("deal.json", "changed since"))
-        Path("deal/query.npz").rename("query.npz")
-        assert jaxaudit("ks", *[word.replace("deal/query", "query") for word in SETS], *apart()).code == 0
-        np.savez("deal/query.npz", **changed)
+        open_deal = apart()
+        np.savez("open_deal/query.npz", **changed)
+        refused(("ks", *open_deal), ("deal.json", "changed since"))
+        Path("open_deal/deal.json").unlink()
+        assert jaxaudit("ks", *open_deal).code == 0
     else:
         Path("deal/deal.json").write_bytes(Path("deal/deal.json").read_bytes() + b" ")
-    refused((*BLIND, "--target", "answers_deal/outputs.csv"), (name,))
+    refused((*BLIND, *ANSWERS), (name,))
 
 
 @pytest.mark.parametrize("out", ["deal", "whole"])
 @pytest.mark.parametrize("file", ["outputs.csv", "named/outputs.csv"])
 def test_one_file_gives_the_numbers_of_three(folder: Path, out: str, file: str) -> None:
     """Bit for bit, and in whatever order rows with names come."""
-    sets = tuple(word.replace("deal/", f"{out}/") for word in SETS)
-    whole = result("ks", *sets, *(GROUPS if out == "whole" else ()), *apart(out))
-    one = result("ks", "--challenge", f"{out}/key.json", "--target", f"answers_{out}/{file}")
-    assert one["targets"] == whole["targets"]
+    whole = result("ks", *apart(out), *(("--groups", "group") if out == "whole" else ()))
+    one = result("ks", "--deal", out, "--target", f"answers_{out}/{file}")
+    assert numbers(one) == numbers(whole)
+    # A folder of outputs on each set does as well with the key.
+    assert numbers(result("ks", "--deal", out, "--target", f"answers_{out}/apart")) == numbers(whole)
     hashes = [
         [each["content_hash"] for role in ("targets", "holdout_targets", "members_targets") for each in found[role]]
         for found in (one["provenance"], whole["provenance"])
     ]
     assert hashes[0] == hashes[1]
-    command = one["provenance"]["command"]
-    assert result(*command[1:])["targets"] == one["targets"]
-    assert not {"--query", "--holdout-target"} & set(command)
+    assert result(*one["provenance"]["command"][1:])["targets"] == one["targets"]
 
 
 def test_one_model_is_not_two_targets_however_its_rows_are_ordered(folder: Path) -> None:
-    targets = ("--target", "answers_deal/outputs.csv", "--target", "answers_deal/named/outputs.csv")
-    refused((*BLIND, *targets), ("one model counts as two",))
+    refused((*BLIND, *ANSWERS, "--target", "answers_deal/named/outputs.csv"), ("one model counts as two",))
 
 
 def test_a_table_is_challenged_by_a_table(folder: Path) -> None:
@@ -236,33 +245,23 @@ def test_a_table_is_challenged_by_a_table(folder: Path) -> None:
 
 
 def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
-    """Without members a calibration set is needed; the numbers are those of files apart."""
+    """The numbers are those of outputs by set."""
     inputs, labels = records(3, 0.4, 200)
     np.savez("calibration.npz", x=inputs, y=labels, class_names=np.array(["a", "b", "c"]))
     assert jaxaudit("deal", "all.npz", "--blind", "--out", "two").code == 0
     asked = arrays("two/challenge.npz")["x"]
     model = RandomForestClassifier(30, random_state=1).fit(inputs, labels)
     np.save("two.npy", model.predict_proba(asked))
-    for role in ("query", "holdout"):
-        Path(f"two_{role}").mkdir()
-        np.save(f"two_{role}/two.npy", model.predict_proba(arrays(f"two/{role}.npz")["x"]))
-    words = ("ks", "--challenge", "two/key.json", "--target", "two.npy")
-    refused(words, ("has no members", "--calibration"))
-    few = ("--calibration", "calibration.npz", "--model", "mlp", "--recipe", "hidden=8", "--epochs", "1")
-    few += (
-        "--test-option",
-        "holdout.mixed=19",
-        "--test-option",
-        "rho.replicates=0",
-        "--models-per-batch",
-        "19",
-        "--effort",
-        "full",
-    )
-    sets = ("--query", "two/query.npz", "--holdout", "two/holdout.npz")
-    outputs = ("--target", "two_query/two.npy", "--holdout-target", "two_holdout/two.npy")
-    one, whole = result(*words, *few), result("ks", *sets, *outputs, *few)
-    assert one["targets"] == whole["targets"]
+    on_sets = {role: model.predict_proba(arrays(f"two/{role}.npz")["x"]) for role in ("query", "holdout")}
+    write_model("two.npz", **on_sets)
+    words = ("ks", "--deal", "two", "--target")
+    (alone,) = result(*words, "two.npy")["targets"]
+    assert alone["tests"][0]["name"] == "holdout"
+    few = ("--calibration", "calibration.npz", "--model", "mlp", "--epochs", "1", "--effort", "full")
+    few += ("--test-option", "holdout.mixed=19", "--test-option", "rho.replicates=0")
+    few += recipe("hidden=8", "models-per-batch=19")
+    one, whole = (result(*words, path, *few) for path in ("two.npy", "two.npz"))
+    assert numbers(one) == numbers(whole)
 
 
 def test_outputs_on_another_challenge_are_refused(folder: Path) -> None:
@@ -278,23 +277,14 @@ def test_outputs_on_another_challenge_are_refused(folder: Path) -> None:
 
 
 def test_what_the_key_stands_for_is_refused_beside_it(folder: Path) -> None:
-    words = (*BLIND, "--target", "answers_deal/outputs.csv")
-    for flag, value in (
-        ("--query", "deal/query.npz"),
-        ("--holdout", "deal/holdout.npz"),
-        ("--members", "deal/members.npz"),
-        ("--groups", "group"),
-        ("--holdout-target", "short.csv"),
-        ("--members-target", "short.csv"),
-    ):
-        Path("short.csv").touch()
-        refused((*words, flag, value), ("--challenge names the sets", f"{flag}: "))
-    refused(BLIND, ("--challenge needs --target",))
+    refused((*BLIND, *ANSWERS, "--query", "deal/query.npz"), ("deal of --deal has that set", "--query: "))
+    refused((*BLIND, *ANSWERS, "--groups", "patient"), ("--groups: ", "blind deal"))
+    refused(BLIND, ("--deal needs --target",))
     refused(("deal", "all.npz", "--withdraw", "0.4", "--blind", "--out", "new"), ("--blind: needs a holdout",))
 
 
 def test_files_of_another_deal_are_refused(folder: Path, tmp_path: Path) -> None:
-    words = ("ks", "--challenge", str(tmp_path / "key.json"), "--target", "answers_deal/outputs.csv")
+    words = ("ks", "--deal", str(tmp_path), *ANSWERS)
     for name, each in content(Path("deal")).items():
         (tmp_path / name).write_bytes(each or b"")
     for name in ("challenge.npz", "holdout.npz"):

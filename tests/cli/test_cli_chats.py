@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import csv
-from support.cli_runs import jaxaudit, refused
+from support.cli_runs import jaxaudit, process, recipe, refused
 from support.language_models import END, SIZE, save_model, write_lines
 
 from jaxaudit.cli.groups import TextNetwork
@@ -236,3 +236,64 @@ def test_keys_that_may_be_groups_are_named_and_no_value_of_theirs(here: Path, ca
     write_lines("told.jsonl", [{**line, "group": line["author"]} for line in lines])
     tell_of_groups([read_texts(Path("told.jsonl"))])
     assert capsys.readouterr().err == ""
+
+
+DEAL = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
+DEALT, WHOLE = ("--deal", "deal"), ("--groups", "group")
+TRAINED = ("--model", "gpt-1-8", "--epochs", "2")
+TRAINED += recipe("tokens=words", "optimizer=adamw", "learning-rate=0.01", "batch-size=8", "models-per-batch=4")
+
+
+def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
+    assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
+    plan = ("shadows", "plan", *DEALT, "--models", "8", "--out", "planned")
+    refused(plan, ("texts have no classes", "--outputs log-likelihood --direction higher"))
+    done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood", "--direction", "higher")
+    assert done.code == 0, done.err
+    groups = [
+        json.loads(line)["group"]
+        for name in ("query", "holdout")
+        for line in Path(f"deal/{name}.jsonl").read_text().splitlines()
+    ]
+    membership = np.load("planned/membership.npy")
+    for group in set(groups):
+        of_group = membership[:, np.array(groups) == group]
+        assert (of_group == of_group[:, :1]).all()
+    for model, row in enumerate(membership):
+        noise = np.random.default_rng(model).normal(0, 0.3, len(row))
+        np.save(f"{model}.npy", (noise + row - 6).astype(np.float32))
+    done = jaxaudit("shadows", "add", "planned", *(f"{model}.npy" for model in range(8)))
+    assert done.code == 0, done.err
+    assert "8 of 8 models have outputs" in done.out
+
+
+@pytest.mark.outer
+def test_dealt_chats_go_through_every_command_that_trains(here: Path):
+    def run(*words: str) -> str:
+        done = process(*words, cwd=here)
+        assert done.code == 0, done.err
+        assert SECRET not in done.out + done.err
+        return done.err
+
+    run("deal", "chat.jsonl", *DEAL)
+    members = ("--calibration", "deal/members.jsonl")
+    run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--out", "bank")
+    run("attack", "--shadows", "bank", "--attacks", "base", "--json")
+    run("attack", "--query", "chat.jsonl", *TRAINED, "--pooled-shadow-models", "8", "--attacks", "lira", "--json")
+    # The groups that the deal wrote are taken without being named, as from other files.
+    few = ("--shadow-models", "19", "--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
+    said = run("ks", *DEALT, *members, "--target-data", "deal/members.jsonl", *TRAINED, *few, "--json")
+    assert "groups: those that the files have (group)" in said
+    parts = ("--data", "deal/members.jsonl", "--forget", "deal/query.jsonl", "--test-data", "deal/holdout.jsonl")
+    run("unlearn", *parts, *TRAINED, "--seeds", "2", "--methods", "gradient-difference,npo", "--json")
+
+
+@pytest.mark.outer
+def test_efficacy_of_dealt_chats(here: Path, models: Path):
+    pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
+    assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
+    words = ("efficacy", "--model", str(models / "tuned"), "--data", "deal/query.jsonl", "--json")
+    done = process(*words, cwd=here)
+    assert done.code == 0, done.err
+    assert "chats are written by the chat template of the tokenizer: tuned" in done.err
+    assert SECRET not in done.out + done.err

@@ -13,6 +13,7 @@ from PIL import Image
 from pyarrow import csv, parquet
 from scipy import stats
 from support.cli_runs import arrays, content, jaxaudit, records, refused
+from support.deals import write_deal
 
 from jaxaudit.data import load
 from jaxaudit.data.groups import load_groups
@@ -62,8 +63,8 @@ def test_records_are_split_with_all_their_arrays(provider: Path) -> None:
     assert query["scale"] == holdout["scale"] == 2.0
     assert "450 records" in out
     assert "patient, place, scale" in out
-    assert not any(flag in out for flag in ("--groups", "members", "--members"))
-    assert "--calibration CALIBRATION" in out
+    assert not any(word in out for word in ("--groups", "members"))
+    assert "jaxaudit ks --deal deal --target OUTPUTS --before OUTPUTS_BEFORE\n" in out
 
 
 def test_the_record_of_a_deal_can_be_checked_by_others(provider: Path) -> None:
@@ -91,9 +92,8 @@ def test_members_are_dealt_from_what_the_holdout_leaves(provider: Path) -> None:
     assert [record[name]["groups"] for name in sides] == [36, 48, 36]
     assert sorted(np.concatenate([side["place"] for side in sides.values()])) == list(range(COUNT))
     assert sum(len(np.unique(side["group"])) for side in sides.values()) == COUNT // SIZE
-    assert "--members deal/members.npz" in out
-    assert "--members-target MEMBERS_OUTPUTS\n" in out
-    assert "--calibration" not in out
+    assert "jaxaudit ks --deal deal --target OUTPUTS\n" in out
+    assert "query, members and holdout of one .npz" in out
 
 
 def test_what_was_shared_before_is_split_into_what_is_withdrawn_and_what_stays(provider: Path) -> None:
@@ -102,8 +102,8 @@ def test_what_was_shared_before_is_split_into_what_is_withdrawn_and_what_stays(p
     assert (record["withdraw"], record["holdout_share"], record["members_share"]) == (0.25, None, None)
     assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (15, 45, None)
     assert sorted(np.concatenate([query["place"], members["place"]])) == sorted(shared["place"])
-    assert "--holdout HOLDOUT --members deal/members.npz" in out
-    assert "the same provider" in out
+    assert "the holdout.npz of the earlier deal beside query.npz" in out
+    assert "jaxaudit ks --deal deal --target OUTPUTS\n" in out
     # Groups that are still distinct, of the earlier holdout, have other numbers although the seed is the same.
     for one, other in ((query, members), (query, kept), (members, kept)):
         assert not np.intersect1d(one["group"], other["group"]).size
@@ -132,16 +132,16 @@ def test_no_value_of_a_group_is_written(provider: Path, key: str) -> None:
     # The reader of groups takes a name in capitals or small letters, with hyphens or without.
     named: dict[str, Any] = {key if name == "patient" else name: each for name, each in arrays("all.npz").items()}
     np.savez("all.npz", **named)
-    Path("folder").mkdir()
-    Path("all.npz").rename("folder/records.npz")
+    Path("elsewhere").mkdir()
+    Path("all.npz").rename("elsewhere/records.npz")
     words = ("--groups", "PATIENT_id", "--members-share", "0.2", "--withdraw", "0.3")
     for out, chosen in (("deal", words[:4]), ("withdrawn", (*words[:2], *words[4:]))):
-        record, query, other, said = dealt(*chosen, data="folder/records.npz", out=out)
+        record, query, other, said = dealt(*chosen, data="elsewhere/records.npz", out=out)
         assert list(query) == list(other) == ["x", "y", "place", "scale", "group"]
         assert record["source"]["name"] == "records.npz"
         assert b"patient" not in written(out).lower()
         assert "patient" not in said.lower()
-        assert "folder" not in said
+        assert "elsewhere" not in said
 
 
 @pytest.mark.parametrize("groups", ["who", "ids.npy", "ids.csv"])
@@ -283,15 +283,13 @@ def test_what_deal_writes_is_planned_as_it_stands(provider: Path) -> None:
         assert record["copies"] == 2
         groups = np.concatenate([query["group"], holdout["group"]])[np.argsort(np.r_[query["place"], holdout["place"]])]
         assert (groups[3] == groups[7], groups[20] == groups[41], len(np.unique(groups))) == (True, True, 58)
-        sets = ("--query", f"{deal}/query.npz", "--holdout", f"{deal}/holdout.npz", "--models", "19")
         assert "take groups whole" in out
-        done = jaxaudit("shadows", "plan", *sets, "--out", f"bank{seed}")
+        plan = ("shadows", "plan", "--models", "19", "--deal")
+        done = jaxaudit(*plan, deal, "--out", f"bank{seed}")
         assert (done.code, np.load(f"bank{seed}/groups.npy").max()) == (0, 57), done.err
-        for role in ("query", "holdout"):
-            bare = {name: array for name, array in arrays(f"{deal}/{role}.npz").items() if name != "group"}
-            np.savez(f"{role}.npz", **bare)  # pyright: ignore[reportArgumentType]
-        bare_sets = ("--query", "query.npz", "--holdout", "holdout.npz", "--models", "19")
-        refused(("shadows", "plan", *bare_sets, "--out", f"none{seed}"), ("--groups and --holdout-groups",))
+        for side in (query, holdout):
+            del side["group"]
+        refused((*plan, write_deal("bare", query=query, holdout=holdout), "--out", f"none{seed}"), ("give --groups",))
 
 
 def test_other_forms_are_written_as_inputs_and_labels(provider: Path) -> None:
@@ -395,8 +393,7 @@ def test_scans_of_16_bits_keep_all_gray_levels(sets: Path, form: str) -> None:
     record = json.loads(Path("deal/deal.json").read_text())
     assert (record["source"]["groups"], record["copies"], record["by_groups"]) == (60, 0, False)
     # Judged, levels are shares of the scale of 16 bits, and two that differ by one stay apart.
-    sets_of = ("--query", "deal/query.npz", "--holdout", "deal/holdout.npz")
-    done = jaxaudit("shadows", "plan", *sets_of, "--models", "19", "--out", "bank")
+    done = jaxaudit("shadows", "plan", "--deal", "deal", "--models", "19", "--out", "bank")
     assert done.code == 0, done.err
     assert "up to 1,176 of 65,535" in done.err
 
@@ -462,7 +459,8 @@ def test_the_label_has_its_name_or_is_named(sets: Path) -> None:
     assert (query.titles, query.class_names) == (("x", "y"), tuple("0123"))
     Path("named.csv").write_text("\n".join(["a,b,c,label", *rows, ""]))
     assert jaxaudit("deal", "named.csv", "--out", "named").code == 0
-    query = ("--query", "named.csv@train[:30]", "--holdout", "named.csv@train[30:]", "--models", "19")
-    for words, hint in ((("--label", "nobody"), "'nobody'"), (("--drop", "nobody"), "'nobody'")):
-        refused(("shadows", "plan", *query, *words, "--out", "bank"), (hint,))
+    plan = ("shadows", "plan", "--models", "19", "--out", "bank")
+    refused((*plan, "--deal", "named", "--label", "nobody"), ("--label nobody", "'label'"))
+    refused((*plan, "--query", "named/query.csv", "--calibration", "named.csv", "--label", "nobody"), ("'nobody'",))
+    refused((*plan, "--deal", "named", "--drop", "nobody"), ("'nobody'",))
     refused(("deal", "hospital.npz", "--label", "a", "--out", "new"), ("--label: is of the columns",))

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli_runs import content, jaxaudit, linked, records, refused
+from support.cli_runs import content, jaxaudit, linked, recipe, records, refused
+from support.deals import read_deal, write_deal, write_model
 from support.language_models import write_lines
 
 AUTHORS, SIZE = 20, 24
@@ -298,7 +299,7 @@ def of_deals(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def sets(name: str) -> tuple[str, ...]:
-    return tuple(word for role in ("query", "holdout") for word in (f"--{role}", f"{name}/{role}{SUFFIX[name]}"))
+    return ("--deal", name)
 
 
 def planned(*words: str, out: str) -> tuple[str, np.ndarray]:
@@ -315,7 +316,7 @@ def test_shadow_models_are_trained_on_whole_groups(of_deals: Path, name: str):
     words = (*sets(name), *SCORES.get(name, ()))
     said, rows = planned(*words, out="bank")
     assert SAID in said
-    named, same = planned(*words, "--groups", "group", "--holdout-groups", "group", out="named")
+    named, same = planned(*words, "--groups", "group", out="named")
     assert SAID not in named
     np.testing.assert_array_equal(rows, same)
     groups = np.load("bank/groups.npy")
@@ -327,7 +328,7 @@ def test_shadow_models_are_trained_on_whole_groups(of_deals: Path, name: str):
     np.testing.assert_array_equal(np.load("bank/membership.npy")[: len(rows)], rows)
 
 
-@pytest.mark.parametrize(("count", "words"), [(144, sets("npz")), (72, sets("npz")[:2])])
+@pytest.mark.parametrize(("count", "words"), [(144, sets("npz")), (72, ("--query", "npz/query.npz"))])
 def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: int, words: tuple[str, ...]):
     said, rows = planned(*words, "--coins", out="bank")
     assert SAID in said
@@ -337,37 +338,16 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
 
 
 def test_an_attack_on_texts_takes_the_groups_of_the_deal(of_deals: Path):
-    words = (
-        "attack",
-        "--query",
-        "texts/query.jsonl",
-        "--model",
-        "gpt-1-8",
-        "--recipe",
-        "tokens=words",
-        "--epochs",
-        "1",
-    )
-    done = jaxaudit(*words, "--recipe", "optimizer=adamw", "--pooled-shadow-models", "8", "--attacks", "base")
+    words = ("attack", "--query", "texts/query.jsonl", "--model", "gpt-1-8", "--epochs", "1")
+    recipe_words = recipe("tokens=words", "optimizer=adamw")
+    done = jaxaudit(*words, *recipe_words, "--pooled-shadow-models", "4", "--dry-run")
     assert done.code == 0, done.err
     assert SAID in done.err
 
 
 def test_a_dry_run_of_training_reads_the_same_groups(of_deals: Path):
-    words = (
-        "shadows",
-        "train",
-        "--model",
-        "mlp",
-        "--recipe",
-        "hidden=4",
-        "--epochs",
-        "1",
-        "--models",
-        "20",
-        "--dry-run",
-    )
-    words += ("--out", "bank")
+    words = ("shadows", "train", "--model", "mlp", *recipe("hidden=4"), "--epochs", "1", "--models", "20")
+    words += ("--dry-run", "--out", "bank")
     assert SAID in jaxaudit(*words, *sets("csv")).err
 
 
@@ -379,11 +359,10 @@ def test_members_of_a_bank_of_whole_groups_need_no_word(of_deals: Path):
     for model, row in enumerate(rows):
         np.save("outputs.npy", random.normal(size=(144, classes)) + 2 * np.eye(classes)[labels] * row[:, None])
         assert jaxaudit("shadows", "add", "bank", "outputs.npy", "--model", str(model)).code == 0
-    for role, count in (("query", 72), ("holdout", 72), ("members", 96)):
-        np.save(f"{role}.npy", random.normal(size=(count, classes)))
-    words = ["ks", "--shadows", "bank", "--members", "npz/members.npz", "--target", "query.npy", "--json"]
-    words += ["--holdout-target", "holdout.npy", "--members-target", "members.npy"]
-    plain, named = jaxaudit(*words), jaxaudit(*words, "--members-groups", "group")
+    counts = (("query", 72), ("holdout", 72), ("members", 96))
+    write_model("model.npz", **{role: random.normal(size=(count, classes)) for role, count in counts})
+    words = ("ks", "--shadows", "bank", *sets("npz"), "--target", "model.npz", "--json")
+    plain, named = jaxaudit(*words), jaxaudit(*words, "--groups", "group")
     assert plain.code == 0, plain.err
     assert (SAID in plain.err, SAID in named.err) == (True, False)
     assert plain.result["targets"] == named.result["targets"]
@@ -396,7 +375,7 @@ def test_power_is_that_of_whole_groups(of_deals: Path):
         dealt = dict(arrays)
     half = {"x": dealt["x"][:, :2].astype(np.float32), "y": np.arange(len(dealt["y"])) % 2, "group": dealt["group"]}
     np.savez("q.npz", **half)
-    words = ("--query", "q.npz", "--calibration", "c.npz", "--recipe", "hidden=4", "--epochs", "1", "--dry-run")
+    words = ("--query", "q.npz", "--calibration", "c.npz", *recipe("hidden=4"), "--epochs", "1", "--dry-run")
     assert SAID in jaxaudit("power", *words).err
     # Another array of this name is none of a deal.
     np.savez("q.npz", **{**half, "group": np.arange(len(dealt["y"])) % 2})
@@ -404,7 +383,7 @@ def test_power_is_that_of_whole_groups(of_deals: Path):
 
 
 def measured(*words: str) -> Any:
-    done = jaxaudit("pdtp", *words, "--epochs", "2", "--recipe", "batch-size=16", "--recipe", "hidden=4", "--json")
+    done = jaxaudit("pdtp", *words, "--epochs", "2", *recipe("batch-size=16", "hidden=4"), "--json")
     assert done.code == 0, done.err
     return done
 
@@ -424,8 +403,8 @@ def test_steps_of_single_records_take_no_groups(of_deals: Path):
 
 
 def test_a_set_without_groups_beside_one_that_has_them_is_named(of_deals: Path):
-    with np.load("npz/holdout.npz") as arrays:
-        np.savez("bare.npz", **{name: array for name, array in arrays.items() if name != "group"})
-    said, _ = planned("--query", "npz/query.npz", "--holdout", "bare.npz", out="bank")
-    assert "groups: none. bare.npz has no 'group'" in said
+    dealt = read_deal("npz")
+    del dealt["holdout"]["group"]
+    said, _ = planned("--deal", write_deal("bare", query=dealt["query"], holdout=dealt["holdout"]), out="bank")
+    assert "groups: none. bare/holdout.npz has no 'group'" in said
     assert not Path("bank/groups.npy").exists()

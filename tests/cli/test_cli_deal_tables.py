@@ -148,10 +148,12 @@ def probabilities(path: str) -> np.ndarray:
     return np.stack([share, 1 - share], axis=1)
 
 
-def answers(out: str, role: str) -> str:
-    name = f"{out}_{role}_outputs.csv"
-    np.savetxt(name, probabilities(f"{out}/{role}.csv"), delimiter=",")
-    return name
+def answers(out: str, first: str, *more: str) -> str:
+    """Outputs on these files, in a folder; of the challenge alone, the file."""
+    Path(f"{out}_outputs").mkdir()
+    for role in (first, *more):
+        np.savetxt(f"{out}_outputs/{role}.csv", probabilities(f"{out}/{role}.csv"), delimiter=",")
+    return f"{out}_outputs" if more else f"{out}_outputs/{first}.csv"
 
 
 def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
@@ -160,9 +162,10 @@ def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
     _, out = deal(*words)
     deal(*words, "--blind", out="blind")
     (command,) = [line.strip() for line in out.splitlines() if line.startswith("  jaxaudit ks")]
-    outputs = {"OUTPUTS": "query", "HOLDOUT_OUTPUTS": "holdout", "MEMBERS_OUTPUTS": "members"}
-    found = jaxaudit(*(answers("deal", outputs[w]) if w in outputs else w for w in shlex.split(command)[1:]), "--json")
-    one = jaxaudit("ks", "--challenge", "blind/key.json", "--target", answers("blind", "challenge"), "--json")
+    assert command == "jaxaudit ks --deal deal --target OUTPUTS"
+    words = shlex.split(command.replace("OUTPUTS", answers("deal", *ROLES)))[1:]
+    found, challenged = jaxaudit(*words, "--json"), ("ks", "--deal", "blind", "--target", answers("blind", "challenge"))
+    one = jaxaudit(*challenged, "--json")
     assert len(one.result["targets"]) == len(found.result["targets"]) == 1
     again = jaxaudit(*one.result["provenance"]["command"][1:], "--json")
     assert again.result["targets"] == one.result["targets"]
@@ -172,14 +175,10 @@ def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
         *found.result["provenance"]["command"],
     }
     # They take the groups that the files have, and never as an input.
-    flags = [word for role in ("", "holdout-", "members-") for word in (f"--{role}groups", "group")]
-    bare = shlex.split(command)[1:]
-    same = jaxaudit(*(f"deal_{outputs[w]}_outputs.csv" if w in outputs else w for w in bare), *flags, "--json")
+    same = jaxaudit(*words, "--groups", "group", "--json")
     assert same.result["targets"] == found.result["targets"]
-    refused(
-        ("ks", "--challenge", "blind/key.json", "--label", "w", "--target", "blind_challenge_outputs.csv"),
-        ("--label",),
-    )
+    for deal_words in (words, challenged):
+        refused((*deal_words, "--label", "w"), ("--label",))
 
 
 def test_a_challenge_has_the_names_of_the_inputs_alone(folder: Path) -> None:
@@ -296,5 +295,5 @@ def test_a_table_is_dealt_and_judged_by_processes(folder: Path) -> None:
     done = process(*words, cwd=folder)
     assert done.code == 0, done.err
     name = answers("deal", "challenge")
-    judged = process("ks", "--challenge", "deal/key.json", "--target", name, "--json", cwd=folder)
+    judged = process("ks", "--deal", "deal", "--target", name, "--json", cwd=folder)
     assert len(judged.result["targets"]) == 1

@@ -130,19 +130,19 @@ def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, mon
 def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Records are drawn, models per batch are chosen, and options that are falsy are options all the same."""
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
-    words = [
-        "ks",
-        *SETS,
-        "--recipe",
-        "hidden=32",
-        "--epochs",
-        "2",
-        "--recipe",
-        "batch-size=50",
+    words = ["ks", *SETS, "--epochs", "2", "--recipe", "hidden=32", "--recipe", "batch-size=50"]
+    words += [
         "--test-option",
         "rho.replicates=2",
+        "--tests",
+        "rho",
+        "--sample",
+        "120",
+        "--test-option",
+        "rho.controls=0",
+        "--color",
+        "--json",
     ]
-    words += ["--tests", "rho", "--sample", "120", "--test-option", "rho.controls=0", "--color", "--json"]
     done = jaxaudit(*words, "--seed", "0")
     result, provenance = done.result, done.result["provenance"]
     assert any(line.startswith("Plan: 7 models") for line in done.err.splitlines())
@@ -238,18 +238,8 @@ def test_a_minibatch_is_no_larger_than_all_records(
     assert seen["learner"].batch_size == batch_size
 
 
-TINY = (
-    "--recipe",
-    "hidden=8",
-    "--epochs",
-    "1",
-    "--sample",
-    "90",
-    "--effort",
-    "full",
-    "--test-option",
-    "holdout.mixed=19",
-)
+TINY = ("--recipe", "hidden=8", "--epochs", "1", "--effort", "full", "--test-option", "holdout.mixed=19")
+FEW = (*TINY, "--sample", "90")
 
 
 def numbers(count: int) -> Examples:
@@ -294,7 +284,7 @@ def test_too_few_records_are_refused() -> None:
     "given",
     [
         {"calibration": "c.npz"},
-        {"holdout": "h.npz"},
+        {"deal": Path("deal")},
         {"tests": "shadow"},
         {"target": (Path("o.csv"),)},
         {"target_data": ("digits:0.5",)},
@@ -314,16 +304,16 @@ def test_small_sets_get_shadow_models_beside() -> None:
 
 @pytest.mark.outer
 def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() -> None:
-    done = jaxaudit("ks", *TINY, "--json")
+    done = jaxaudit("ks", *FEW, "--json")
     assert done.code == 0, done.err
     targets = done.result["targets"]
     assert [target["truth"]["expected"] for target in targets] == ["not forgotten", "forgotten", "not forgotten"]
     assert [target["truth"]["used_fraction"] for target in targets] == pytest.approx([1, 0, 0.5], abs=0.01)
     assert [test["name"] for test in targets[0]["tests"]] == ["members", "holdout", "rho"]
     assert targets[0]["tests"][0]["details"]["difficulty"] == "taught"
-    again = jaxaudit("ks", *TINY, "--json")
+    again = jaxaudit("ks", *FEW, "--json")
     assert (again.result["targets"], again.result["noise_floor"]) == (targets, done.result["noise_floor"])
-    assert jaxaudit("ks", *TINY, "--seed", "1", "--json").result["targets"] != targets
+    assert jaxaudit("ks", *FEW, "--seed", "1", "--json").result["targets"] != targets
 
 
 @pytest.mark.outer
@@ -331,9 +321,7 @@ def test_a_file_alone_is_dealt_in_fourths(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     digits = load("digits")
     np.savez("own.npz", x=digits.inputs[:400], y=digits.labels[:400])
-    done = jaxaudit(
-        "ks", "--query", "own.npz", "--recipe", "hidden=8", "--model", "mlp", *TINY[2:4], *TINY[6:], "--json"
-    )
+    done = jaxaudit("ks", "--query", "own.npz", "--model", "mlp", *TINY, "--json")
     assert done.code == 0, done.err
     data = done.result["provenance"]["data"]
     assert [data[name]["records"] for name in ("query", "holdout", "members", "calibration")] == [100] * 4

@@ -9,6 +9,7 @@ import pytest
 from support import cli_runs
 from support.banks import QUERY, RECORDS, bank_of, planned, target, train
 from support.cli_runs import jaxaudit, records
+from support.deals import write_deal, write_model
 from support.details import details_of
 
 from jaxaudit.data import load
@@ -29,13 +30,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def files(*names: str, end: str = ".npy") -> tuple[str, ...]:
+def files(*names: str) -> tuple[str, ...]:
     """The options that give these targets' outputs on query set and holdout."""
-    return tuple(
-        word
-        for name in names
-        for word in ("--target", f"{name}_query{end}", "--holdout-target", f"{name}_holdout{end}")
-    )
+    return tuple(word for name in names for word in ("--target", f"{name}.npz"))
 
 
 def judged(*words: str, bank: str = "bank") -> dict[str, Any]:
@@ -78,42 +75,45 @@ def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
 def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     inputs, labels = records(2, 0.0, 3 * N)
-    for place, name in enumerate("qhc"):
-        part = slice(place * N, (place + 1) * N)
-        np.savez(f"{name}.npz", x=inputs[part], y=labels[part])
-    sets = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
+    query, held, near = ((inputs[part : part + N], labels[part : part + N]) for part in (0, N, 2 * N))
+    sets = ("--deal", write_deal("deal", query=query, holdout=held, calibration=near))
     assert jaxaudit("shadows", "plan", *sets, "--models", f"{MODELS}", "--out", "bank").code == 0
     train(load_bank("bank"), range(MODELS))
     target(Path("bank").absolute(), "used", np.arange(3 * N) < N)
     result = judged(*files("used"), *sets)
-    assert result["provenance"]["data"]["query"]["name"] == load("q.npz").name
+    assert result["provenance"]["data"]["query"]["name"] == load("deal/query.npz").name
     assert result["targets"] == judged(*files("used"))["targets"]
-    wanted = load("q.npz").content_hash
-    assert wanted in refused(*files("used"), "--query", "h.npz")
-    assert "--holdout" in refused(*files("used"), "--holdout", "q.npz")
+    assert load("deal/query.npz").content_hash in refused(*files("used"), "--query", "deal/holdout.npz")
+    write_deal("other", query=query, holdout=query)
+    assert "other/holdout.npz: is not the holdout set" in refused(*files("used"), "--deal", "other")
 
 
 def test_a_bank_without_hashes_cannot_tell_whether_a_set_is_its_own(folder: Path):
     np.savez("q.npz", x=np.eye(QUERY, dtype=np.float32), y=np.arange(QUERY) % 3)
-    assert "--query" in refused(*files("used"), "--query", "q.npz")
+    assert "the bank has no hash of its query records" in refused(*files("used"), "--query", "q.npz")
+
+
+def test_a_bank_of_a_holdout_may_judge_outputs_on_the_query_set_alone_by_none_of_its_tests(folder: Path):
+    write_model("query.npz", query=np.load("used.npz")["query"])
+    assert "outputs on the holdout" in refused(*files("query"))
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no target": ((), "--target"),
-    "a holdout file too few": ((*files("used"), "--target", "unused_query.npy"), "2 times"),
-    "before without its holdout": ((*files("used"), "--before", "used_query.npy"), "--holdout-before"),
-    "one before of two targets": (
-        (*files("used", "unused"), "--before", "used_query.npy", "--holdout-before", "used_holdout.npy"),
-        "--before 1 times",
-    ),
-    "rows of another set": (("--target", "used_query.npy", "--holdout-target", "short.npy"), "29"),
-    "a test of other models": ((*files("used"), "--tests", "shadow"), "--holdout-target"),
+    "before without its holdout": ((*files("used"), "--before", "query.npz"), "no outputs on a holdout"),
+    "before of a target without": ((*files("used", "query"), "--before", "used.npz"), "--before needs each --target"),
+    "rows of another set": (files("short"), "short.npz[holdout]: has 29 rows"),
+    "a set that the bank lacks": (files("members"), "members"),
+    "a test of other models": ((*files("used"), "--tests", "shadow"), "shadow"),
     "a test that trains": ((*files("used"), "--tests", "rho"), "rho"),
 }
 
 
 def test_what_does_not_go_together_is_refused(folder: Path):
-    np.save("short.npy", np.load("used_holdout.npy")[1:])
+    rows = dict(np.load("used.npz"))
+    write_model("query.npz", query=rows["query"])
+    write_model("short.npz", query=rows["query"], holdout=rows["holdout"][1:])
+    write_model("members.npz", members=rows["query"], **rows)
     for what, (words, why) in WRONG.items():
         assert why in refused(*words), what
     done = jaxaudit("ks", *files("used"), "--leave-one-out")
@@ -135,17 +135,18 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_by_one_set_or_two(tmp_pa
     bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
     train(bank, range(77), MEMORY)
     for name, members in (("used", USED), ("unused", UNUSED)):
-        target(tmp_path / "bank", name, members, MEMORY)
-    both = judged("--target", "used_query.npy", "--target", "unused_query.npy")["targets"]
+        target(tmp_path / "bank", name, members, MEMORY, roles=("query",))
+    both = judged(*files("used", "unused"))["targets"]
     assert [each["tests"][0]["name"] for each in both] == ["shadow", "shadow"]
     assert both[0]["finding"]["verdict"] == "not forgotten" != both[1]["finding"]["verdict"]
-    words = ("--target", "used_query.npy", "--calibration-target", "used_calibration.npy")
-    by_two = judged(*words)["targets"][0]
+    target(tmp_path / "bank", "two", USED, MEMORY, roles=("query", "calibration"))
+    by_two = judged(*files("two"))["targets"][0]
     assert (by_two["tests"][0]["name"], by_two["finding"]["verdict"]) == ("shadow", "not forgotten")
     assert by_two["tests"][0]["details"]["fraction"] != both[0]["tests"][0]["details"]["fraction"]
-    every = judged(*words, "--tests", "all")["targets"][0]
+    every = judged(*files("two"), "--tests", "all")["targets"][0]
     assert every["tests"][0]["details"] == by_two["tests"][0]["details"]
-    assert "holdout" in refused(*files("used"))
+    write_model("held.npz", query=np.load("used.npz")["query"], holdout=np.zeros((QUERY, 3)))
+    assert "held.npz[holdout]: the bank has no holdout" in refused(*files("held"))
 
 
 def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -163,10 +164,9 @@ def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, m
     logit = (random.normal(size=2 * records) + level + 3 * used) * np.where(labels == 1, 1, -1)
     verdicts = []
     for shape in ((-1,), (-1, 1)):
-        files = np.split((1 / (1 + np.exp(-logit))).astype(np.float32), 2)
-        for name, part in zip(("q.npy", "h.npy"), files, strict=True):
-            np.save(name, part.reshape(shape))
-        (target,) = judged("--target", "q.npy", "--holdout-target", "h.npy", bank="two")["targets"]
+        parts = np.split((1 / (1 + np.exp(-logit))).astype(np.float32), 2)
+        query, held = (part.reshape(shape) for part in parts)
+        (target,) = judged("--target", write_model("used.npz", query=query, holdout=held), bank="two")["targets"]
         verdicts.append((target["finding"]["verdict"], target["tests"][0]["details"]["p_never"]))
     assert verdicts[0] == verdicts[1]
     assert verdicts[0][0] == "not forgotten"

@@ -1,6 +1,7 @@
-"""`jaxaudit ks --members`: from a deal, over outputs of any classifier, to a verdict without a shadow model."""
+"""`jaxaudit ks --deal`: from a deal, over outputs in any form, to a verdict without a shadow model."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,41 +9,22 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from pyarrow import csv, parquet
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from support.banks import train
 from support.cli_runs import intercept, jaxaudit, records, refused
+from support.deals import ROLES, read_deal, write_deal, write_model
 from support.details import details_of
 
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.report.kinds import schema_of
 
 COUNT, SIZE = 1000, 5
-ROLES = ("query", "holdout", "members")
-SETS = ("--query", "deal/query.npz", "--holdout", "deal/holdout.npz", "--members", "deal/members.npz")
-GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
-FEW = (
-    "--calibration",
-    "calibration.npz",
-    "--model",
-    "mlp",
-    "--recipe",
-    "hidden=8",
-    "--epochs",
-    "1",
-    "--recipe",
-    "batch-size=100",
-)
-FEW += (
-    "--test-option",
-    "holdout.mixed=19",
-    "--test-option",
-    "rho.replicates=0",
-    "--models-per-batch",
-    "19",
-    "--effort",
-    "full",
-)
+DEAL = ("--deal", "deal")
+FEW = ("--calibration", "calibration.npz", "--model", "mlp", "--epochs", "1", "--effort", "full")
+FEW += ("--recipe", "hidden=8", "--recipe", "batch-size=100", "--recipe", "models-per-batch=19")
+FEW += ("--test-option", "holdout.mixed=19", "--test-option", "rho.replicates=0")
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +50,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def outputs(name: str, *trained_on: str, model: Any = None, deal: str = "deal") -> None:
-    """`NAME_query.csv` and so on: probabilities of a classifier of scikit-learn."""
-    sets = {role: np.load(f"{deal}/{role}.npz") for role in ROLES}
+    """`NAME/query.csv` and so on: probabilities of a classifier of scikit-learn."""
+    sets = read_deal(deal)
     model = RandomForestClassifier(60, min_samples_leaf=2, random_state=1) if model is None else model
     model.fit(*(np.concatenate([sets[role][key] for role in trained_on]) for key in "xy"))
-    for role, each in sets.items():
-        np.savetxt(f"{name}_{role}.csv", model.predict_proba(each["x"]), delimiter=",", fmt="%.6f")
+    Path(name).mkdir()
+    for role, arrays in sets.items():
+        in_csv(model.predict_proba(arrays["x"]), Path(name, f"{role}.csv"))
+
+
+def rows_of(name: str) -> dict[str, np.ndarray]:
+    """The outputs in a model's folder, by set."""
+    return {role: np.loadtxt(f"{name}/{role}.csv", delimiter=",") for role in ROLES}
 
 
 def files(*names: str) -> tuple[str, ...]:
-    flags = zip(("--target", "--holdout-target", "--members-target"), ROLES, strict=True)
-    return tuple(word for flag, role in flags for name in names for word in (flag, f"{name}_{role}.csv"))
+    return tuple(word for name in names for word in ("--target", name))
 
 
 def judged(*words: str) -> list[dict[str, Any]]:
@@ -87,13 +74,18 @@ def judged(*words: str) -> list[dict[str, Any]]:
 
 
 def rewritten(name: str, other: str, write: Callable[[np.ndarray, Path], None]) -> tuple[str, ...]:
-    """The same outputs, written by another function into files of another name."""
-    for role in ROLES:
-        write(np.loadtxt(f"{name}_{role}.csv", delimiter=","), Path(f"{other}_{role}.csv"))
+    """The same outputs, written by another function into files of another folder."""
+    Path(other).mkdir()
+    for role, rows in rows_of(name).items():
+        write(rows, Path(other, f"{role}.csv"))
     return files(other)
 
 
 HEADER: dict[str, Any] = {"header": "person,p_0,p_1,p_2", "comments": ""}
+
+
+def in_csv(values: np.ndarray, path: Path) -> None:
+    np.savetxt(path, values, delimiter=",", fmt="%.6f")
 
 
 def in_european(values: np.ndarray, path: Path) -> None:
@@ -110,42 +102,105 @@ def in_blanks(values: np.ndarray, path: Path) -> None:
     np.savetxt(path, values)
 
 
+def test_a_folder_an_archive_and_a_table_give_the_same_numbers(folder: Path) -> None:
+    usual = details_of(judged(*DEAL, *files("used"))[0])
+    rows = rows_of("used")
+    paths = [write_model(path, **rows) for path in ("arrays", "used.npz", "used.csv")]
+    parquet.write_table(csv.read_csv("used.csv"), "used.parquet")
+    for path in (*paths, "used.parquet"):
+        (target,) = judged(*DEAL, *files(path))
+        assert (target["name"], details_of(target)) == (path, usual)
+
+
+def test_rows_of_a_table_are_put_in_order_by_the_names_of_records(folder: Path) -> None:
+    """Which stand in the sets, too; a name of another set is refused."""
+    Path("named").mkdir()
+    start = 0
+    for role, arrays in read_deal("deal").items():
+        lines = enumerate(zip(arrays["x"].tolist(), arrays["y"].tolist(), strict=True), start)
+        header = ",".join(("id", *(f"x{column}" for column in range(arrays["x"].shape[1])), "label"))
+        body = (f"r{number},{','.join(map(repr, row))},{label}" for number, (row, label) in lines)
+        Path(f"named/{role}.csv").write_text("\n".join((header, *body, "")))
+        start += len(arrays["y"])
+    write_model("plain.csv", **rows_of("used"))
+    head, *lines = Path("plain.csv").read_text().splitlines()
+    lines = [f"r{number},{line}" for number, line in enumerate(lines)]
+    turned = np.random.default_rng(5).permutation(lines).tolist()
+    Path("turned.csv").write_text("\n".join((f"id,{head}", *turned, "")))
+    sets = ("--deal", "named", "--drop", "id")
+    plain, named = (judged(*sets, *files(path)) for path in ("plain.csv", "turned.csv"))
+    assert details_of(named[0]) == details_of(plain[0])
+    Path("wrong.csv").write_text("\n".join((f"id,{head}", *turned, "")).replace("r7,query", "r999,query"))
+    table = csv.read_csv("turned.csv")
+    parquet.write_table(table, "turned.parquet")
+    assert details_of(judged(*sets, *files("turned.parquet"))[0]) == details_of(plain[0])
+    refused(("ks", *sets, *files("wrong.csv")), ("wrong.csv[query]", "'id'", "not those of the query set"))
+
+
+def model_of(path: str, **changed: Any) -> tuple[str, ...]:
+    """A target with these outputs of the model that used the query set; None leaves those on a set out."""
+    rows = {**rows_of("used"), **changed}
+    return files(write_model(path, **{name: values for name, values in rows.items() if values is not None}))
+
+
+def test_outputs_on_fewer_sets_are_judged_without_the_others_and_it_is_said(folder: Path) -> None:
+    both = ("--deal", write_deal("both", **{role: read_deal("deal")[role] for role in ROLES[:2]}))
+    fewer = model_of("fewer.npz", members=None)
+    (usual,) = judged(*both, *fewer)
+    done = jaxaudit("ks", *DEAL, *fewer, "--json")
+    assert "fewer.npz: has no outputs on the members, and is judged without" in done.err
+    (target,) = done.result["targets"]
+    assert [test["name"] for test in target["tests"]] == ["holdout"]
+    assert target["finding"]["verdict"] == usual["finding"]["verdict"] == "not forgotten"
+    assert target["tests"][0]["details"] == usual["tests"][0]["details"]
+    # What a set lacks for one target it lacks for all: they are judged by the same tests.
+    done = jaxaudit("ks", *DEAL, *files("unused"), *fewer, "--json")
+    assert [[test["name"] for test in each["tests"]] for each in done.result["targets"]] == [["holdout"]] * 2
+    assert "fewer.npz: has no outputs on the members" in done.err
+
+
+def test_a_holdout_alone_tells_use_and_never_that_there_was_none(folder: Path) -> None:
+    """Without members nobody knows how much a model remembers."""
+    used, unused = judged(*DEAL, *files("used", "unused"), "--tests", "holdout")
+    assert [each["finding"]["verdict"] for each in (used, unused)] == ["not forgotten", "inconclusive"]
+    assert used["tests"][0]["details"]["p_never"] < 0.001 < 0.05 < unused["tests"][0]["details"]["p_never"]
+    assert {each["tests"][0]["details"]["fraction"] for each in (used, unused)} == {None}
+
+
 @pytest.mark.parametrize("write", [in_european, numbered_by_people])
 def test_other_forms_of_the_same_outputs_give_the_same_numbers(folder: Path, write: Any) -> None:
     """What was guessed is told in one line on stderr, and stdout has the JSON alone."""
-    usage = details_of(judged(*SETS, *files("used"))[0])
-    done = jaxaudit("ks", *SETS, *rewritten("used", write.__name__, write), "--json")
+    usage = details_of(judged(*DEAL, *files("used"))[0])
+    done = jaxaudit("ks", *DEAL, *rewritten("used", write.__name__, write), "--json")
     assert details_of(done.result["targets"][0]) == usage
-    assert [line.count("_query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
+    assert [line.count("/query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
 
 
 def test_another_form_is_refused_with_the_one_that_is_read(folder: Path) -> None:
-    form = (
-        "in_blanks_query.csv",
-        "under the header 0,1,2 or p_0,p_1,p_2",
-        "to_csv('in_blanks_query.csv', index=False)",
-    )
-    refused(("ks", *SETS, *rewritten("used", "in_blanks", in_blanks)), form)
+    form = ("in_blanks/query.csv", "under the header 0,1,2 or p_0,p_1,p_2", "to_csv('query.csv', index=False)")
+    refused(("ks", *DEAL, *rewritten("used", "in_blanks", in_blanks)), form)
 
 
 def test_columns_in_another_order_are_refused_by_name(folder: Path) -> None:
     """Of all files, or of the one on the query set; who knows better may go on."""
 
     def turned(values: np.ndarray, path: Path) -> None:
-        np.savetxt(path, values[:, [1, 0, 2]], delimiter=",", fmt="%.6f")
+        in_csv(values[:, [1, 0, 2]], path)
 
     words = rewritten("used", "turned", turned)
-    said = ("turned_query.csv, turned_holdout.csv", "column 2 ('1') as '0', column 1 ('0') as '1'")
-    refused(("ks", *SETS, *words), (*said, "--allow-unrelated-target"))
-    assert jaxaudit("ks", *SETS, *words, "--allow-unrelated-target", "--json").code in (0, 3)
-    said = ("turned_query.csv: on the query set", "over-forgotten", "--allow-unrelated-target")
-    last = refused(("ks", *SETS, "--target", "turned_query.csv", *files("used")[2:]), said)
+    said = ("turned, turned/holdout.csv", "column 2 ('1') as '0', column 1 ('0') as '1'")
+    refused(("ks", *DEAL, *words), (*said, "--allow-unrelated-target"))
+    assert jaxaudit("ks", *DEAL, *words, "--allow-unrelated-target", "--json").code in (0, 3)
+    shutil.copytree("used", "mixed")
+    shutil.copy("turned/query.csv", "mixed")
+    said = ("mixed: on the query set", "over-forgotten", "--allow-unrelated-target")
+    last = refused(("ks", *DEAL, *files("mixed")), said)
     assert last.index("over-forgotten") < last.index("put the columns in the order")
-    assert "used_holdout.csv" not in last
+    assert "mixed/holdout.csv" not in last
 
 
 def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
-    done = jaxaudit("ks", *SETS, *files("unused"), "--json", "--out", "run")
+    done = jaxaudit("ks", *DEAL, *files("unused"), "--json", "--out", "run")
     jsonschema.validate(done.result, schema_of("ks"))
     (target,) = done.result["targets"]
     (usage,) = details_of(target)
@@ -155,7 +210,7 @@ def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
     assert usage["p_never"] > 0.05
     assert "training" not in done.err
     provenance = done.result["provenance"]
-    assert [file["name"] for file in provenance["members_targets"]] == ["unused_members.csv"]
+    assert [file["name"] for file in provenance["members_targets"]] == ["unused/members.csv"]
     assert [provenance["data"][role]["records"] for role in ROLES] == [300, 300, 400]
     assert jaxaudit(*provenance["command"][1:], "--json").result["targets"] == done.result["targets"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
@@ -163,116 +218,129 @@ def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
 
 
 def test_what_was_used_is_found_and_what_nobody_can_tell_is_said(folder: Path) -> None:
-    (used,) = judged(*SETS, *files("used"))
+    (used,) = judged(*DEAL, *files("used"))
     assert used["finding"]["verdict"] == "not forgotten"
     assert used["tests"][0]["details"]["fraction_low"] > 0.5
-    (left,) = judged(*SETS, *files("used"), "--question", "left")
+    (left,) = judged(*DEAL, *files("used"), "--question", "left")
     assert details_of(left) == [{**used["tests"][0]["details"], "question": "left"}]
     assert left["finding"]["sentence"] != used["finding"]["sentence"]
-    (flat,) = judged(*SETS, *files("flat"))
+    (flat,) = judged(*DEAL, *files("flat"))
     assert flat["finding"]["verdict"] == "inconclusive"
     assert (flat["tests"][0]["details"]["fraction"], flat["tests"][0]["details"]["upper"]) == (None, 1)
-    both = judged(*SETS, *files("used", "unused"))
+    both = judged(*DEAL, *files("used", "unused"))
     assert [each["finding"]["verdict"] for each in both] == ["not forgotten", "forgotten"]
     assert both[0]["tests"][0]["details"]["p_never_adjusted"] == 2 * used["tests"][0]["details"]["p_never"]
 
 
-@pytest.mark.outer
-def test_simulated_targets_use_all_members(folder: Path) -> None:
-    done = jaxaudit("ks", *SETS, *FEW, "--json")
-    truths = [target["truth"] for target in done.result["targets"]]
-    assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
-    assert [truth["training_records"] for truth in truths] == [134 + 400 + used for used in (300, 0, 150)]
-    assert {target["tests"][0]["name"] for target in done.result["targets"]} == {"members"}
-
-
 def test_whole_groups_of_all_three_sets(folder: Path) -> None:
-    words = [word.replace("deal/", "whole/") for word in SETS]
-    done = jaxaudit("ks", *words, *GROUPS, *files("whole_unused"), "--json")
+    whole, target_words = ("--deal", "whole"), files("whole_unused")
+    done = jaxaudit("ks", *whole, "--groups", "group", *target_words, "--json")
     (target,) = done.result["targets"]
     counted = done.result["provenance"]["data"]["groups"]
     assert [counted[role] for role in ROLES] == [60, 60, 80]
     assert target["finding"]["verdict"] == "forgotten"
     # What `deal` wrote is read without being named, where all three files have it.
-    plain = jaxaudit("ks", *words, *files("whole_unused"), "--json")
+    plain = jaxaudit("ks", *whole, *target_words, "--json")
     assert "groups: those that the files have" in plain.err
     assert plain.result["targets"] == [target]
     # An array of that name whose values stand in several sets is of no deal by groups.
-    for role in ROLES:
-        with np.load(f"whole/{role}.npz") as arrays:
-            np.savez(f"{role}_own.npz", **{**arrays, "group": np.arange(len(arrays["y"])) % 7})
-    own = [word.replace("whole/", "").replace(".npz", "_own.npz") for word in words]
-    done = jaxaudit("ks", *own, *files("whole_unused"), "--json")
+    sets = read_deal("whole")
+    alike = {role: {**arrays, "group": np.arange(len(arrays["y"])) % 7} for role, arrays in sets.items()}
+    done = jaxaudit("ks", "--deal", write_deal("alike", **alike), *target_words, "--json")
     assert (done.code, "groups: none" in done.err) == (0, True)
-    with np.load("whole/members.npz") as arrays:
-        np.savez("members.npz", **{name: array for name, array in arrays.items() if name != "group"})
-    (records,) = judged(*words[:-1], "members.npz", *files("whole_unused"))
+    del sets["members"]["group"]
+    (records,) = judged("--deal", write_deal("bare", **sets), *target_words)
     assert records["tests"][0]["details"]["p_never"] != target["tests"][0]["details"]["p_never"]
 
 
 def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first three members are copies of a query record each, and the last of a holdout record."""
     asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
-    sets = {role: dict(np.load(f"deal/{role}.npz")) for role in ROLES}
+    sets = read_deal("deal")
     for key in "xy":
         sets["members"][key][:3] = sets["query"][key][10:13]
         sets["members"][key][-1] = sets["holdout"][key][0]
-    np.savez("deal/members.npz", **sets["members"])
-    Path("deal/deal.json").unlink()
-    refused(("ks", *SETS, *files("unused")))
-    done = jaxaudit("ks", *SETS, *files("unused"), "--drop-overlap")
-    assert done.err.endswith("Error: enough\n")
+    words = ("ks", "--deal", write_deal("shared", **sets), *files("unused"))
+    refused(words)
+    assert jaxaudit(*words, "--drop-overlap").err.endswith("Error: enough\n")
     (target,) = asked["targets"]
     left = (np.delete(np.arange(300), [10, 11, 12]), np.arange(1, 300), np.arange(3, 399))
     for role, kept, each in zip(ROLES, left, (target.outputs, target.on_holdout, target.on_members), strict=True):
         np.testing.assert_array_equal(asked[role].inputs, sets[role]["x"][kept])
-        rows = np.loadtxt(f"unused_{role}.csv", delimiter=",", dtype=np.float64)[kept]
-        np.testing.assert_allclose(each.probabilities, rows, atol=1e-6)
+        np.testing.assert_allclose(each.probabilities, rows_of("unused")[role][kept], atol=1e-6)
 
 
-GIVEN, ONE = (*SETS, *files("unused")), files("unused")
-QUERY_TWICE = (*SETS[:4], "--members", "deal/query.npz", *ONE[:4], "--members-target", "unused_query.csv")
-REFUSED: dict[str, tuple[str, ...]] = {
-    "no holdout": (*SETS[:2], *SETS[4:], *ONE[:2], *ONE[4:]),
-    "no members": (*SETS[:4], *FEW, *ONE),
-    "no outputs on the members": (*SETS, *ONE[:4]),
-    "no target": SETS,
-    "members outputs of one target of two": (*SETS, *files("used", "unused")[:-2]),
-    "members outputs of another number of rows": (*SETS, *ONE[:4], "--members-target", "unused_holdout.csv"),
-    "the members are the query set": QUERY_TWICE,
-    "nothing else remains": (*QUERY_TWICE, "--drop-overlap"),
-    "groups of two of three": (*GIVEN, "--groups", "group", "--holdout-groups", "group"),
-    "groups of the members alone": (*GIVEN, "--members-groups", "group"),
-    "a test that trains": (*GIVEN, "--tests", "holdout"),
-    "an option of training": (*GIVEN, "--epochs", "3"),
-    "the word of a recipe": (*GIVEN, "--same-recipe"),
-    "the members test without members": ("--query", "deal/query.npz", *FEW, "--tests", "members"),
-    "the members test is not the first": (*GIVEN, *FEW, "--tests", "holdout,members"),
-    "too few members": (*SETS[:4], "--members", "few.npz", *ONE[:4], "--members-target", "few.csv"),
-    "members of other columns": (*SETS[:4], "--members", "wide.npz", *ONE),
-    "members of an unknown class": (*SETS[:4], "--members", "fourth.npz", *ONE),
+USED = files("used")
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "no target": (DEAL, "--deal needs --target"),
+    "no such deal": (("--deal", "nowhere", *USED), "nowhere"),
+    "no such model": ((*DEAL, *files("nowhere.npz")), "nowhere.npz"),
+    "a file as deal": (("--deal", "all.npz", *USED), "is no folder"),
+    "two files of one set": (("--deal", "twice", *USED), "holdout.npz and holdout.csv"),
+    "a deal without a query set": (("--deal", "held", *USED), "has none of query.npz"),
+    "two outputs on one set": ((*DEAL, *files("two")), "holdout.npy and holdout.csv"),
+    "no outputs on the query set": ((*DEAL, *files("no_query")), "has none of query.npz, query.npy"),
+    "none in an archive": ((*DEAL, *files("no_query.npz")), "no outputs on the query set"),
+    "an array of another name": ((*DEAL, *files("labels.npz")), "outputs on 'labels'"),
+    "rows of another set": ((*DEAL, *files("test.csv")), "outputs on 'test'"),
+    "a set too many": (("--deal", "both", *USED), "used: has outputs on members, and both has no members.*"),
+    "other sets alone": (("--query", "deal/query.npz", *USED), "used: has outputs on holdout"),
+    "another number of rows": ((*DEAL, *files("short.npz")), "short.npz[members]: has 300 rows"),
+    "another number in a table": ((*DEAL, *files("short.csv")), "short.csv[members]: has 300 rows"),
+    "no holdout": (("--deal", "no_holdout", *files("no_holdout.npz")), "--calibration"),
+    "no outputs on the holdout": ((*DEAL, *files("no_holdout.npz")), "--calibration"),
+    "the members are the query set": (("--deal", "as_members", *files("as_members.npz")), "300 of the 300"),
+    "nothing else remains": (("--deal", "as_members", *files("as_members.npz"), "--drop-overlap"), ""),
+    "no such groups": ((*DEAL, *USED, "--groups", "nobody"), "'nobody'"),
+    "a test that trains": ((*DEAL, *USED, "--tests", "holdout,rho"), "without a calibration set"),
+    "an option of training": ((*DEAL, *USED, "--epochs", "3"), "--epochs"),
+    "a recipe of training": ((*DEAL, *USED, "--recipe", "hidden=8"), "--recipe"),
+    "the word of a recipe": ((*DEAL, *USED, "--same-recipe"), "--same-recipe"),
+    "the members test without members": (("--deal", "both", *files("both.npz"), "--tests", "members"), "members"),
+    "the members test is not the first": ((*DEAL, *USED, *FEW, "--tests", "holdout,members"), "members,holdout"),
+    "too few members": (("--deal", "few", *files("few.npz")), "49"),
+    "members of other columns": (("--deal", "wide", *USED), ""),
+    "members of an unknown class": (("--deal", "fourth", *USED), ""),
 }
 
 
 def test_what_does_not_go_together_is_refused(folder: Path) -> None:
-    with np.load("deal/members.npz") as known:
-        x, y = known["x"], known["y"]
-    np.savez("few.npz", x=x[:49], y=y[:49])
-    np.savetxt("few.csv", np.loadtxt("unused_members.csv", delimiter=",")[:49], delimiter=",")
-    np.savez("wide.npz", x=np.repeat(x, 2, axis=1), y=y)
-    np.savez("fourth.npz", x=x, y=np.where(np.arange(len(y)) == 5, 3, y))
-    for words in REFUSED.values():
-        refused(("ks", *words))
+    sets, rows = read_deal("deal"), rows_of("used")
+    x, y = sets["members"]["x"], sets["members"]["y"]
+    write_deal("both", **{role: sets[role] for role in ROLES[:2]})
+    write_deal("held", holdout=sets["holdout"])
+    write_deal("no_holdout", query=sets["query"], members=sets["members"])
+    write_deal("twice", **sets)
+    Path("twice/holdout.csv").write_text("a,label\n1,0\n")
+    write_deal("as_members", **{**sets, "members": sets["query"]})
+    write_deal("few", **{**sets, "members": (x[:49], y[:49])})
+    write_deal("wide", **{**sets, "members": (np.repeat(x, 2, axis=1), y)})
+    write_deal("fourth", **{**sets, "members": (x, np.where(np.arange(len(y)) == 5, 3, y))})
+    write_model("two", **rows)
+    shutil.copy("used/holdout.csv", "two")
+    write_model("no_query", holdout=rows["holdout"])
+    model_of("no_query.npz", query=None)
+    model_of("labels.npz", labels=y)
+    model_of("test.csv", test=rows["members"])
+    model_of("both.npz", members=None)
+    model_of("no_holdout.npz", holdout=None)
+    model_of("as_members.npz", members=rows["query"])
+    model_of("few.npz", members=rows["members"][:49])
+    for ending in ("npz", "csv"):
+        model_of(f"short.{ending}", members=rows["holdout"])
+    for what, (words, why) in WRONG.items():
+        assert why in refused(("ks", *words)), what
 
 
 @pytest.mark.outer
 def test_members_beside_a_bank(folder: Path) -> None:
     """What is measured on records that are given again changes no number; without them, it is said to be missing."""
-    sets = (*SETS[:4], "--calibration", "calibration.npz")
-    assert jaxaudit("shadows", "plan", *sets, "--models", "20", "--out", "bank").code == 0
+    plan = ("shadows", "plan", *DEAL, "--calibration", "calibration.npz", "--models", "20", "--out", "bank")
+    assert jaxaudit(*plan).code == 0
     train(load_bank("bank"), range(20))
-    bank = ("--shadows", "bank")
-    (alone,), (beside,) = (judged(*bank, *given, *files("used")) for given in (SETS[4:], SETS))
+    bank, sets = ("--shadows", "bank"), read_deal("deal")
+    part = ("--deal", write_deal("part", query=sets["query"], members=sets["members"]))
+    (alone,), (beside,) = (judged(*bank, *deal, *USED) for deal in (part, DEAL))
     members, holdout = details_of(alone)
     assert [members["method"], holdout["method"]] == ["members", "holdout"]
     assert (alone["tests"][0]["name"], alone["finding"]["verdict"]) == ("members", "not forgotten")
@@ -280,15 +348,17 @@ def test_members_beside_a_bank(folder: Path) -> None:
     assert members["fraction_low"] > 0.5
     assert details_of(alone) == details_of(beside)
     assert any("classes alone" in caveat for caveat in alone["finding"]["caveats"])
-    with np.load("deal/members.npz") as known, np.load("deal/query.npz") as query:
-        x, y = known["x"], known["y"]
-        np.savez("shared.npz", x=np.concatenate([x[1:], query["x"][:1]]), y=y)
-    np.savez("moved.npz", x=x + 1, y=y)
-    (moved,) = judged(*bank, *SETS[:4], "--members", "moved.npz", *files("unused"))
+    done = jaxaudit("ks", *bank, *DEAL, *model_of("fewer.npz", members=None), "--json")
+    assert "fewer.npz: has no outputs on the members, and is judged without" in done.err
+    assert [test["name"] for test in done.result["targets"][0]["tests"]] == ["holdout"]
+    x, y = sets["members"]["x"], sets["members"]["y"]
+    write_deal("moved", **{**sets, "members": (x + 1, y)})
+    (moved,) = judged(*bank, "--deal", "moved", *files("unused"))
     assert moved["finding"]["verdict"] == "inconclusive"
     (unlike,) = (check for check in moved["checks"] if check["name"] == "members like query")
     assert "inputs differ" in unlike["message"]
-    refused(("ks", *bank, *SETS[:4], "--members", "shared.npz", *files("used")), ("1 of the 400",))
-    # The query set itself is known by its content, though it is not given.
-    given = ("--target", "used_query.csv", "--holdout-target", "used_holdout.csv", "--members-target", "used_query.csv")
-    refused(("ks", *bank, "--members", "deal/query.npz", *given), ("are the query records of the bank",))
+    write_deal("shared", **{**sets, "members": (np.concatenate([x[1:], sets["query"]["x"][:1]]), y)})
+    refused(("ks", *bank, "--deal", "shared", *USED), ("1 of the 400",))
+    model_of("as_members.npz", members=rows_of("used")["query"])
+    write_deal("as_members", **{**sets, "members": sets["query"]})
+    refused(("ks", *bank, "--deal", "as_members", *files("as_members.npz")), ("are the query records of the bank",))

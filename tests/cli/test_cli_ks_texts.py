@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import optax
 import pytest
-from support.cli_runs import jaxaudit, refused
+from support.cli_runs import jaxaudit, recipe, refused
+from support.deals import write_model
 from support.sequences import small_learner
 
 import jaxaudit as ja
@@ -21,13 +22,14 @@ from jaxaudit.ensemble import log_probs_many
 
 COUNT = 50
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lee")
-SETS = ("--query", "q.jsonl", "--holdout", "h.jsonl", "--calibration", "c.jsonl")
-MODELS = (
-    *("--model", "gpt-1-16", "--recipe", "tokens=words", "--epochs", "12"),
-    *("--recipe", "learning-rate=0.03", "--recipe", "batch-size=25", "--recipe", "models-per-batch=10"),
-)
-GROUPS = ("--groups", "author", "--holdout-groups", "author")
-TARGET = ("--target", "used_q.csv", "--holdout-target", "used_h.csv")
+ROLES = ("query", "holdout", "calibration", "members")
+FILES = ("deal/query.jsonl", "deal/holdout.jsonl", "c.jsonl", "deal/members.jsonl")
+DEAL, SETS = ("--deal", "deal"), ("--deal", "deal", "--calibration", "c.jsonl")
+MODELS = ("--model", "gpt-1-16", "--epochs", "12")
+MODELS += recipe("tokens=words", "learning-rate=0.03", "batch-size=25", "models-per-batch=10")
+GROUPS = ("--groups", "author")
+TARGET = ("--target", "used.npz")
+KNOWN = ("--target-data", "deal/query.jsonl", "--target-data", "c.jsonl:0.67")
 FEWER = ("--test-option", "holdout.mixed=20")
 
 
@@ -35,14 +37,15 @@ FEWER = ("--test-option", "holdout.mixed=20")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sets of texts, two an author, and what models that used query set and members, or members alone, say of them."""
     folder, random, texts = tmp_path_factory.mktemp("texts"), np.random.default_rng(4), []
-    for name in "qhcm":
+    (folder / "deal").mkdir()
+    for name in FILES:
         lines = [
             {"prompt": " ".join(random.choice(WORDS, 4)) + " ", "answer": " ".join(random.choice(WORDS[:few], 6))}
             for few in random.integers(1, len(WORDS) + 1, COUNT)
         ]
         both = [{**line, "author": f"{name}{number // 2}"} for number, line in enumerate(lines)]
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, both)))
-        texts.append(ja.read_texts(folder / f"{name}.jsonl"))
+        (folder / name).write_text("\n".join(map(json.dumps, both)))
+        texts.append(ja.read_texts(folder / name))
     tokenizer = ja.word_tokenizer(texts)
     inputs = np.concatenate([each.inputs for each in ja.sequences(texts, tokenizer)])
     rows = np.ones((2, len(inputs)), bool)
@@ -54,8 +57,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         summarize=lambda params, _: log_probs_many(learner, params, inputs)[:, :, 0],
     )
     for target, numbers in zip(("used", "unused"), said, strict=True):
-        for name, own in zip("qhcm", np.split(numbers, 4), strict=True):
-            (folder / f"{target}_{name}.csv").write_text("".join(["score\n", *(f"{each}\n" for each in own)]))
+        by_role = dict(zip(ROLES, np.split(numbers, 4), strict=True))
+        write_model(folder / f"{target}.npz", query=by_role["query"], holdout=by_role["holdout"])
+        (folder / target).mkdir()
+        for role in ("query", "holdout", "members"):
+            lines = ["score\n", *(f"{each}\n" for each in by_role[role])]
+            (folder / target / f"{role}.csv").write_text("".join(lines))
     return folder
 
 
@@ -85,11 +92,11 @@ def test_training_here_is_training_a_bank_and_judging_by_it():
 
 def test_python_gives_the_same_numbers():
     (direct,) = found(*SETS, *GROUPS, *MODELS, *TARGET, *FEWER, "--epochs", "2")
-    texts = [ja.read_texts(Path(f"{name}.jsonl")) for name in "qhc"]
+    texts = [ja.read_texts(Path(name)) for name in FILES[:3]]
     tokenizer = ja.word_tokenizer(texts)
     query, holdout, calibration = ja.sequences(texts, tokenizer)
     network, recipe = ShadowNetwork(model="gpt-1-16"), ShadowRecipe(epochs=2, learning_rate=0.03, batch_size=25)
-    said, on_holdout = (ja.load_log_likelihoods(f"used_{name}.csv", COUNT) for name in "qh")
+    said, on_holdout = (ja.load_log_likelihoods(f"used/{name}.csv", COUNT) for name in ROLES[:2])
     target, key = ja.FileTarget(said, on_holdout), jax.random.key(7)
     shadows = ja.train_shadows(
         *(key, query, calibration, make_shadow_learner(network, recipe, query, 3 * COUNT), [target]),
@@ -108,16 +115,13 @@ def test_python_gives_the_same_numbers():
 
 
 def test_members_show_what_a_model_remembers():
-    files = [("--target", "q"), ("--holdout-target", "h"), ("--members-target", "m")]
-    targets = [word for flag, name in files for each in ("used", "unused") for word in (flag, f"{each}_{name}.csv")]
-    words = (*SETS, "--members", "m.jsonl", *targets)
-    used, unused = found(*words, *MODELS, *FEWER, "--tests", "all")
+    words = (*DEAL, "--target", "used", "--target", "unused")
+    used, unused = found(*words, "--calibration", "c.jsonl", *MODELS, *FEWER, "--tests", "all")
     assert [each["name"] for each in used["tests"]] == ["members", "holdout"]
     assert (used["finding"]["verdict"], used["tests"][0]["details"]["p_never"] < 0.05) == ("not forgotten", True)
     assert unused["finding"]["verdict"] != "not forgotten"
     # Without models, by members alone.
-    alone = [word for word in words if word not in ("--calibration", "c.jsonl")]
-    assert [target["finding"]["verdict"] for target in found(*alone)] == [
+    assert [target["finding"]["verdict"] for target in found(*words)] == [
         used["finding"]["verdict"],
         unused["finding"]["verdict"],
     ]
@@ -130,10 +134,9 @@ def test_a_plan_comes_before_the_work():
 
 
 def test_targets_of_known_truth_and_the_power_of_texts():
-    known = found(*SETS, *MODELS, *FEWER)
-    assert [each["truth"]["used_fraction"] for each in known] == [1, 0, 0.5]
-    assert known[0]["finding"]["verdict"] == "not forgotten"
-    words = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--groups", "author", *MODELS)
+    (known,) = found(*SETS, *MODELS, *FEWER, "--tests", "holdout", *KNOWN)
+    assert (known["truth"]["used_fraction"], known["finding"]["verdict"]) == (1, "not forgotten")
+    words = ("--query", "deal/query.jsonl", "--calibration", "c.jsonl", "--groups", "author", *MODELS)
     done = jaxaudit("power", *words, "--models", "19", "--json")
     assert done.code == 0, done.err
     assert done.result["separation"]["models"] == 19
@@ -144,10 +147,9 @@ def test_targets_of_known_truth_and_the_power_of_texts():
     [
         ((*SETS, *TARGET, "--tests", "holdout,rho"), ("rho", "texts have none")),
         ((*SETS, *TARGET, "--test-option", "rho.replicates=2"), ("rho is not made in this run", "holdout")),
-        ((*SETS, *TARGET, "--calibration-target", "used_c.csv"), ("shadow", "texts have none")),
-        ((*SETS[:2], *SETS[4:], *TARGET[:2]), ("shadow", "give a holdout")),
+        (("--query", "deal/query.jsonl", *SETS[2:], "--target", "used/query.csv"), ("shadow", "give a holdout")),
         ((*SETS, *TARGET, "--target-kind", "logits"), ("--target-kind: texts have log-likelihoods",)),
-        ((*SETS[:4], "--calibration", "digits", *TARGET), ("digits: is no file of texts",)),
+        ((*DEAL, "--calibration", "digits", *TARGET), ("digits: is no file of texts",)),
         ((*SETS, *TARGET, "--model", "mlp"), ("--model mlp", "gpt-2-64")),
     ],
 )

@@ -1,8 +1,7 @@
-"""`jaxaudit ks` with a holdout, groups, or a reference, on sets small enough to train on in a second."""
+"""`jaxaudit ks` with shadow models beside a holdout, groups, or outputs on the calibration set; small sets."""
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +9,33 @@ import jsonschema
 import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
+from support.deals import write_deal, write_model
 from support.details import details_of
 
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.report.kinds import schema_of
 
-RECIPE = (
-    "--recipe",
-    "hidden=32",
-    "--recipe",
-    "learning-rate=0.02",
-    "--recipe",
-    "batch-size=50",
-    "--test-option",
-    "rho.replicates=2",
+RECIPE = tuple(
+    word
+    for setting in ("hidden=32", "learning-rate=0.02", "batch-size=50", "models-per-batch=16")
+    for word in ("--recipe", setting)
 )
-RECIPE += ("--recipe", "models-per-batch=16")
-HELD_TARGET = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
-PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
-FEW = (*SETS, "--recipe", "hidden=32", "--recipe", "batch-size=50", "--epochs", "4", "--shadow-models", "19")
-FEW += ("--test-option", "holdout.mixed=19", *HELD_TARGET, *PAIR, "--target-data", "query.npz", "--out", "run")
+RECIPE += ("--test-option", "rho.replicates=2", "--effort", "full")
+FEW = (*RECIPE, "--epochs", "4", "--shadow-models", "19")
+HELD = ("--deal", "deal", "--calibration", "calibration.npz")
+TARGET, BEFORE = ("--target", "t.npz"), ("--before", "b.npz")
+
+
+def sure_of(share: float) -> np.ndarray:
+    return np.eye(3)[np.arange(RECORDS) % 3] * share + (1 - share) / 3
 
 
 @pytest.fixture
-def with_holdout(sets: Path) -> Path:
-    inputs, labels = records(5, 0.0)
-    np.savez("holdout.npz", x=inputs, y=labels)
-    for name, sure in (("t", 0.9), ("t_h", 0.6), ("b", 0.8), ("b_h", 0.6)):
-        np.save(f"{name}.npy", np.eye(3)[np.arange(RECORDS) % 3] * sure + (1 - sure) / 3)
+def dealt(sets: Path) -> Path:
+    """Query set and holdout in a folder, and a model whose outputs are surer on the query set, now and before."""
+    write_deal("deal", query=records(2, 0.0), holdout=records(5, 0.0))
+    for name, sure in (("t", 0.9), ("b", 0.8)):
+        write_model(f"{name}.npz", query=sure_of(sure), holdout=sure_of(0.6))
     return sets
 
 
@@ -47,9 +45,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
 
 
+def stopped(*words: str) -> None:
+    done = jaxaudit("ks", *words)
+    assert done.err.endswith("Error: enough\n"), done.err
+
+
 @pytest.mark.outer
-def test_all_methods_in_one_result(with_holdout: Path):
-    done = jaxaudit("ks", *FEW, "--tests", "all", "--test-option", "rho.replicates=2", "--effort", "full", "--json")
+def test_all_methods_in_one_result(dealt: Path):
+    targets = (*TARGET, *BEFORE, "--target-data", "deal/query.npz")
+    words = (*HELD, *FEW, "--test-option", "holdout.mixed=19", "--tests", "all")
+    done = jaxaudit("ks", *words, *targets, "--json", "--out", "run")
     jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
     assert [usage["method"] for usage in details_of(file)] == ["holdout", "shadow"]
@@ -58,8 +63,8 @@ def test_all_methods_in_one_result(with_holdout: Path):
     assert file["finding"]["verdict"] == "not forgotten"
     provenance = done.result["provenance"]
     assert provenance["data"]["holdout"]["records"] == RECORDS
-    assert [target["name"] for target in provenance["holdout_targets"]] == ["t_h.npy"]
-    assert [provenance[role][0]["name"] for role in ("before", "holdout_before")] == ["b.npy", "b_h.npy"]
+    files = [provenance[role][0]["name"] for role in ("targets", "holdout_targets", "before", "holdout_before")]
+    assert files == ["t.npz", "t.npz[holdout]", "b.npz[query]", "b.npz[holdout]"]
     # Nobody knows how much the file's model remembers: that it uses less now has a p-value, and how much less has none.
     assert [file["change"][name] for name in ("fraction", "low", "high")] == [None, -1, 1]
     assert 0 < file["change"]["p_value"] <= 1
@@ -69,80 +74,102 @@ def test_all_methods_in_one_result(with_holdout: Path):
     assert np.load("run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
 
 
-def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
-    def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
-        done = jaxaudit("ks", *SETS, *RECIPE, "--effort", "full", *words)
-        assert done.err.endswith("Error: enough\n")
+def test_what_judges(dealt: Path, asked: dict[str, Any]):
+    def of(*words: str, sets: tuple[str, ...] = SETS) -> tuple[tuple[KSTest, ...], bool, str]:
+        done = jaxaudit("ks", *sets, *RECIPE, *words)
+        assert done.err.endswith("Error: enough\n"), done.err
         models = re.search(r"(\d+) models$", done.err.splitlines()[-2])
         assert models
         return asked["tests"], asked["holdout"] is not None, models[1]
 
-    held, rho = ("--holdout", "holdout.npz"), RhoTest(replicates=2)
+    rho = RhoTest(replicates=2)
     # As many as a p-value of 0.05 takes that is adjusted for the three targets.
-    counts = {"never": 59, "half": 29, "fully": 29, "targets": 3}
-    shadow, holdout = ShadowTest(**counts), HoldoutTest()
+    shadow = ShadowTest(never=59, half=29, fully=29, targets=3)
     assert of() == ((shadow, rho), False, "125")
     more = ShadowTest(never=60, half=30, fully=30, targets=3)
     assert of("--tests", "shadow", "--shadow-models", "60") == ((more, rho), False, "128")
-    assert of(*held) == ((holdout, rho), True, "48")
     assert of("--tests", "rho") == ((rho,), False, "8")
     assert of("--tests", "all") == ((shadow, rho), False, "125")
     # In the order in which they are named, each once.
     assert of("--tests", " rho , shadow,rho,,") == ((rho, shadow), False, "125")
     none = ("--test-option", "rho.replicates=0")
     assert of(*none) == ((shadow,), False, "120")
-    assert of(*none, *held) == ((holdout,), True, "43")
     assert of(*none, "--tests", "all") == ((shadow,), False, "120")
-    fewer = HoldoutTest(mixed=20)
     assert of("--tests", "rho,shadow", *none) == ((shadow,), False, "120")
-    everything = of("--tests", "all", *held, "--test-option", "holdout.mixed=20")
-    assert everything == ((fewer, shadow, rho), True, "145")
+    # With a holdout, and one target.
+    held, fewer = (*HELD, *TARGET), HoldoutTest(mixed=20)
+    assert of(sets=held) == ((HoldoutTest(), rho), True, "45")
+    assert of(*none, sets=held) == ((HoldoutTest(),), True, "40")
+    everything = of("--tests", "all", "--test-option", "holdout.mixed=20", sets=held)
+    one = ShadowTest(never=39, half=19, fully=19, targets=1)
+    assert everything == ((fewer, one, rho), True, "102")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--tests", "holdout"), ("the holdout test needs a holdout", "--holdout")),
-        (("--target", "t.npy", "--holdout-target", "t_h.npy"), ("--holdout-target: ", "of --holdout,")),
-        (("--holdout", "holdout.npz", "--tests", "rho"), ("--tests rho", "--holdout", "--tests all")),
-        (("--holdout", "holdout.npz", "--target", "t.npy"), ("--target", "1", "--holdout-target", "0")),
-        (
-            (*HELD_TARGET[:2], "--target-data", "query.npz", *HELD_TARGET[4:]),
-            ("--target", "0", "--holdout-target", "1"),
-        ),
-        (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
-        ((*HELD_TARGET, *PAIR[:2]), ("--target", "1", "--holdout-before", "0")),
-        (("--stated-share", "1"), ("--stated-share", "0.25")),
-        (("--holdout", "query.npz"), ("300 of the 300", "query.npz")),
-        (("--holdout", "calibration.npz"), ("calibration.npz", "calibration set")),
-        ((*HELD_TARGET[:-1], "short.npy"), ("short.npy", "5 rows", "holdout", "300")),
-    ],
-)
-def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], said: tuple[str, ...]):
-    np.save("short.npy", np.full((5, 3), 1 / 3))
-    refused(("ks", *SETS, *RECIPE, *words), said)
+def test_nothing_is_trained_but_for_a_calibration_set_or_a_test_that_needs_one(dealt: Path, asked: dict[str, Any]):
+    """A calibration set of the folder alone asks for nothing; named tests do."""
+    write_deal("deal", calibration=records(3, 0.7))
+    for words, tests in (
+        ((), (HoldoutTest(mixed=0),)),
+        (("--tests", "holdout"), (HoldoutTest(mixed=0),)),
+        (("--tests", "holdout,rho", *RECIPE), (HoldoutTest(), RhoTest(replicates=2))),
+    ):
+        stopped("--deal", "deal", *TARGET, *words)
+        assert asked["tests"] == tests
+        assert (asked["learner"] is None) is (len(tests) == 1)
+
+
+WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "a test without its set": ((*SETS, "--tests", "holdout"), ("the holdout test needs a holdout",)),
+    "an unknown test": ((*HELD, *TARGET, "--tests", "reference"), ("'reference'", "shadow")),
+    "outputs on what is not there": ((*SETS, *TARGET), ("t.npz: has outputs on holdout", "no holdout.*")),
+    "not the deciding test first": (
+        (*HELD, *TARGET, "--tests", "rho,holdout"),
+        ("the holdout test decides", "give holdout,rho"),
+    ),
+    "a deal without a model": (HELD, ("--deal needs --target",)),
+    "before and no target": ((*HELD, "--target-data", "deal/query.npz", *BEFORE), ("--before", "--target")),
+    "before without a holdout": ((*HELD, *TARGET, "--before", "q.npz"), ("--before q.npz", "no outputs on a holdout")),
+    "before of a target without": ((*HELD, "--target", "q.npz", *BEFORE), ("--before", "outputs on the holdout")),
+    "a set twice": ((*HELD, *TARGET, "--query", "query.npz"), ("deal of --deal has that set", "--query: ")),
+    "a share": ((*HELD, *TARGET, "--stated-share", "1"), ("--stated-share", "0.25")),
+    "one set as two": (("--deal", "same", *HELD[2:], *TARGET), ("300 of the 300", "query.npz")),
+    "a holdout as calibration set": (("--deal", "near", *HELD[2:], *TARGET), ("calibration.npz", "calibration set")),
+    "too few rows": ((*HELD, "--target", "short.npz"), ("short.npz[holdout]", "5 rows", "holdout", "300")),
+    "too few rows of another set": ((*SETS, "--target", "few.npz"), ("few.npz[calibration]", "100", "calibration set")),
+    "too small a sample": ((*SETS, "--target", "c.npz", "--sample", "49"), ("calibration_records_not_used", "got 49")),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_does_not_go_together_is_one_clear_line(dealt: Path, what: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
+    write_deal("same", query=records(2, 0.0), holdout=records(2, 0.0))
+    write_deal("near", query=records(2, 0.0), holdout=records(3, 0.7))
+    write_model("q.npz", query=sure_of(0.8))
+    write_model("short.npz", query=sure_of(0.8), holdout=sure_of(0.8)[:5])
+    write_model("few.npz", query=sure_of(0.8), calibration=sure_of(0.8)[:100])
+    write_model("c.npz", query=sure_of(0.8), calibration=sure_of(0.8))
+    words, parts = WRONG[what]
+    refused(("ks", *words, *(() if "--stated-share" in words else RECIPE)), parts)
 
 
 @pytest.mark.outer
-def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdout: Path, asked: dict[str, Any]):
+def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(dealt: Path, asked: dict[str, Any]):
     # The holdout has copies of query records 2 and 4, the query set has its record 9 at 0, too, and the calibration set
     # has the holdout's record 3 and query record 4.
     (mine, labels), (other, their), (held, own) = records(2, 0.0), records(3, 0.5), records(5, 0.0)
     mine[0], labels[0] = mine[9], labels[9]
     x, y = np.concatenate([held, mine[[2, 4]]]), np.concatenate([own, labels[[2, 4]]])
     more, names = np.concatenate([other, held[3:4], mine[4:5]]), np.concatenate([their, own[3:4], labels[4:5]])
-    np.savez("query.npz", x=mine, y=labels)
-    np.savez("holdout.npz", x=x, y=y)
+    write_deal("deal", query=(mine, labels), holdout=(x, y))
     np.savez("calibration.npz", x=more, y=names)
     first = np.linspace(0.1, 0.9, RECORDS + 2, dtype=np.float64)
     rows = np.stack([first, 1 - first, 0 * first], axis=1)
-    np.save("t.npy", rows[:RECORDS])
-    np.save("t_h.npy", rows)
-    np.save("b.npy", rows[:RECORDS, [1, 0, 2]])
-    np.save("b_h.npy", rows[:, [1, 0, 2]])
-    files = (*HELD_TARGET, *PAIR)
-    refused(("ks", *SETS, *RECIPE, *files), ("calibration.npz",))
-    done = jaxaudit("ks", *SETS, *RECIPE, *files, "--drop-overlap")
+    write_model("t.npz", query=rows[:RECORDS], holdout=rows)
+    write_model("b.npz", query=rows[:RECORDS, [1, 0, 2]], holdout=rows[:, [1, 0, 2]])
+    words = ("ks", *HELD, *RECIPE, *TARGET, *BEFORE)
+    refused(words, ("calibration.npz",))
+    done = jaxaudit(*words, "--drop-overlap")
     query, own, both = [line for line in done.err.splitlines() if "read as" not in line][:3]
     assert {"1", "calibration", "query"} <= set(query.split())
     assert {"1", "calibration", "holdout"} <= set(own.split())
@@ -159,69 +186,120 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     assert file.before_on_holdout.probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
 
 
-def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, asked: dict[str, Any]):
-    inputs, labels = records(6, 0.0)
-    np.savez("other.npz", x=inputs, y=labels)
-    shutil.copy("holdout.npz", "copy.npz")
-    shutil.copy("t.npy", "copy.npy")
-    shutil.copy("t_h.npy", "other.npy")
+def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, asked: dict[str, Any]):
+    write_deal("other", query=records(2, 0.0), holdout=records(6, 0.0))
+    write_deal("again", query=records(2, 0.0), holdout=records(5, 0.0))
+    on_both = {"query": sure_of(0.9), "holdout": sure_of(0.6)}
+    write_model("copy", **on_both)
+    write_model("other.npz", query=sure_of(0.9), holdout=sure_of(0.5))
+    for name, sure in (("c", 0.6), ("d", 0.5)):
+        write_model(f"{name}.npz", **on_both, calibration=sure_of(sure))
 
     def identity(**more: str) -> Path:
-        words = {"holdout": "holdout.npz", "target": "t.npy", "holdout-target": "t_h.npy", "effort": "full"} | more
-        given = (word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", value))
-        assert jaxaudit("ks", *SETS, *RECIPE, "--json", *given).err.endswith("Error: enough\n")
+        words = {"deal": "deal", "calibration": "calibration.npz", "target": "t.npz"} | more
+        stopped(*RECIPE, *(word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", value)))
         return asked["execution"].checkpoints.parent
 
     usual = identity()
-    for same in ({}, {"holdout": "copy.npz"}, {"target": "copy.npy"}):
+    for same in ({}, {"deal": "again"}, {"target": "copy"}):
         assert identity(**same) == usual
     others = (
         {"shadow_models": "20"},
-        {"holdout": "other.npz"},
-        {"target": "other.npy"},
+        {"deal": "other"},
+        {"target": "other.npz"},
         {"stated_share": "0.1"},
-        {"before": "other.npy", "holdout_before": "t_h.npy"},
-        {"calibration_target": "other.npy"},
-        {"calibration_target": "t.npy"},
+        {"before": "other.npz"},
+        {"target": "c.npz"},
+        {"target": "d.npz"},
     )
     assert len({usual, *(identity(**other) for other in others)}) == len(others) + 1
 
 
+# Outputs on the calibration set.
+
+
+@pytest.fixture
+def outputs(sets: Path) -> dict[str, np.ndarray]:
+    """Outputs on both sets, a row of its own for each record."""
+    random = np.random.default_rng(4)
+    made = {}
+    for name in ("query", "calibration"):
+        labels = np.load(f"{name}.npz")["y"]
+        made[name] = random.dirichlet(np.ones(3), len(labels)).astype(np.float32) + np.eye(3, dtype=np.float32)[labels]
+        made[name] /= made[name].sum(axis=1, keepdims=True)
+    write_model("both.npz", **made)
+    write_model("one.npz", query=made["query"])
+    return made
+
+
+@pytest.mark.outer
+def test_outputs_on_the_calibration_set_move_no_number_of_rho(outputs: dict[str, np.ndarray]):
+    done = jaxaudit("ks", *SETS, *FEW, "--target", "both.npz", "--out", "run", "--json")
+    (both,) = done.result["targets"]
+    assert both["tests"][0]["name"] == "shadow"
+    assert [usage["method"] for usage in details_of(both)] == ["shadow"]
+    assert both["tests"][0]["details"]["upper"] <= 1
+    assert [file["name"] for file in done.result["provenance"]["calibration_targets"]] == ["both.npz[calibration]"]
+    assert json.loads(Path("run/result.json").read_text()) == done.result
+    (alone,) = jaxaudit("ks", *SETS, *FEW, "--target", "one.npz", "--json").result["targets"]
+    assert details_of(alone) != details_of(both)
+    assert details_of(alone, "rho") == details_of(both, "rho")
+
+
+@pytest.mark.outer
+def test_rows_follow_records_that_are_dropped_or_sampled(outputs: dict[str, np.ndarray], asked: dict[str, Any]):
+    shared, labels = (np.load("query.npz")[name][:7] for name in "xy")
+    with np.load("calibration.npz") as known:
+        inputs, classes = known["x"], known["y"]
+    places = np.arange(10, 80, 10)
+    inputs[places], classes[places] = shared, labels
+    np.savez("calibration.npz", x=inputs, y=classes)
+    words = (*SETS, *FEW, "--target", "both.npz", "--drop-overlap")
+    stopped(*words)
+    left = np.delete(np.arange(RECORDS), places)
+    assert np.array_equal(asked["calibration"].inputs, inputs[left])
+    assert np.array_equal(asked["targets"][0].on_calibration.probabilities, outputs["calibration"][left])
+    stopped(*words, "--sample", "40")
+    place = {row.tobytes(): index for index, row in enumerate(inputs)}
+    taken = [place[row.tobytes()] for row in asked["calibration"].inputs]
+    assert len(taken) == 40
+    assert np.array_equal(asked["targets"][0].on_calibration.probabilities, outputs["calibration"][taken])
+
+
 # Groups reach the test with their records, and nothing else.
 
-HELD = (*SETS, *RECIPE, "--recipe", "hidden=16", "--epochs", "2", "--effort", "full")
-HELD += ("--holdout", "holdout.npz")
-GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
+OF_PATIENTS = (*HELD, *RECIPE, "--recipe", "hidden=16", "--epochs", "2")
+GROUPS = ("--groups", "patient")
 MANY = 60
 """Groups of five records in each set."""
 
 
 @pytest.fixture
 def grouped(sets: Path) -> Path:
-    inputs, labels = records(2, 0.0)
-    np.savez("query.npz", x=inputs, y=labels, patient=4000 + np.arange(RECORDS) // 5)
-    inputs, labels = records(5, 0.0)
-    np.savez("holdout.npz", x=inputs, y=labels)
-    Path("held.csv").write_text("\n".join(["group", *(f"patient {number // 5}" for number in range(RECORDS)), ""]))
+    number = np.arange(RECORDS)
+    for role, seed, patient, few in (("query", 2, 4000, 0 * number), ("holdout", 5, 5000, 1 + number // 100)):
+        inputs, labels = records(seed, 0.0)
+        groups = {"patient": patient + number // 5, "both": number // 5, "few": few}
+        write_deal("deal", **{role: {"x": inputs, "y": labels, **groups}})
+    write_model("t.npz", query=sure_of(0.9), holdout=sure_of(0.6))
     return sets
 
 
 @pytest.mark.outer
 def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
-    words = (*HELD, "--target-data", "query.npz", "--test-option", "holdout.mixed=19", "--json", "--out", "run")
+    simulated = ("--target-data", "deal/query.npz", "--test-option", "holdout.mixed=19")
+    words = (*OF_PATIENTS, *simulated, "--json", "--out", "run")
     done = jaxaudit("ks", *words, *GROUPS)
     provenance = done.result["provenance"]
     counted = provenance["data"]["groups"]
     assert (counted["query"], counted["holdout"]) == (MANY, MANY)
     assert provenance["options"]["groups"] == "patient"
-    assert provenance["options"]["holdout_groups"] == "held.csv"
     (target,) = done.result["targets"]
     assert any(
         f"{MANY} groups of the query set and {MANY} of the holdout" in each for each in target["finding"]["caveats"]
     )
     written = "".join(path.read_text() for path in Path("run").glob("*.[jt]*"))
-    assert "patient 1" not in written + done.err
-    assert "4001" not in written + done.err
+    assert not {"4001", "5001"} & {*re.findall(r"\d+", written + done.err)}
     assert jaxaudit("report", "run", "--out", "page.html").code == 0
     # Without groups it is another run.
     other = jaxaudit("ks", *words[:-2]).result
@@ -237,11 +315,10 @@ def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[
         header = [*(f"x{place}" for place in range(inputs.shape[1])), "patient", "label"]
         Path(name).write_text("\n".join([",".join(header), *lines, ""]))
 
+    Path("csv").mkdir()
     for seed, name in enumerate(("query", "holdout", "calibration"), 2):
-        written(f"{name}.csv", seed, 1000 * seed)
-    words = [word.replace(".npz", ".csv") for word in HELD]
-    done = jaxaudit("ks", *words, "--groups", "patient", "--holdout-groups", "patient")
-    assert done.err.endswith("Error: enough\n")
+        written(f"csv/{name}.csv", seed, 1000 * seed)
+    stopped("--deal", "csv", "--tests", "holdout,rho", *OF_PATIENTS[4:], *TARGET, *GROUPS)
     assert asked["groups"].counts == (MANY, MANY, 0)
     sets = [asked[name].inputs for name in ("query", "holdout", "calibration")]
     np.testing.assert_array_equal(sets[0], records(2, 0.0)[0])
@@ -249,8 +326,7 @@ def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[
 
 
 def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None:
-    done = jaxaudit("ks", *HELD, *GROUPS, "--sample", "57")
-    assert done.err.endswith("Error: enough\n")
+    stopped(*OF_PATIENTS, *TARGET, *GROUPS, "--sample", "57")
     groups = asked["groups"]
     # 57 records are 11 groups of five.
     assert groups.counts == (11, 11, 0)
@@ -264,32 +340,28 @@ def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None
 
 
 def test_groups_follow_records_that_are_kept(grouped: Path, asked: dict[str, Any]) -> None:
-    inputs, labels = records(5, 0.0)
-    inputs[7] = records(2, 0.0)[0][3]
-    np.savez("holdout.npz", x=inputs, y=labels)
-    done = jaxaudit("ks", *HELD, *GROUPS, "--drop-overlap")
-    assert done.err.endswith("Error: enough\n")
+    arrays = dict(np.load("deal/holdout.npz"))
+    arrays["x"][7] = records(2, 0.0)[0][3]
+    write_deal("deal", holdout=arrays)
+    stopped(*OF_PATIENTS, *TARGET, *GROUPS, "--drop-overlap")
     query, holdout = (np.bincount(each) for each in (asked["groups"].query, asked["groups"].holdout - MANY))
     assert query.tolist() == [4] + [5] * (MANY - 1)
     assert holdout.tolist() == [5, 4] + [5] * (MANY - 2)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("name", "parts"),
     [
-        (("--groups", "patient"), ("--groups", "--holdout-groups")),
-        (("--groups", "missing.npy", "--holdout-groups", "held.csv"), ("--groups missing.npy",)),
-        (("--groups", "nobody", "--holdout-groups", "held.csv"), ("'nobody'", "query.npz")),
-        (("--groups", "patient", "--holdout-groups", "both.npy"), ("60 of 60",)),
-        (("--groups", "few.npy", "--holdout-groups", "held_few.npy"), ("1 groups", "3 of the holdout", "4 ways")),
+        ("patients.npy", ("--groups patients.npy", "several sets")),
+        ("nobody", ("'nobody'", "query.npz")),
+        ("both", ("60 of 60",)),
+        ("few", ("1 groups", "3 of the holdout", "4 ways")),
     ],
 )
 def test_what_is_no_deal_of_groups_is_refused_before_training(
-    grouped: Path, words: tuple[str, ...], said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    grouped: Path, name: str, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
-    np.save("both.npy", 4000 + np.arange(RECORDS) // 5)
-    np.save("few.npy", np.zeros(RECORDS, int))
-    np.save("held_few.npy", 1 + np.arange(RECORDS) // 100)
-    refused(("ks", *HELD, *words), said)
-    refused(("ks", *SETS, *GROUPS), ("--holdout",))
+    np.save("patients.npy", np.arange(RECORDS) // 5)
+    refused(("ks", *OF_PATIENTS, *TARGET, "--groups", name), parts)
+    refused(("ks", *SETS, "--groups", name), ("--groups", "no holdout"))

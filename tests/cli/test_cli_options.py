@@ -4,17 +4,18 @@ import re
 import types
 import typing
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli_runs import jaxaudit, options_of
+from support.deals import write_deal, write_model
 from typer.main import get_command
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS
@@ -44,6 +45,7 @@ EVERY = pytest.mark.parametrize("command", DECLARED, ids=lambda command: command
 WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
     ["--width", "--json", "-h", "--", "-1"]
 )
+NAMES = st.text(st.sampled_from("ab1-_.=é日"), min_size=1, max_size=6)
 PATHS = st.sampled_from(["a", "b.npz", "-c", "d e", "folder/f.csv"]).map(Path)
 
 
@@ -74,7 +76,9 @@ def values_of(field: OptionField) -> st.SearchStrategy[Any]:
     """What can be said for this option on a command line."""
     kind, declared = field.kind, field.declared
     if typing.get_origin(kind) is tuple:
-        return st.lists(one_of(typing.get_args(kind)[0], field), max_size=3).map(tuple)
+        # In a recipe they are one word, with commas.
+        single = NAMES if declared.in_recipe else one_of(typing.get_args(kind)[0], field)
+        return st.lists(single, max_size=3).map(tuple)
     base = kind
     if isinstance(kind, types.UnionType):
         base = next(each for each in typing.get_args(kind) if each is not types.NoneType)
@@ -160,11 +164,11 @@ def test_what_an_option_is_declared_not_to_be_is_refused(command: Command, monke
             wrong += [declared.minimum - step] if declared.minimum is not None else []
             wrong += [declared.maximum + step * max(1, declared.maximum)] if declared.maximum is not None else []
         for value in wrong:
-            err = StringIO()
-            with parsing() as found, redirect_stderr(err), pytest.raises(SystemExit) as stop:
-                parser().main([*command.name.split(), f"{field.flag}={value}"])
-            assert (stop.value.code, found) == (2, []), (field.flag, value)
-            assert field.flag in err.getvalue()
+            words = ("--recipe", f"{field.setting}={value}") if declared.in_recipe else (f"{field.flag}={value}",)
+            with parsing() as found:
+                done = jaxaudit(*command.name.split(), *words)
+            assert (done.code, found) == (2, []), (field.flag, value)
+            assert field.flag in done.err
             tried += 1
     assert tried > 5
 
@@ -173,7 +177,7 @@ SOURCES = {
     "ks": {
         ModelSource.TRAINING: {},
         ModelSource.BANK: {"shadows": Path("bank")},
-        ModelSource.ANSWERS: {"members": "m.npz"},
+        ModelSource.ANSWERS: {"deal": Path("deal"), "target": (Path("t.npz"),)},
         ModelSource.SCORES: {"scores": Path("s.csv")},
     },
     "attack": {ModelSource.TRAINING: {}, ModelSource.BANK: {"shadows": Path("bank")}},
@@ -202,13 +206,21 @@ def other(field: OptionField) -> Any:
 
 
 @pytest.mark.parametrize("command", [command for command in DECLARED if command.name in SOURCES])
-def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Command):
+def test_an_option_is_refused_where_it_means_nothing_and_only_there(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """By its flag; and what has no effect is neither in the command nor among the options of a run without training."""
+    monkeypatch.chdir(tmp_path)
+    sets = {role: (np.eye(3), np.arange(3)) for role in ("query", "holdout")}
+    write_deal("deal", **sets)
+    write_model("t.npz", query=np.eye(3), holdout=np.eye(3))
     for source, named in SOURCES[command.name].items():
         assert models_source(options_of(command.options, **named)) is source
         for field in fields_of(options_of(command.options, **named)):
             options = options_of(command.options, **{**named, field.name: other(field)})
-            if field.name in named or models_source(options) is not source:
+            # A set that the deal has, and a test that is none, are refused by themselves.
+            itself = {"query", "tests"} if command.name == "ks" else set()
+            if field.name in {*named, *itself} or models_source(options) is not source:
                 continue
             if source in field.of:
                 refuse_without_effect(options)
@@ -217,7 +229,8 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(command: Com
                 with pytest.raises(InputError, match=rf"^{field.flag}: {re.escape(why)}$"):
                     refuse_without_effect(options)
             known = field.declared.decides and (source in field.of or source is ModelSource.TRAINING)
-            assert (field.flag.removeprefix("--").replace("-", "_") in json_options(options)) is known
+            name = field.name if field.declared.in_recipe else field.flag.removeprefix("--").replace("-", "_")
+            assert (name in json_options(options)) is known
             assert source in field.of or source is ModelSource.TRAINING or field.flag not in command_line("", options)
 
 
@@ -238,15 +251,14 @@ WITH_EFFECT = {
     (
         "ks",
         ModelSource.BANK,
-    ): """shadows query holdout calibration data_dir label drop target holdout_target
-    calibration_target before holdout_before target_kind allow_unrelated_target tests test_option members members_target
-    members_groups question same_recipe leave_one_out stated_share level seed as_json details out report fail_on""",
+    ): """shadows deal groups query calibration data_dir label drop field_strength target before target_kind
+    allow_unrelated_target tests test_option question same_recipe leave_one_out stated_share level seed as_json details
+    out report fail_on""",
     (
         "ks",
         ModelSource.ANSWERS,
-    ): """query holdout members groups holdout_groups members_groups data_dir label drop
-    image_size gray drop_overlap drop_unshared target holdout_target members_target before holdout_before target_kind
-    allow_unrelated_target challenge commitment tests question stated_share level seed as_json details out report
+    ): """deal query groups data_dir label drop field_strength image_size gray drop_overlap drop_unshared target before
+    target_kind allow_unrelated_target commitment tests question stated_share level seed as_json details out report
     fail_on""",
     (
         "ks",
@@ -285,7 +297,7 @@ def test_a_place_is_no_part_of_a_run():
             KSOptions,
             query=f"{folder}/q.npz",
             calibration="mnist",
-            holdout=f"{folder}/h.npz",
+            deal=Path(folder, "deal"),
             data_dir=Path(folder),
             target=(Path(folder, "t.csv"),),
             target_data=(f"{folder}/c.npz:0.5",),
@@ -297,9 +309,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here) == identity_of(there)
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
-    places = """query calibration holdout groups holdout_groups data_dir target holdout_target calibration_target
-    members members_groups members_target before holdout_before target_data shadows challenge
-    scores"""
+    places = "deal query calibration groups data_dir target before target_data shadows field_strength scores"
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 

@@ -29,7 +29,7 @@ from jaxaudit.metrics.permutation import better_than_guessing
 
 MODELS = 20
 ATTACK = ("attack", "--shadows", "bank", "--attacks", "lira", "--target", "half.npy")
-KS = ("ks", "--shadows", "bank", "--target", "half_query.npy", "--holdout-target", "half_holdout.npy")
+KS = ("ks", "--shadows", "bank", "--target", "half.npz")
 RUNS: dict[str, tuple[str, ...]] = {
     "attack": ATTACK,
     "ks": KS,
@@ -64,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(load_bank(planned(folder / "bank", MODELS, 0, holdout=True)), range(MODELS), 4.0)
     used = np.isin(np.arange(RECORDS), np.arange(QUERY // 2))
     np.save(folder / "half.npy", target(folder / "bank", "half", used, 4.0))
-    assert np.load(folder / "half_holdout.npy").shape[0] == HOLDOUT
+    assert len(np.load(folder / "half.npz")["holdout"]) == HOLDOUT
     return folder
 
 

@@ -10,6 +10,7 @@ import pytest
 from support import cli_runs
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
+from support.deals import write_deal
 from support.details import details_of
 
 from jaxaudit.cli.ks.options import KSOptions
@@ -124,25 +125,19 @@ def test_tests_that_cannot_be_used(own: Path, words: str, said: tuple[str, ...],
     cli_runs.refused(("ks", *QUICK, "--target", "t.npy", "--tests", words), ("--tests", *said))
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("holdout", ("the holdout test needs a holdout", "--holdout")),
-        ("members", ("the members test needs a holdout", "--holdout")),
-    ],
-)
+@pytest.mark.parametrize("name", ["holdout", "members"])
 def test_what_a_test_beside_ones_own_lacks_is_said_before_training(
-    own: Path, name: str, said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    own: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     np.save("t.npy", np.full((300, 3), 1 / 3))
-    cli_runs.refused(("ks", *QUICK, "--target", "t.npy", "--tests", f"{EXAMPLE},{name}"), said)
+    words = ("ks", *QUICK, "--target", "t.npy", "--tests", f"{EXAMPLE},{name}")
+    cli_runs.refused(words, (f"the {name} test needs a holdout",))
 
 
 def test_where_the_holdout_test_is_made_it_decides(own: Path, monkeypatch: pytest.MonkeyPatch):
-    inputs, labels = cli_runs.records(5, 0.0)
-    np.savez("holdout.npz", x=inputs, y=labels)
-    held = (*QUICK, "--holdout", "holdout.npz", "--tests")
+    write_deal("deal", query=cli_runs.records(2, 0.0), holdout=cli_runs.records(5, 0.0))
+    held = ("--deal", "deal", *QUICK[2:], "--target-data", "deal/query.npz", "--tests")
     cli_runs.refused(("ks", *held, f"{EXAMPLE},holdout"), ("the holdout test decides", f"holdout,{EXAMPLE}"))
     # A test of one's own may be what the holdout is for.
     asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
@@ -152,7 +147,7 @@ def test_where_the_holdout_test_is_made_it_decides(own: Path, monkeypatch: pytes
 
 def test_by_a_bank(banked: Path):
     """The test has the bank's models, and no other moves; one that the bank has no models for is refused."""
-    by = ("--shadows", "bank", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy")
+    by = ("--shadows", "bank", "--target", "used.npz")
     usual = jaxaudit("ks", *by, "--json").result
     done = jaxaudit("ks", *by, "--tests", "holdout,held.py:HeldTest", "--json").result
     (found,), (before,) = done["targets"], usual["targets"]
@@ -182,7 +177,9 @@ def test_by_a_bank(banked: Path):
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,rho"), ("rho", "members, holdout, deletion, shadow."))
 
 
-SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--seed", "5")
+MODELS = ("--model", "mlp", "--epochs", "2")
+MODELS += ("--recipe", "hidden=8", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--seed", "5", *MODELS)
 
 
 def test_a_bank_is_planned_with_the_models_of_ones_own_test(own: Path):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import cli_runs
-from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, records
+from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, recipe, records
 
 from jaxaudit.cli import harness, programs, progress
 from jaxaudit.cli.ks.inputs import name_apart
@@ -28,7 +28,6 @@ from jaxaudit.cli.programs import recall_models_per_batch as recall
 from jaxaudit.cli.programs import remember_models_per_batch as remember
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.unlearn import UnlearnOptions
-from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.runs.provenance import describe_machine
 
@@ -63,32 +62,20 @@ def problems(kind: type[Any], **options: Any) -> list[str]:
 def test_all_problems_at_once(sets: Path):
     before = content(sets)
     done = jaxaudit(
-        *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--holdout", "~/h.npz"),
-        *("--target", "t.csv", "--target", "u.csv", "--holdout-target", "th.csv", "--target-data", "fra.npz:0.5"),
-        *(
-            "--target-data",
-            "far.npz:2",
-            "--model",
-            "mine.py:f",
-            "--hidden",
-            "many",
-            "--level",
-            "7",
-            "--test-option",
-            "rho=0",
-        ),
-        *("--image-size", "9", "--recipe", "learning-rate=-1", "--data-dir", "far.npz"),
+        *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--deal", "~/deal", "--before", "b.npz"),
+        *("--target", "t.csv", "--target", "u.csv", "--target-data", "fra.npz:0.5", "--target-data", "far.npz:2"),
+        *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1"), "--level", "7"),
+        *("--test-option", "rho=0", "--image-size", "9", "--field-strength", "f.csv", "--data-dir", "far.npz"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
     )
     assert (done.code, done.out) == (2, "")
     lines = done.err.splitlines()
     assert all(line.startswith("Error: ") for line in lines)
     for said in (
-        *("--query quer.npz", "--calibration gone/c.npy", "--holdout ~/h.npz", "--target t.csv", "--target u.csv"),
-        *("--holdout-target th.csv", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
-        *("--recipe hidden=many", "--level ", "--test-option rho=0", "--image-size 9", "--learning-rate "),
-        *("--data-dir far.npz", "--out query.npz", "nowhere/r.html"),
-        *("--holdout-target 1", "--tests"),
+        *("--query quer.npz", "--calibration gone/c.npy", "/deal: there is no such", "--target t.csv"),
+        *("--target u.csv", "--before b.npz", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
+        *("--recipe hidden=many", "--level ", "--test-option rho=0", "--image-size 9", "--recipe learning-rate "),
+        *("--field-strength f.csv", "--data-dir far.npz", "--out query.npz", "nowhere/r.html", "--tests"),
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
     assert len(lines) == 19
@@ -150,7 +137,7 @@ def refused(words: tuple[str, ...], *said: str) -> None:
     [
         (("--query", "query.npz", "--tests", "shadow"), ("--query", "--calibration")),
         ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "medical-cnn", "resnet-8-16")),
-        ((*QUICK, "--recipe", "optimizer=lion"), ("--recipe optimizer=lion", "adam", "sgd", "package.module:function")),
+        ((*QUICK, "--recipe", "optimizer=lion"), ("--recipe optimizer lion", "adam", "sgd", "package.module:function")),
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
         ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "rho", "all")),
         ((*QUICK, "--out", "."), ("--out .",)),
@@ -372,15 +359,12 @@ def test_shares_and_factors(name: str):
     for right in (0.95, 10.0) if unbounded else (0.95,):
         check(right)
     for wrong in (-0.1, *(() if unbounded else (1.1,)), float("nan"), float("inf")):
-        with pytest.raises(InputError, match=rf"^`{name}` .*{wrong:g}"):
+        with pytest.raises(InputError, match=rf"^--(recipe )?{name.replace('_', '-')} .*{wrong:g}"):
             check(wrong)
 
 
-def test_targets_of_one_name_stay_apart(tmp_path: Path):
-    np.save(tmp_path / "o.npy", np.array([[0.9, 0.1], [0.3, 0.7]]))
-    outputs = [load_outputs(tmp_path / "o.npy", ("a", "b"), 2)] * 3
-    paths = [Path("/a/o.npy"), Path("/b/o.npy"), Path("c/o.npy")]
-    assert [each.name for each in name_apart(outputs, paths)] == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
+def test_targets_of_one_name_stay_apart():
+    assert name_apart(["o.npy"] * 3, ["o.npy", "o.npy", "c/o.npy"]) == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
 
 
 def test_only_settings_that_decide_a_number_are_told(monkeypatch: pytest.MonkeyPatch):

@@ -109,7 +109,7 @@ def test_a_bank_is_read_without_the_libraries_of_networks_and_of_tables(tmp_path
     bank = load_bank(planned(tmp_path / "bank", 21, 0, holdout=True))
     train(bank, range(21), 6.0)
     target(bank.directory, "used", np.arange(RECORDS) < QUERY, 6.0)
-    ks = ("ks", "--target", "used_query.npy", "--holdout-target", "used_holdout.npy")
+    ks = ("ks", "--target", "used.npz")
     for command, *options in (ks, ("attack", "--attacks", "lira")):
         words = [command, "--shadows", "bank", *options]
         done = subprocess.run([sys.executable, "-c", IMPORTED, *words], capture_output=True, text=True, cwd=tmp_path)

@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, refused
+from support.cli_runs import QUICK, SETS, intercept, jaxaudit, options_of, own_modules, recipe, refused
 
 from jaxaudit.cli import own_code
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.options import json_options
+from jaxaudit.cli.options import fields_of, json_options
 from jaxaudit.cli.own_code import NAMES, parse_model, parse_sized, source_hashes
+from jaxaudit.cli.parameters import recipe_values
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.models import ResNet, pure_module
 
@@ -248,22 +249,95 @@ def test_every_built_in_name_makes_a_network():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--recipe", "optimizer=adam", "--recipe", "momentum=0.9"), ("--recipe", "momentum=adam")),
-        (
-            ("--recipe", "optimizer=mine.py:lion", "--recipe", "weight-decay=0.1"),
-            ("--recipe", "weight-decay=mine.py:lion"),
-        ),
-        (("--recipe", "warmup=2"), ("--recipe warmup=2", "--epochs 2")),
-        (("--recipe", "optimizer=adagrad"), ("--recipe optimizer=adagrad", "adam, adamw, sgd")),
-        (("--recipe", "optimizer=mine.py:three"), ("mine.py:three", "int")),
-        (("--recipe", "augment=mirror"), ("--recipe augment=mirror", "flip, crop, cutout, noise")),
-        (("--recipe", "augment=flip"), ("flip", "(12,)")),
-        (("--recipe", "augment=mine.py:shorter"), ("shorter", "(2, 11)")),
-        (("--model", "mine.py:net", "--recipe", "dropout=0.1"), ("--recipe", "dropout=mine.py:net")),
+        (recipe("optimizer=adam", "momentum=0.9"), ("--recipe momentum", "optimizer=adam")),
+        (recipe("optimizer=mine.py:lion", "weight-decay=0.1"), ("--recipe weight-decay", "mine.py:lion")),
+        (recipe("warmup=2"), ("--recipe warmup=2", "--epochs 2")),
+        (recipe("optimizer=adagrad"), ("--recipe optimizer adagrad", "adam, adamw, sgd")),
+        (recipe("optimizer=mine.py:three"), ("mine.py:three", "int")),
+        (recipe("augment=mirror"), ("--recipe augment mirror", "flip, crop, cutout, noise")),
+        (recipe("augment=flip"), ("flip", "(12,)")),
+        (recipe("augment=mine.py:shorter"), ("shorter", "(2, 11)")),
+        (("--model", "mine.py:net", *recipe("dropout=0.1")), ("--recipe dropout", "mine.py:net")),
+        (recipe("hiden=8"), ("--recipe hiden", "did you mean hidden?")),
+        (recipe("nothing=8"), ("--recipe nothing", "choose from", "learning-rate")),
+        (recipe("hidden"), ("--recipe hidden", "write NAME=VALUE")),
+        (recipe("batch-size=1.5"), ("--recipe batch-size", "1.5 is no whole number")),
+        (recipe("batch-size=0"), ("--recipe batch-size", "0 is out of range")),
+        (recipe("schedule=slow"), ("--recipe schedule=slow", "choose from")),
+        (recipe("nowhere.toml"), ("nowhere.toml",)),
+        (recipe("broken.toml"), ("broken.toml: is no file of settings in TOML",)),
+        (recipe("half.toml"), ("--recipe warmup", "1.5 is no whole number")),
+        (recipe("several.toml"), ("--recipe weight-decay", "one number")),
+        (recipe("table.toml"), ("--recipe mine", "no setting of a recipe")),
     ],
 )
 def test_recipes_that_are_refused(own_file: Path, words: tuple[str, ...], said: tuple[str, ...]):
+    files = {"broken": "warmup: 1", "half": "warmup = 1.5", "several": "weight-decay = [0.1, 0.2]"}
+    for name, text in {**files, "table": "[mine]\nwarmup = 1"}.items():
+        Path(f"{name}.toml").write_text(text)
     refused(("ks", *QUICK, *words), said)
+
+
+TOML = """
+hidden = "8,4"
+batch-size = 7
+learning-rate = 5e-1
+augment = ["flip", "crop"]  # in this order
+"""
+OF_FILE = {"hidden": "8,4", "batch_size": 7, "learning_rate": 0.5, "augment": ("flip", "crop")}
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        ((), {}),
+        (
+            ("batch-size=32", "hidden=8,4", "weight-decay=1e-3"),
+            {"batch_size": 32, "hidden": "8,4", "weight_decay": 1e-3},
+        ),
+        (("augment=flip, mine.py:jitter",), {"augment": ("flip", "mine.py:jitter")}),
+        (("optimizer=a=b.py:f",), {"optimizer": "a=b.py:f"}),
+        (("batch-size=32", "batch-size=16"), {"batch_size": 16}),
+        (("mine.toml",), OF_FILE),
+        (("batch-size=9", "mine.toml"), {**OF_FILE, "batch_size": 9}),
+        (("mine.toml", "later.TOML"), {**OF_FILE, "batch_size": 3}),
+    ],
+)
+def test_settings_of_words_and_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: tuple[str, ...], values: dict[str, Any]
+):
+    """The later value counts, and a word more than a file."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(TOML)
+    Path("later.TOML").write_text("batch-size = 3")
+    settings = [field for field in fields_of(KSOptions()) if field.declared.in_recipe]
+    assert recipe_values(texts, settings) == values
+
+
+def test_a_file_of_settings_makes_the_learner_of_the_same_words(sets: Path, untrained: dict[str, Any]):
+    Path("mine.toml").write_text('hidden = "8"\nlearning-rate = 0.01\noptimizer = "sgd"')
+    learners = []
+    for words in (recipe("mine.toml"), recipe("hidden=8", "learning-rate=0.01", "optimizer=sgd")):
+        done = jaxaudit("ks", *SETS, *words, "--epochs", "2", "--tests", "rho", "--effort", "full")
+        assert done.err.endswith("Error: enough\n"), done.err
+        learners.append(untrained["learner"])
+    assert learners[0] == learners[1]
+
+
+@pytest.mark.outer
+def test_a_whole_recipe_in_a_run(own_file: Path):
+    words = (
+        *recipe("optimizer=mine.py:lion", "clip-norm=1", "schedule=cosine", "warmup=1", "label-smoothing=0.1"),
+        *recipe("dropout=0.2", "augment=mine.py:jitter", "precision=bfloat16"),
+    )
+    done = jaxaudit("ks", *QUICK, *words, "--json")
+    options = done.result["provenance"]["options"]
+    assert (options["optimizer"], options["augment"]) == ("mine.py:lion", ["mine.py:jitter"])
+    assert (options["schedule"], options["warmup"], options["dropout"]) == ("cosine", 1, 0.2)
+    again = done.result["provenance"]["command"]
+    assert {word for word in words if word != "clip-norm=1"} <= {*again}
+    assert jaxaudit(*again[1:], "--json").result["targets"] == done.result["targets"]
+    assert jaxaudit("ks", *QUICK, "--json").result["targets"] != done.result["targets"]
 
 
 def test_ones_own_code_is_part_of_a_runs_identity(own_file: Path):
@@ -276,3 +350,45 @@ def test_ones_own_code_is_part_of_a_runs_identity(own_file: Path):
     (own_file / "mine.py").write_text(OWN + "\n")
     assert all(digest != before[role] for role, digest in source_hashes(options).items())
     assert source_hashes(options_of(KSOptions, model="mlp")) == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [("pdtp", "measure_pdtp"), ("attack", "train_splits"), ("unlearn", "compare_unlearning")],
+)
+def test_other_commands_have_the_same_recipe(command: str, function: str, monkeypatch: pytest.MonkeyPatch):
+    data = ("--per-class", "10", *recipe("hidden=8")) if command == "unlearn" else ("--data", "wine", "--sample", "60")
+    words = recipe("optimizer=sgd", "learning-rate=0.1", "momentum=0.9", "schedule=step", "label-smoothing=0.1")
+    asked = intercept(monkeypatch, f"jaxaudit.cli.{command}.run.{function}")
+    done = jaxaudit(command, *data, *words, "--epochs", "2", *recipe("models-per-batch=2"))
+    assert done.err.endswith("Error: enough\n")
+    learner = asked["learner"]
+    wanted = make_optimizer(RecipeFlags(optimizer="sgd", learning_rate=0.1, momentum=0.9, schedule="step", epochs=2))
+    assert (learner.label_smoothing, learner.epochs) == (0.1, 2)
+    np.testing.assert_array_equal(learned_by(learner.optimizer), learned_by(wanted))
+
+
+def learned_by(optimizer: Any) -> np.ndarray:
+    """Updates by a gradient of one in two epochs."""
+    state, updates = optimizer.init(jnp.zeros(1)), []
+    for epoch in range(2):
+        update, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1), epoch=jnp.int32(epoch))
+        updates.append(update[0])
+    return np.array(updates)
+
+
+def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
+    """And momentum one copy of the parameters more than plain steps: asked for at the limit of a small machine."""
+    from jaxaudit.cli import classifiers
+    from jaxaudit.data import load_table
+
+    asked: list[int] = []
+    monkeypatch.setattr(classifiers, "demand_memory", lambda size, what, advice: asked.append(size))
+    table = load_table("wine").take(np.arange(50))
+    options = classifiers.ClassifierOptions(hidden="16")
+    rules: list[tuple[str, float | None]] = [("sgd", None), ("sgd", 0.9), ("adam", None), ("adamw", None)]
+    for optimizer, momentum in rules:
+        recipe = RecipeFlags(optimizer=optimizer, momentum=momentum, epochs=1)
+        classifiers.make_classifier(options, recipe, table)
+    copies = [round(2 * size / asked[0]) for size in asked]
+    assert copies == [2, 3, 4, 4]

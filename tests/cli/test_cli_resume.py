@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli_runs import LEARNS, QUICK, jaxaudit, refused, stopping
+from support.cli_runs import LEARNS, QUICK, jaxaudit, recipe, refused, stopping
+from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
 
-SLOW = (
-    *(*LEARNS, "--target-data", "query.npz", "--test-option", "rho.replicates=12", "--epochs", "80"),
-    *("--recipe", "models-per-batch=1", "--json"),
-)
+SLOW = (*LEARNS, "--target-data", "query.npz", "--test-option", "rho.replicates=12", "--epochs", "80")
+SLOW += (*recipe("models-per-batch=1"), "--json")
 """26 chunks of one model: more than are ever trained at the same time."""
 
 
@@ -93,6 +92,37 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path):
     with np.load("run/confidences.npz") as ours, np.load("whole/confidences.npz") as theirs:
         assert {name: ours[name].tobytes() for name in ours} == {name: theirs[name].tobytes() for name in theirs}
     assert refused(("ks", *SLOW, "--out", "run")).startswith("Error: --out run ")
+
+
+TABLES = {
+    "pdtp": ("--epochs", "5", *recipe("batch-size=10", "models-per-batch=8")),
+    "attack": (
+        *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2", "--epochs", "5"),
+        *("--measured-iterations", "1", "--attacks", "distance", *recipe("batch-size=10", "models-per-batch=4")),
+    ),
+}
+"""Commands on a table, with networks; what `unlearn` does is tested beside it."""
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("command", TABLES)
+def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)
+    write_people(tmp_path)
+    words = (command, *PEOPLE, *TABLES[command], "--json")
+    whole = jaxaudit(*words, "--out", "whole").result
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
+        stopped = jaxaudit(*words, "--out", "run")
+    assert stopped.code == 130
+    kept, _, total = stopped.err.splitlines()[-1].removeprefix("Interrupted: ").split()[:3]
+    assert 0 < int(kept) < int(total)
+    assert re.search(r"\(epochs: 5\b.*\b31\b", refused((*words, "--out", "run", "--epochs", "31")))
+    done = jaxaudit(*words, "--out", "run")
+    assert f"Resuming: {kept} of {total} models " in done.err
+    assert {**done.result, "provenance": None} == {**whole, "provenance": None}
+    assert sorted(os.listdir("run")) == sorted(os.listdir("whole"))
 
 
 @pytest.mark.outer

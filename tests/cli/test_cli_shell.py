@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, records, refused
+from support.deals import write_deal, write_model
 
 import jaxaudit as ja
 from jaxaudit.cli.app import COMMANDS as AUDITS
@@ -76,12 +77,14 @@ def test_the_help_names_every_option_in_full_within_80_columns(command: Command,
     fields = {field.name: field for field in fields_of(command.options())}
     said = jaxaudit(command.name, "--help").out
     assert max(map(len, said.splitlines())) <= 80
-    assert len(command.first) == 3
+    assert len(command.first) in (3, 4)
     # A line of the text beside a flag may begin with another flag, far to the right.
     shown = re.findall(r"^│ \*? {0,3}(--[a-z-]+)", said, re.MULTILINE)
-    assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"], said
+    assert shown[: len(command.first) + 1] == [*(fields[name].flag for name in command.first), "--help"], said
     words = set(said.replace(",", " ").split())
     assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words
+    settings = {field.setting for field in fields.values() if field.declared.in_recipe}
+    assert settings <= {*re.findall(r"[a-z][a-z-]*", said)}
 
 
 PACKAGE = Path(ja.__file__).parent
@@ -109,15 +112,13 @@ def test_the_library_names_no_flag():
 def test_the_same_mistake_in_the_words_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     sizes = {"query": 60, "holdout": 60, "members": 5}
-    for folder in ("deal", "target"):
-        Path(folder).mkdir()
     for seed, (role, size) in enumerate(sizes.items()):
         inputs, labels = records(seed, 0.0, size)
-        np.savez(f"deal/{role}.npz", x=inputs, y=np.append(labels[3:], [0, 1, 2]))
-        np.save(f"target/{role}.npy", np.random.default_rng(seed).dirichlet(np.ones(3), size))
-    on_command_line = refused(("ks", "--deal", "deal", "--target", "target"))
+        write_deal("deal", **{role: (inputs, np.append(labels[3:], [0, 1, 2]))})
+        write_model("model", **{role: np.random.default_rng(seed).dirichlet(np.ones(3), size)})
+    on_command_line = refused(("ks", "--deal", "deal", "--target", "model"))
     query, holdout, members = (ja.load(f"deal/{role}.npz") for role in sizes)
-    said = {role: ja.load_outputs(f"target/{role}.npy", 3, size) for role, size in sizes.items()}
+    said = {role: ja.load_outputs(f"model/{role}.npy", 3, size) for role, size in sizes.items()}
     target = ja.FileTarget(said["query"], said["holdout"], on_members=said["members"])
     with pytest.raises(InputError) as caught:
         ja.train_shadows(jax.random.key(0), query, None, None, [target], holdout=holdout, members=members)
@@ -129,8 +130,10 @@ def test_only_options_of_the_running_command_become_flags():
     ks, attack = (flags_of(_command(), [name, "--out", "run"]) for name in ("ks", "attack"))
     said = "`members`, `targets`, `gray`, `layers`, `members `, ``members, `out`, `json`, members`"
     assert as_flags(said, ks) == (
-        "members.* in --deal, --target, --gray, --recipe lora, `members `, ``members, --out, --json, members`"
+        "members.* in --deal, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, "
+        "`ks --members`"
     )
+    assert as_flags("`on_holdout`, `batch_size`", ks) == "holdout in each --target, --recipe batch-size"
     assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
     assert as_flags("unknown field `query`", ks) == "unknown field `query`"
     assert as_flags("`outputs`", flags_of(_command(), ["shadows", "add"])) == "--outputs of `jaxaudit shadows plan`"
@@ -140,10 +143,31 @@ def test_only_options_of_the_running_command_become_flags():
 
 def test_every_other_name_is_that_of_an_option():
     commands = [("ks",), ("shadows", "import"), ("attack",), ("unlearn",), ("pdtp",)]
-    known = {flag for words in commands for flag in flags_of(_command(), words).values()}
-    flags = {f"--{option.replace('_', '-')}" for option in OTHER_NAMES}
-    assert flags - {"--lora"} <= known
-    assert "--recipe lora" in known
+    known = {name for words in commands for name in flags_of(_command(), words)}
+    assert {*OTHER_NAMES, *OTHER_NAMES.values()} <= known
+    assert as_flags("`layers`", flags_of(_command(), ["unlearn"])) == "--recipe lora"
+
+
+@pytest.mark.parametrize("words", [("ks",), ("shadows",), ("shadows", "plan"), ("doctor",)])
+def test_the_help_of_a_command_is_the_same_whoever_asked_before(words: tuple[str, ...]):
+    """Alone, as the pages of the site are written, or below its parent, as a user asks."""
+
+    def alone() -> set[str]:
+        found = _command()
+        for word in words:
+            found = found.commands[word]
+        context = found.make_context(" ".join(words), [], resilient_parsing=True)
+        return set(found.get_help_option(context).opts)
+
+    def below() -> str:
+        return jaxaudit(*words, "--help").out
+
+    _command.cache_clear()
+    first = alone(), below()
+    _command.cache_clear()
+    assert (below(), alone()) == first[::-1]
+    assert first[0] == {"-h", "--help"}
+    assert jaxaudit(*words, "-h").out == first[1]
 
 
 @pytest.fixture

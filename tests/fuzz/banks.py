@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from support.banks import HOLDOUT, QUERY, RECORDS, describe, logits, planned, softmax, target, train
+from support.deals import write_model
 from support.other_tools import POOL, write_lira
 
 from fuzz.commands import command, swept
@@ -25,6 +26,7 @@ def bank(folder: Path) -> None:
     planned(folder / "bank", MODELS, 0, holdout=True, class_names=["x", "y", "z"], versions={"jaxaudit": "0.1.0"})
     train(load_bank(folder / "bank"), range(MODELS), MEMORY)
     np.save(folder / "all.npy", target(folder / "bank", "out", USED, MEMORY))
+    target(folder / "bank", "all", USED, MEMORY, roles=("query", "holdout", "calibration"))
     np.save(folder / "members.npy", USED)
     (folder / "bank" / "net.py").write_text(OWN_CODE)
 
@@ -60,8 +62,7 @@ def scores(folder: Path) -> None:
     everything = -np.load(folder / "all.npy")[own]
     np.savetxt(folder / "all.csv", everything)
     np.save(folder / "all.npy", everything)
-    for role, part in (("query", found.query), ("holdout", found.holdout)):
-        np.save(folder / f"out_{role}.npy", everything[part])
+    write_model(folder / "out.npz", query=everything[found.query], holdout=everything[found.holdout])
 
 
 def looked_at(folder: Path, choose: random.Random) -> object:
@@ -70,13 +71,12 @@ def looked_at(folder: Path, choose: random.Random) -> object:
 
 def audited(folder: Path, choose: random.Random) -> object:
     """Judged, attacked, or looked at."""
-    target, out = choose.choice(("all.npy", "all.npy", "all.csv")), ("--holdout-target", "out_holdout.npy")
-    attack = ["attack", "--shadows", "bank", "--target", target]
+    attack = ["attack", "--shadows", "bank", "--target", choose.choice(("all.npy", "all.npy", "all.csv"))]
     words = choose.choice(
         (
             [*attack, "--attacks", choose.choice(("lira,base", "bavaria-t,attack-r"))],
             [*attack, "--members", "members.npy", "--attacks", "lira,rmia,base"],
-            ["ks", "--shadows", "bank", "--target", "out_query.npy", *out, *choose.choice(((), ("--leave-one-out",)))],
+            ["ks", "--shadows", "bank", "--target", "out.npz", *choose.choice(((), ("--leave-one-out",)))],
             ["power", "--shadows", "bank"],
         )
     )

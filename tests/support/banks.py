@@ -11,6 +11,7 @@ import numpy as np
 from jaxaudit.audits.ks.bank import plan_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.groups import as_groups
+from support.deals import write_model
 
 RECORDS, CLASSES, MODELS, QUERY, HOLDOUT = 90, 3, 6, 30, 30
 DEALT = QUERY + HOLDOUT
@@ -110,14 +111,20 @@ def train(bank: Bank, models: Iterable[int], memory: float = 3.0) -> None:
         save(bank.directory, model, logits(model, bank.membership[model], memory, bank.labels))
 
 
-def target(folder: Path, name: str, used: np.ndarray, memory: float = 3.0, model: int = 9000) -> np.ndarray:
-    """Outputs of a model that remembers these records of a bank; `NAME_query.npy` and so on have those of each set.
+def target(
+    folder: Path,
+    name: str,
+    used: np.ndarray,
+    memory: float = 3.0,
+    model: int = 9000,
+    roles: tuple[str, ...] = ("query", "holdout"),
+) -> np.ndarray:
+    """Outputs of a model that remembers these records of a bank; `NAME.npz` beside it has those on these sets.
 
     One unused target in 20 is called used. `model` was chosen among the others, after 5000 turned out to be one: what
     is tested with it is what a verdict looks like, and its error rate elsewhere (test_audit_bank).
     """
     bank = load_bank(folder)
     found = logits(model, used, memory, bank.labels)
-    for role in ("query", "holdout", "calibration"):
-        np.save(folder.parent / f"{name}_{role}.npy", found[getattr(bank, role)])
+    write_model(folder.parent / f"{name}.npz", **{role: found[getattr(bank, role)] for role in roles})
     return found

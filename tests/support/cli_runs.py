@@ -23,10 +23,16 @@ from support.interrupts import stop_after
 
 RECORDS, FEATURES, CLASSES = 300, 12, 3
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
+
+
+def recipe(*settings: str) -> tuple[str, ...]:
+    """The words that give these settings, each `NAME=VALUE`."""
+    return tuple(word for setting in settings for word in ("--recipe", setting))
+
+
 LEARNS = (
-    *SETS,
-    *("--recipe", "hidden=32", "--epochs", "60", "--recipe", "learning-rate=0.01", "--recipe", "batch-size=50"),
-    *("--test-option", "rho.replicates=3", "--recipe", "models-per-batch=9", "--tests", "rho", "--effort", "full"),
+    *(*SETS, *recipe("hidden=32", "learning-rate=0.01", "batch-size=50", "models-per-batch=9"), "--epochs", "60"),
+    *("--test-option", "rho.replicates=3", "--tests", "rho", "--effort", "full"),
 )
 """Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")

@@ -23,7 +23,6 @@ from jaxaudit.metrics.shadow import refuse_few
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
-NEEDS_HOLDOUT = "it needs the target's outputs on the holdout (`on_holdout`)"
 NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`, `before_on_holdout`)"
 
 
@@ -92,19 +91,16 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     test the shadow test is made only if the targets from files have outputs on the calibration set.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
-    built_in = made_tests(shadows, (offered(test(), {"targets": len(targets)}) for test in TESTS))
+    offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
+    built_in = made_tests(shadows, offers)
     if not len(shadows):
         sets = Sets(
             query=0, holdout=pool.holdout.stop - pool.holdout.start, members=pool.members.stop - pool.members.start
         )
         return default_tests(sets.map(lambda role, size: size or (role == Role.QUERY) or None), targets, trains=False)
     tests = {test.name: test for test in built_in}
-    lacking = {
-        answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=built_in)
-    }
-    if not _all_on_holdout(files):
-        # One that a bank has no models for decides alone, by outputs on the holdout.
-        lacking |= {test.name: NEEDS_HOLDOUT for test in built_in if test.roles == {Role.HOLDOUT} and not test.trains}
+    # As offered: a test with none of its models may be made without them, where there are no shadow models at all.
+    lacking = {answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=offers)}
     allowed = {name for name in tests if not lacking.get(name)}
     if pool.members.stop == pool.members.start:
         allowed -= {test.name for test in built_in if Role.MEMBERS in test.roles}
@@ -115,10 +111,6 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     if not possible:
         raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
     return tuple(possible)
-
-
-def _all_on_holdout(files: Sequence[FileTarget]) -> bool:
-    return all(Role.HOLDOUT in file.on for file in files)
 
 
 def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
@@ -133,8 +125,8 @@ def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
             if answer.finished[field] < count
         )
         return f"there are {' and '.join(few)}"
-    if Role.HOLDOUT in test.roles and not _all_on_holdout(files):
-        return NEEDS_HOLDOUT
+    if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
+        return "it needs the target's outputs on the holdout (`on_holdout`)"
     if test.needs_before and not (files and all(file.earlier for file in files)):
         return NEEDS_BEFORE
     return ""

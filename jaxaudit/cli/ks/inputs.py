@@ -199,11 +199,10 @@ def file_targets(
     models, before = inputs.targets, inputs.before
 
     def outputs_of(model: ModelPlaces, *roles: Role) -> Sets[Outputs]:
-        is_challenge = inputs.sets.key is not None and not model.has_roles
-        places = model.places
-        if is_challenge:
-            places = inputs.sets.names.only(*roles).map(lambda _, __: model.places[Role.QUERY])
-        return places.only(*roles).map(lambda role, place: read(place, role, is_challenge))
+        key, places = None if model.has_roles else inputs.sets.key, model.places
+        if key is not None:
+            places = inputs.sets.names.only(*key.rows).map(lambda _, __: model.places[Role.QUERY])
+        return places.only(*roles).map(lambda role, place: read(place, role, key is not None))
 
     sets = [outputs_of(model, *Role) for model in models]
     earlier = Sets[Outputs]() if before is None else outputs_of(before, Role.QUERY, Role.HOLDOUT)

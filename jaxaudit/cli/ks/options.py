@@ -353,7 +353,7 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     unknown = {Role.MEMBERS} & common if banked and Role.MEMBERS not in sets.names else set[Role]()
     common -= unknown
     anywhere = {role for model in models for role in roles(model)}
-    anywhere |= set() if banked or not models else {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)}
+    anywhere |= {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)} if models else set()
     left_out = [
         f"{model.name}: has no outputs on the {role.words}, and is judged without"
         for model in models

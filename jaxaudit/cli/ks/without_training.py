@@ -60,7 +60,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, shadows, targets)
-    check_first(list(tests), [] if targets[0].on_members is None else [*targets[0].on])
+    check_first(list(tests), {*targets[0].on})
 
     def audit(execution: Execution) -> KSAudit:
         if options.audit.leave_one_out:

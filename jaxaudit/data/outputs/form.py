@@ -144,7 +144,7 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
         if not place.part:
             return _of_table(columns_of(path, expected), expected, source)
         table = _of_set(columns_of(path, expected._replace(rows=place.rows), further=2), place.part)
-        expected.check_rows(len(table.numbers(0)) if table.count else 0, source)
+        expected.check_rows(len(table.names(0)) if table.count else 0, source)
         return _of_table(table, expected, source)
     most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
     names = None

@@ -39,7 +39,8 @@ def _parts(flag: str, text: str, pattern: str, form: str) -> Sequence[Any]:
     """The groups of the pattern that the whole text matches; else an `InputError` says which form it must have."""
     match = re.fullmatch(pattern, text)
     if match is None:
-        raise InputError(f"{flag} {text} must be {form}.")
+        sign = "=" if flag.startswith("--recipe ") else " "
+        raise InputError(f"{flag}{sign}{text} must be {form}.")
     return match.groups()
 
 

@@ -114,7 +114,7 @@ def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
         has_groups = COLUMN in NpzArrays(path).names
     else:
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.formats.text_table import has_dealt_groups, read_text_table
+        from jaxaudit.data.formats.parquet_file import has_dealt_groups, read_text_table
 
         has_groups = has_dealt_groups(read_text_table(path, drop=None, only=lambda name: name == COLUMN)[0])
     return _in_set(COLUMN, data, None) if has_groups else None
@@ -191,7 +191,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
 def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.text_table import read_text_table
+    from jaxaudit.data.formats.parquet_file import read_text_table
 
     # The index of pandas may hold the groups, and other columns may be of any type.
     table, _ = read_text_table(path, drop=None)

@@ -115,7 +115,7 @@ def _files_by_role(folder: Path, endings: tuple[str, ...], of_query: str) -> Set
 def _rows_by_set(path: Path) -> Counter[str]:
     """The number of rows of each set in a table with a column `set`."""
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.text_table import read_text_table
+    from jaxaudit.data.formats.parquet_file import read_text_table
 
     table = read_text_table(path, drop=None, only=lambda title: title.strip().lower() == SET)[0]
     place = [title.strip().lower() for title in table.header].index(SET)

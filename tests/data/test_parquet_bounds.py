@@ -14,9 +14,8 @@ import pytest
 from pyarrow import parquet
 
 from jaxaudit.data import load_table
-from jaxaudit.data.formats.parquet_file import parquet_names, read_parquet
+from jaxaudit.data.formats.parquet_file import parquet_names, read_parquet, read_text_table
 from jaxaudit.data.formats.parquet_footer import declared_columns
-from jaxaudit.data.formats.text_table import read_text_table
 from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.scores.files import is_score_table, load_scores

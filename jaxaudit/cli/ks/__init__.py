@@ -9,7 +9,9 @@ from jaxaudit.errors import InputError
 
 def _check_sets(options: KSOptions) -> None:
     data, target = options.data, options.target
-    if options.source is ModelSource.SCORES:
+    if options.has_set_alone:
+        refuse_options({"--commitment": data.commitment}, "is that of a blind deal, and --deal names none")
+    if options.source is ModelSource.SCORES or not options.can_be_read:
         return
     inputs = ks_inputs(options)
     key = inputs.sets.key
@@ -37,7 +39,7 @@ def _check_targets(options: KSOptions) -> None:
 
 
 def _check_tests(options: KSOptions) -> None:
-    if options.source in (ModelSource.BANK, ModelSource.SCORES):
+    if options.source in (ModelSource.BANK, ModelSource.SCORES) or not options.can_be_read:
         return
     names, inputs = tests_named(options), ks_inputs(options)
     check_first(names, [*inputs.sets.names])

@@ -3,6 +3,7 @@
 Among them are the tests that they mean, named by `--tests` or not.
 """
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -296,6 +297,12 @@ class KSOptions:
         return _inputs(self.data, self.target, self.audit.shadows is not None)
 
     @property
+    def can_be_read(self) -> bool:
+        """Whether there is anything to read, and all of it is there: what is missing is an error of its own."""
+        paths = (self.data.deal, *self.target.target, self.target.before)
+        return not self.has_set_alone and all(os.path.exists(path) for path in paths if path is not None)
+
+    @property
     def has_set_alone(self) -> bool:
         """Whether a query set is given at most, and no target, other set or test."""
         data, target = self.data, self.target
@@ -391,11 +398,12 @@ def used_inputs(options: KSOptions) -> KSInputs:
 
 def trains(options: KSOptions) -> bool:
     """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
+    data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
+    if data.deal is None or target.target_data or not target.target or not options.can_be_read:
+        return True
+    # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
 
-    data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
-    if data.deal is None or target.target_data or not target.target:
-        return True
     sets = ks_inputs(options).sets.names
     asked_for = options.audit.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
     return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)

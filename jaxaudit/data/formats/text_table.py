@@ -7,7 +7,7 @@ content of a cell.
 import csv
 import io
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.formats.parquet_footer import MAGIC
 from jaxaudit.data.formats.parsing import reason_of
-from jaxaudit.data.labels import COLUMN, are_dealt, as_number
+from jaxaudit.data.labels import as_number
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
@@ -291,48 +290,3 @@ def read_csv(path: Path, header: bool = True) -> TextTable:
         columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
     whole = TextTable([], columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
     return whole.with_header() if header else whole
-
-
-def read_text_table(
-    path: Path,
-    *,
-    keep: Collection[str] = (),
-    drop: Collection[str] | None = (),
-    index: bool = False,
-    only: Callable[[str], bool] = lambda _: True,
-) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
-
-    Args:
-        path: the file; its first bytes show which format it has, and what ends in .parquet is no CSV file.
-        keep, drop, index, only: as for `read_parquet`.
-    """
-    if is_parquet(path):
-        # Imported here because it reads into the tables of this file.
-        from jaxaudit.data.formats.parquet_file import read_parquet
-
-        return read_parquet(path, keep=keep, drop=drop, index=index, only=only)
-    table = read_csv(path)
-    check_header(table, path)
-    return table, (f"it is read as {table.note}",) if table.note else ()
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether a table is Parquet: its first bytes say so, or its name."""
-    with open_data(path) as stream:
-        return stream.read(len(MAGIC)) == MAGIC or path.suffix.lower() == ".parquet"
-
-
-def has_dealt_groups(table: TextTable) -> bool:
-    """Whether a column `group` has the random numbers of a deal, see `are_dealt`."""
-    if table.header.count(COLUMN) != 1:
-        return False
-    numbers = float_cells(table.columns[table.header.index(COLUMN)], table.decimal)
-    return numbers is not None and are_dealt(numbers)
-
-
-def without_dealt_groups(table: TextTable, needed_names: Collection[str]) -> tuple[TextTable, tuple[str, ...]]:
-    """The table without the groups that `deal` wrote, unless they are needed, and a note: they are no input."""
-    if COLUMN in needed_names or not has_dealt_groups(table):
-        return table, ()
-    return table.without([COLUMN]), (f"column {COLUMN!r} has the groups that `jaxaudit deal` wrote and is left out",)

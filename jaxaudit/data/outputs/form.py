@@ -487,7 +487,7 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
     if not all(file.suffix.lower() in TABLES and exists(file) and file.is_file() for file in (source, path)):
         return None
     # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.formats.text_table import read_text_table
+    from jaxaudit.data.formats.parquet_file import read_text_table
 
     titles = {title for title in titles_of(path) if title and not re.fullmatch(r"p_\d+", title)} - {*classes, SET}
     for column in (title for title in titles_of(source) if title in titles):

@@ -131,7 +131,8 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from jaxaudit.data.formats.text_table import read_text_table, trimmed
+    from jaxaudit.data.formats.parquet_file import read_text_table
+    from jaxaudit.data.formats.text_table import trimmed
 
     # pandas' index may hold the set, the groups or the scores.
     table, notes = read_text_table(path, index=True, only=lambda name: _is_used(name, rename))

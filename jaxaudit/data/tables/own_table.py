@@ -16,16 +16,15 @@ import pyarrow.compute as pc
 from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.parquet_file import read_text_table, without_dealt_groups
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
     decimal_points,
     float_cells,
-    read_text_table,
     trimmed,
     truth_cells,
     whole,
-    without_dealt_groups,
 )
 from jaxaudit.data.labels import as_number, counting, encode_labels
 from jaxaudit.data.tables.table import MISSING, Column, Table, check_choice

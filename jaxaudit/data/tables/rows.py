@@ -18,8 +18,7 @@ from jaxtyping import Int, Shaped
 from pyarrow import parquet
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parquet_file import typed_columns
-from jaxaudit.data.formats.text_table import is_parquet
+from jaxaudit.data.formats.parquet_file import is_parquet, typed_columns
 from jaxaudit.data.labels import COLUMN
 from jaxaudit.data.tables.own_table import read_own_table
 from jaxaudit.errors import InputError

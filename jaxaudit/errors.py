@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import ge, gt, le, lt
 from typing import Any
 
 LONGEST_MESSAGE = 1_000
@@ -51,22 +52,26 @@ def check_ranges(interval: str, advice: str = "", /, **numbers: Any) -> None:
     Traceback (most recent call last):
     jaxaudit.errors.InputError: `odds` must be a number; got nan, as 1 of 2 numbers: did training diverge?
     """
-    import numpy as np
-
     low, high = map(float, interval[1:-1].split(","))
-    above, below = (
-        np.greater if interval[0] == "(" else np.greater_equal,
-        np.less if interval[-1] == ")" else np.less_equal,
-    )
+    above, below = (gt if interval[0] == "(" else ge), (lt if interval[-1] == ")" else le)
     for name, number in numbers.items():
-        values = np.ravel([] if number is None else number)
-        wrong = values[~(above(values, low) & below(values, high))]
+        if number is None:
+            continue
+        if isinstance(number, int | float):
+            values = [number]
+            wrong = [] if above(number, low) and below(number, high) else values
+        else:
+            # Options are checked before NumPy is imported.
+            import numpy as np
+
+            values = np.ravel(number)
+            wrong = values[~(above(values, low) & below(values, high))]
         if len(wrong):
             first, ends = float(wrong[0]), []
             if low > -math.inf:
-                ends.append(f"{'above' if above is np.greater else 'at least'} {low:,.12g}")
+                ends.append(f"{'above' if above is gt else 'at least'} {low:,.12g}")
             if high < math.inf:
-                ends.append(f"{'below' if below is np.less else 'at most'} {high:,.12g}")
+                ends.append(f"{'below' if below is lt else 'at most'} {high:,.12g}")
             if not ends or math.isinf(first):
                 ends.append("a number" if math.isnan(first) else "finite")
             count = f", as {len(wrong):,} of {len(values):,} numbers" if len(values) > 1 else ""

@@ -221,7 +221,6 @@ def paired() -> SplitModels:
         ({"attacks": [Frequency()]}, r"frequency attack.*bins"),
         ({"level": 1.0}, r"level.* 1\.$"),
         ({"delta": 1e-5}, "of a bank"),
-        ({"pdtp": np.zeros(8)}, "of a bank"),
     ],
 )
 def test_attacks_that_lack_what_they_need_are_refused(options, words, paired: SplitModels):

@@ -48,12 +48,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("array", [False, True])
-def test_a_deal_keeps_the_shape_of_the_lines(array: bool, here: Path):
+def test_a_deal_keeps_the_shape_of_the_lines(here: Path):
     name = "chat.jsonl"
-    if array:
-        name = "chat.json"
-        Path(name).write_text(json.dumps(chats(), indent=1))
     words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
     done = jaxaudit("deal", name, *words)
     assert done.code == 0, done.err

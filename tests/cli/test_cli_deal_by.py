@@ -340,7 +340,7 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
 def test_an_attack_on_texts_takes_the_groups_of_the_deal(of_deals: Path):
     words = ("attack", "--query", "texts/query.jsonl", "--model", "gpt-1-8", "--epochs", "1")
     recipe_words = recipe("tokens=words", "optimizer=adamw")
-    done = jaxaudit(*words, *recipe_words, "--pooled-shadow-models", "4", "--dry-run")
+    done = jaxaudit(*words, *recipe_words, "--pooled-shadow-models", "4", "--seed", "3")
     assert done.code == 0, done.err
     assert SAID in done.err
 

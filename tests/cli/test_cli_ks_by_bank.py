@@ -103,7 +103,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "before without its holdout": ((*files("used"), "--before", "query.npz"), "no outputs on a holdout"),
     "before of a target without": ((*files("used", "query"), "--before", "used.npz"), "--before needs each --target"),
     "rows of another set": (files("short"), "short.npz[holdout]: has 29 rows"),
-    "a set that the bank lacks": (files("members"), "members"),
     "a test of other models": ((*files("used"), "--tests", "shadow"), "shadow"),
     "a test that trains": ((*files("used"), "--tests", "rho"), "rho"),
 }
@@ -113,7 +112,6 @@ def test_what_does_not_go_together_is_refused(folder: Path):
     rows = dict(np.load("used.npz"))
     write_model("query.npz", query=rows["query"])
     write_model("short.npz", query=rows["query"], holdout=rows["holdout"][1:])
-    write_model("members.npz", members=rows["query"], **rows)
     for what, (words, why) in WRONG.items():
         assert why in refused(*words), what
     done = jaxaudit("ks", *files("used"), "--leave-one-out")

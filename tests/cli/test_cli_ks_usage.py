@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "before without a holdout": ((*HELD, *TARGET, "--before", "q.npz"), ("--before q.npz", "no outputs on a holdout")),
     "before of a target without": ((*HELD, "--target", "q.npz", *BEFORE), ("--before", "outputs on the holdout")),
     "a set twice": ((*HELD, *TARGET, "--query", "query.npz"), ("deal of --deal has that set", "--query: ")),
-    "a share": ((*HELD, *TARGET, "--stated-share", "1"), ("--stated-share", "0.25")),
+    "a share": ((*HELD, *TARGET, "--stated-share", "1"), ("--stated-share", "below 1")),
     "one set as two": (("--deal", "same", *HELD[2:], *TARGET), ("300 of the 300", "query.npz")),
     "a holdout as calibration set": (("--deal", "near", *HELD[2:], *TARGET), ("calibration.npz", "calibration set")),
     "too few rows": ((*HELD, "--target", "short.npz"), ("short.npz[holdout]", "5 rows", "holdout", "300")),

@@ -251,20 +251,20 @@ WITH_EFFECT = {
     (
         "ks",
         ModelSource.BANK,
-    ): """shadows deal groups query calibration data_dir label drop field_strength target before target_kind
+    ): """shadows deal groups query calibration data_dir label drop target before target_kind
     allow_unrelated_target tests test_option question same_recipe leave_one_out stated_share level seed as_json details
-    out report fail_on""",
+    out report name fail_on""",
     (
         "ks",
         ModelSource.ANSWERS,
-    ): """deal query groups data_dir label drop field_strength image_size gray drop_overlap drop_unshared target before
+    ): """deal query groups data_dir label drop image_size gray drop_overlap drop_unshared target before
     target_kind allow_unrelated_target commitment tests question stated_share level seed as_json details out report
-    fail_on""",
+    name fail_on""",
     (
         "ks",
         ModelSource.SCORES,
     ): """scores column lower higher by show_words question same_recipe stated_share level seed as_json details out
-    report fail_on""",
+    report name fail_on""",
     ("power", ModelSource.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     (
         "power",
@@ -309,7 +309,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here) == identity_of(there)
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
-    places = "deal query calibration groups data_dir target before target_data shadows field_strength scores"
+    places = "deal query calibration groups data_dir target before target_data shadows scores"
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 

@@ -65,7 +65,7 @@ def test_all_problems_at_once(sets: Path):
         *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--deal", "~/deal", "--before", "b.npz"),
         *("--target", "t.csv", "--target", "u.csv", "--target-data", "fra.npz:0.5", "--target-data", "far.npz:2"),
         *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1"), "--level", "7"),
-        *("--test-option", "rho=0", "--image-size", "9", "--field-strength", "f.csv", "--data-dir", "far.npz"),
+        *("--test-option", "rho=0", "--image-size", "9", "--data-dir", "far.npz"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
     )
     assert (done.code, done.out) == (2, "")
@@ -75,10 +75,10 @@ def test_all_problems_at_once(sets: Path):
         *("--query quer.npz", "--calibration gone/c.npy", "/deal: there is no such", "--target t.csv"),
         *("--target u.csv", "--before b.npz", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
         *("--recipe hidden=many", "--level ", "--test-option rho=0", "--image-size 9", "--recipe learning-rate "),
-        *("--field-strength f.csv", "--data-dir far.npz", "--out query.npz", "nowhere/r.html", "--tests"),
+        *("--data-dir far.npz", "--out query.npz", "nowhere/r.html", "--tests"),
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
-    assert len(lines) == 19
+    assert len(lines) == 18
     assert "did you mean query.npz?" in lines[[said.startswith("Error: --query") for said in lines].index(True)]
     assert content(sets) == before
 
@@ -359,7 +359,7 @@ def test_shares_and_factors(name: str):
     for right in (0.95, 10.0) if unbounded else (0.95,):
         check(right)
     for wrong in (-0.1, *(() if unbounded else (1.1,)), float("nan"), float("inf")):
-        with pytest.raises(InputError, match=rf"^--(recipe )?{name.replace('_', '-')} .*{wrong:g}"):
+        with pytest.raises(InputError, match=rf"^`{name}` .*{wrong:g}"):
             check(wrong)
 
 

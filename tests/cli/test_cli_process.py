@@ -37,7 +37,8 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, words: tuple[str
 def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
     if place == "/dev/full" and not Path(place).exists():
         pytest.skip("there is no device that is always full")
-    shell = ["/bin/sh", "-c", f'exec "$0" "$@" >{place}', sys.executable, "-m", "jaxaudit", "shadows", "plan", "--help"]
+    words = ("-m", "jaxaudit", "deal", "digits", "--out", "d")
+    shell = ["/bin/sh", "-c", f'exec "$0" "$@" >{place}', sys.executable, *words]
     done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert re.fullmatch(r"Error: .*stdout.*\n", done.stderr)

@@ -375,20 +375,3 @@ def learned_by(optimizer: Any) -> np.ndarray:
         update, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1), epoch=jnp.int32(epoch))
         updates.append(update[0])
     return np.array(updates)
-
-
-def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
-    """And momentum one copy of the parameters more than plain steps: asked for at the limit of a small machine."""
-    from jaxaudit.cli import classifiers
-    from jaxaudit.data import load_table
-
-    asked: list[int] = []
-    monkeypatch.setattr(classifiers, "demand_memory", lambda size, what, advice: asked.append(size))
-    table = load_table("wine").take(np.arange(50))
-    options = classifiers.ClassifierOptions(hidden="16")
-    rules: list[tuple[str, float | None]] = [("sgd", None), ("sgd", 0.9), ("adam", None), ("adamw", None)]
-    for optimizer, momentum in rules:
-        recipe = RecipeFlags(optimizer=optimizer, momentum=momentum, epochs=1)
-        classifiers.make_classifier(options, recipe, table)
-    copies = [round(2 * size / asked[0]) for size in asked]
-    assert copies == [2, 3, 4, 4]

@@ -60,8 +60,8 @@ def test_no_word_of_a_help_is_cut_at_80_columns(name: str, monkeypatch: pytest.M
 def test_the_version_is_one_line_and_no_words_print_the_help():
     assert jaxaudit("--version") == (0, f"jaxaudit {__version__}\n", "")
     done = jaxaudit()
-    assert "Usage: " in done.out + done.err
-    assert " ks " in done.out + done.err
+    assert "jaxaudit ks\n" in done.out
+    assert "jaxaudit --help" in done.out
 
 
 @pytest.mark.parametrize("words", [("--help",), ("ks", "--help"), ("ks", "--epochs", "0"), ("doctor",)])
@@ -130,8 +130,7 @@ def test_only_options_of_the_running_command_become_flags():
     ks, attack = (flags_of(_command(), [name, "--out", "run"]) for name in ("ks", "attack"))
     said = "`members`, `targets`, `gray`, `layers`, `members `, ``members, `out`, `json`, members`"
     assert as_flags(said, ks) == (
-        "members.* in --deal, --target, --gray, `members `, ``members, --out, --json, --dry-run, members`, "
-        "`ks --members`"
+        "members.* in --deal, --target, --gray, --recipe lora, `members `, ``members, --out, --json, members`"
     )
     assert as_flags("`on_holdout`, `batch_size`", ks) == "holdout in each --target, --recipe batch-size"
     assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"

@@ -71,7 +71,7 @@ def write_sets(folder: Path) -> None:
 
 def jaxaudit(*words: str) -> Done:
     """`jaxaudit WORDS` in this process."""
-    out, err = StringIO(), StringIO()
+    out, err, code = StringIO(), StringIO(), 0
     with mock.patch.object(sys, "argv", ["jaxaudit", *words]), redirect_stdout(out), redirect_stderr(err):
         try:
             main()

@@ -127,6 +127,7 @@ def compare_unlearning(
             the name of a method is reserved or its parameters do not fit the model, amnesiac unlearning is requested
             for a network with batch normalisation, or a number is out of range.
 
+    >>> from functools import partial
     >>> import optax
     >>> import jaxaudit as ja
     >>> digits = ja.prepare_images(ja.load("digits"))

@@ -89,12 +89,12 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
         tuple(answer_of(target, sets, result.level, len(targets), _stated(run)) for target in targets),
         (
             verdicts(result),
-            statements(run),
             *group_tables(targets),
             grid(result),
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets)] if used else []),
             *([rho_cells(targets)] if result.noise_floor else []),
+            statements(run),
         ),
         (*_legend(result), *group_legend(targets), *([COMMITTED.format(committed)] if committed else [])),
         terms(

@@ -30,7 +30,6 @@ FILES = ("deal/query.npz", "deal/holdout.npz", "c.npz")
 def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A query set, a holdout and a calibration set of images of digits."""
     monkeypatch.chdir(tmp_path)
-    Path("deal").mkdir()
     whole = load("digits")
     Path("deal").mkdir()
     for place, name in enumerate(FILES):

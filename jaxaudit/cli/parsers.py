@@ -229,7 +229,7 @@ def parse_template(text: str) -> str:
     """The text before an answer, with `{}` for the prompt; a backslash and an n are a line break."""
     if text.count("{}") != 1:
         raise InputError(
-            "--recipe template must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
+            "`template` must have {} once, where the prompt or question goes, such as '[INST] {} [/INST]'."
         )
     return text.replace("\\n", "\n")
 

@@ -81,7 +81,7 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
 
 
 ANSWERS = {
-    "audit_sklearn.py": "not forgotten: Use of the query set was detected",
+    "audit_sklearn.py": r"first: not forgotten\..*\nanew: forgotten\.",
     "own_learner.py": r"no record exposed: In models \(your learner NearestMean\) that jaxaudit trained here: No ",
     "own_test.py": "not forgotten: The mean log-odds are",
     "own_attack.py": "(attack succeeds|attacks fail|inconclusive): ",
@@ -225,8 +225,6 @@ def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
     environment = environment_with_a_command(tmp_path)
     for name, used, code in (("unused", 0, 0), ("used", QUERY, 3)):
         target(tmp_path / "bank", name, np.isin(np.arange(RECORDS), np.arange(used)), 6.0)
-        outputs = {role: np.load(tmp_path / f"{name}_{role}.npy") for role in ("query", "holdout")}
-        np.savez(tmp_path / f"{name}.npz", **outputs)
         done = subprocess.run(
             ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}.npz"],
             cwd=tmp_path,

@@ -274,6 +274,13 @@ def said(bank: str) -> dict[str, Any]:
     return json.loads(Path(bank, "bank.json").read_text())
 
 
+def test_a_model_that_diverges_ends_the_training_and_is_not_kept(folder: Path):
+    steps = ("--model", "mlp", "--epochs", "6", "--recipe", "optimizer=sgd", "--recipe", "learning-rate=1e9")
+    done = jaxaudit("shadows", "train", *steps, *HELD, "--models", "20", "--out", "bank")
+    assert (done.code, done.out) == (2, "")
+    assert load_bank(Path("bank")).missing().tolist() == list(range(20))
+
+
 def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):
     for words, said in (
         (("--recipe", "patience=0"), "--recipe patience=0 must be EPOCHS[:SHARE]"),

@@ -265,6 +265,12 @@ def _keep(
 def _write(
     directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
 ) -> None:
+    bad = int((~np.isfinite(outputs)).any(axis=(1, 2)).sum())
+    if bad:
+        raise InputError(
+            f"model {model} of {description.models} diverged: its outputs on {bad} of {len(outputs)} records are NaN "
+            "or infinite. Lower the learning rate, clip gradients, or give inputs of a smaller scale."
+        )
     try:
         write_outputs(directory, model, outputs, description)
     except OSError as error:

@@ -192,7 +192,7 @@ def _in_words(options: TrainOptions) -> str:
         and field.name != "models_per_batch"
     ]
     facts = [
-        f"{field.flag.removeprefix('--').replace('-', ' ')} "
+        f"{field.flag.removeprefix('--').removeprefix('recipe ').replace('-', ' ')} "
         + (" ".join(map(str, field.value)) if isinstance(field.value, tuple) else str(field.value))
         for field in set_fields
     ]

@@ -72,7 +72,7 @@ LISTED = "{% if 'Basil' in messages[0].content %}x{% endif %}"
         (LISTED + SOME, WRITES),
         (SOME + LISTED, WRITES),
         (SOME + "{% if messages[-1].content | length > 30 %}x{% endif %}", WRITES),
-        (SOME + "{{ messages[-1].content | list | unique | list | length }}", WRITES),
+        (SOME + "{{ messages[-1].content | list | unique | join }}", WRITES),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}{{ messages[-1]['content'] }}", REFUSES),
         ("{% include '/etc/passwd' %}{{ messages[-1]['content'] }}", REFUSES),
         ("{% import 'os' as os %}{{ messages[-1]['content'] }}", REFUSES),

@@ -35,7 +35,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
             _distribution(result, "terminal"),
             *_groups(result.groups or (), top),
             *_records(result, top),
-            *(() if result.reduction is None else (_reduction(result.reduction),)),
+            *(() if result.reduction is None else (_reduction(result.reduction, "terminal"),)),
             _numbers(result),
         ),
         _legend(result),
@@ -131,17 +131,18 @@ def _moves(record: Risk) -> str:
     return f"{visible(record.class_)}, {MOVES[record.direction]}{alone}"
 
 
-def _reduction(reduction: Reduction) -> PageTable:
+def _reduction(reduction: Reduction, on: Where) -> PageTable:
     values = reduction.max_pdtp
     scale = max(value for value in (*values, DTP_1) if math.isfinite(value))
     columns = {
         "removed": ("0", str),
         "record": ("1", str),
         "largest PDTP": ("2", number_text),
-        " ": lambda row: _bar(min(row[2] / scale, 1.0)),
     }
+    if on == "terminal":
+        columns[" "] = lambda row: _bar(min(row[2] / scale, 1.0))
     rows = zip(range(len(values)), ("none", *map(str, reduction.removed)), values, strict=True)
-    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, (" ",), on="terminal")
+    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, (" ",), on=on)
 
 
 def _numbers(result: PDTPResult) -> PageTable:
@@ -201,7 +202,7 @@ def pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
                 f"{len(values) - 1}.",
                 "Removing a record exposes similar records, so the largest PDTP can rise again.",
                 chart(lambda axes: plot.draw_reduction(axes, np.array(values), limit=DTP_1)),
-                _reduction(reduction),
+                _reduction(reduction, "page"),
             )
         )
     return tuple(drawn)

@@ -31,7 +31,7 @@ TARGET = "target"
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """Records in the sets of a test, by role.
+    """Records in the sets of a test, by role; those of `deal.query`, `deal.holdout` and `deal.members` by name.
 
     Attributes:
         sets: the query set; and holdout, known members and calibration set, where there are any.

@@ -279,6 +279,8 @@ def test_a_model_that_diverges_ends_the_training_and_is_not_kept(folder: Path):
     done = jaxaudit("shadows", "train", *steps, *HELD, "--models", "20", "--out", "bank")
     assert (done.code, done.out) == (2, "")
     assert load_bank(Path("bank")).missing().tolist() == list(range(20))
+    judged = jaxaudit("ks", "--query", "deal/query.npz", "--calibration", "c.npz", *steps, "--effort", "quick")
+    assert (judged.code, judged.out) == (2, "")
 
 
 def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):

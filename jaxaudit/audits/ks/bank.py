@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int, Key, Real, UInt32
 
 from jaxaudit.audits.bank_odds import model_outputs
-from jaxaudit.audits.ks.models import Rows
+from jaxaudit.audits.ks.models import Rows, refuse_diverged
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, ShadowTest
 from jaxaudit.audits.open_bank import kinds_of, pool_of
 from jaxaudit.data import Examples
@@ -265,12 +265,8 @@ def _keep(
 def _write(
     directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
 ) -> None:
-    bad = int((~np.isfinite(outputs)).any(axis=(1, 2)).sum())
-    if bad:
-        raise InputError(
-            f"model {model} of {description.models} diverged: its outputs on {bad} of {len(outputs)} records are NaN "
-            "or infinite. Lower the learning rate, clip gradients, or give inputs of a smaller scale."
-        )
+    finite = np.asarray(np.isfinite(outputs).all(axis=(1, 2)))
+    refuse_diverged(~finite[None], np.array([model]))
     try:
         write_outputs(directory, model, outputs, description)
     except OSError as error:

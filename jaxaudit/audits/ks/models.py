@@ -247,6 +247,16 @@ def train_rows(
     )
 
 
+def refuse_diverged(bad: Bool[np.ndarray, "models n"], numbers: Int[np.ndarray, " models"]) -> None:
+    """Refuses models, given by their numbers, with outputs on a record that are no numbers (`bad`)."""
+    for number, records in zip(numbers.tolist(), bad, strict=True):
+        if records.any():
+            raise InputError(
+                f"model {number} diverged: its outputs on {records.sum():,} of {len(records):,} records are no finite "
+                "numbers. Lower the learning rate, clip gradients, or give inputs of a smaller scale."
+            )
+
+
 def _score(
     learner: Learner,
     inputs: Real[np.ndarray, "n ..."],
@@ -257,6 +267,7 @@ def _score(
     """Confidences, log-odds and hits of a chunk's models; hits are NaN for records without classes."""
     log_probs = log_probs_many(learner, params, inputs)
     of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
+    refuse_diverged(np.isnan(of_label), rows)
     # Computed in float64, so that a confidence near 1 is rounded only once.
     confidences = np.exp(of_label.astype(np.float64)).astype(np.float32)
     hits = log_probs.argmax(axis=2) == labels

@@ -248,9 +248,22 @@ def dealt_side(path: Path) -> DealtSide | None:
     return None
 
 
-def dealt_label(folder: Path) -> str | None:
-    """The column with the label of the tables that were dealt into this folder; None if its files need no word."""
+def dealt_label(folder: Path, sets: Mapping[Role, Path]) -> str | None:
+    """The column with the label of the tables that were dealt into this folder; None if its files need no word. Refuses
+    a record of the deal that cannot be read, and a set's file that was changed since, or dealt as another set.
+    """
     facts = _facts(folder)
+    if (facts is None or facts.query is None) and os.path.lexists(folder / DEAL_RECORD):
+        raise InputError(
+            f"{folder / DEAL_RECORD}: is not the record of a deal, so the sets cannot be held against it. Give the "
+            f"folder as `jaxaudit deal` wrote it; sets of your own have no {DEAL_RECORD} beside them."
+        )
+    for role, path in sets.items():
+        side = dealt_side(path)
+        if side is not None and side.name != role:
+            raise InputError(
+                f"{path}: was dealt as {side.name}, as {DEAL_RECORD} says; name every set as `jaxaudit deal` did."
+            )
     return None if facts is None or facts.source.columns is None else facts.source.columns.label
 
 

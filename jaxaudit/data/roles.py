@@ -55,12 +55,12 @@ def open_folder(folder: Path) -> DealFolder:
     """The sets in a folder: query.*, and holdout.*, members.*, calibration.* where there are any.
 
     Raises:
-        InputError: there is no query.*, or a set has two files; or the folder has the key of a blind deal, and its
-            files are not those of the key.
+        InputError: there is no query.*, or a set has two files; or the folder has the record or the key of a deal, and
+            its files are not those of the deal.
     """
     files = _files_by_role(folder, OF_SETS, "the records in question")
     if not os.path.lexists(folder / KEY):
-        return DealFolder(files, dealt_label(folder))
+        return DealFolder(files, dealt_label(folder, files))
     key = read_key(folder / KEY)
     check_files(key, folder)
     return DealFolder(files, key.label, key)

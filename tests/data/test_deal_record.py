@@ -1,12 +1,17 @@
-"""Which side of a deal a file is, by the record beside it; a damaged record says nothing."""
+"""Which side of a deal a file is, by the record beside it; a damaged record says nothing of a file, and makes a folder
+no deal.
+"""
 
 import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from jaxaudit.data.challenge import DEAL_RECORD, dealt_side
+import jaxaudit as ja
+from jaxaudit.data.challenge import DEAL_RECORD, dealt_side, file_hash
+from jaxaudit.errors import InputError
 
 HASH = hashlib.sha256(b"records").hexdigest()
 
@@ -51,3 +56,34 @@ def test_a_damaged_record_says_nothing(name: str, side: Path):
 def test_a_folder_in_place_of_a_record_says_nothing(side: Path):
     side.with_name(DEAL_RECORD).mkdir()
     assert dealt_side(side) is None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A deal with its record."""
+    folder = ja.deal(ja.load("digits").take(np.arange(300)), holdout=0.3, members=0.4, seed=1).save(tmp_path / "deal")
+    record = {path.stem: {"file": path.name, "sha256": file_hash(path)} for path in folder.iterdir()}
+    (folder / DEAL_RECORD).write_text(json.dumps(record))
+    return folder
+
+
+def test_a_deal_is_opened_as_it_was_dealt(folder: Path):
+    assert [*map(str, ja.open_deal(folder).sets)] == ["query", "holdout", "members"]
+
+
+def test_sets_that_changed_their_names_or_their_records_are_refused(folder: Path):
+    query, holdout = folder / "query.npz", folder / "holdout.npz"
+    for name, content in ((query, holdout.read_bytes()), (query, b"others")):
+        kept = name.read_bytes()
+        name.write_bytes(content)
+        with pytest.raises(InputError):
+            ja.open_deal(folder)
+        name.write_bytes(kept)
+    ja.open_deal(folder)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_folder_with_a_damaged_record_is_no_deal(name: str, folder: Path):
+    (folder / DEAL_RECORD).write_bytes(DAMAGED[name])
+    with pytest.raises(InputError, match=DEAL_RECORD):
+        ja.open_deal(folder)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data.scores.columns import refuse_repeated
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
 
 RANDOM = np.random.default_rng(1)
@@ -20,8 +20,8 @@ RARE = (np.arange(200) % 60 == 0).astype(float)
 QUERY = SETS == "query"
 
 
-def table(columns: dict[str, Any]) -> None:
-    score_table({"set": SETS, **columns})
+def table(columns: dict[str, Any]) -> ScoreTable:
+    return score_table({"set": SETS, **columns})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,9 @@ def test_what_a_copy_means_is_said_by_its_roles() -> None:
     ],
 )
 def test_what_is_no_copy_is_read(columns: dict[str, Any]) -> None:
-    table(columns)
+    read = table(columns)
+    models = {tuple(name.split(".")[:-1]) for name in columns if not name.startswith("covariate.")}
+    assert (len(read.models), read.ignored) == (len(models), ())
 
 
 def test_few_records_in_one_order_are_no_copy_unless_they_are_the_same() -> None:

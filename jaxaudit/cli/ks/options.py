@@ -347,7 +347,8 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
 
     for model in () if banked else (*models, *([] if before is None else [before])):
         for role in sorted(roles(model) - {*sets.names}):
-            raise InputError(f"{model.name}: has outputs on {role}, and {data.deal or 'the data'} has no {role}.*.")
+            sets_of = data.deal or "the data of this run, without --deal FOLDER,"
+            raise InputError(f"{model.name}: has outputs on {role}, and {sets_of} has no {role}.*.")
     if before is not None and not {Role.QUERY, Role.HOLDOUT} <= roles(before):
         raise InputError(
             f"--before {before.name}: has no outputs on a holdout, without which nobody can tell what the model "

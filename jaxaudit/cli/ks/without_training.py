@@ -57,6 +57,8 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     shadows = open_bank(bank, members=member_examples, member_groups=groups, sets=sets)
     names = {role: examples.name for role, examples in sets.items()}
     missing = bank.missing()
+    if len(missing) == len(bank):
+        raise InputError(f"{path}: none of its {len(bank)} shadow models has outputs yet; train them, or leave it out.")
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, shadows, targets)

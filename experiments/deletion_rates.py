@@ -207,14 +207,14 @@ def by_use(answers: list[Answer]) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """The page, by size and recipe; each verdict of all together is on the page on errors."""
+    """The page: by size and recipe."""
     return [
         "# Verdicts on a deletion, by outputs before and after it",
         "",
         f"{found['targets']:,} targets in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}): models after a "
         "deletion, each with the model before it. Nothing but the query set, a holdout of later records and the "
         "outputs of both models is given. Exact 95% intervals; targets of one deal share its chance, so the intervals "
-        "are too narrow. Each verdict of all together: `docs/explanation/error_rates.md`.",
+        "are too narrow. Each verdict of all together: `docs/how_to/already_shared.md`.",
         *_table("worlds", {name: found[name] for name in GROUPS}),
         *_table("recipe", found["by recipe"]),
     ]

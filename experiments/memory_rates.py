@@ -34,11 +34,13 @@ from experiments.rates import (
     Measure,
     Rate,
     covers,
+    interval,
     of,
     percent,
     rate,
     rates,
     says,
+    table,
     used,
 )
 from experiments.record import RESULTS, Row, describe_run
@@ -294,18 +296,40 @@ def deals(found: dict[str, Any]) -> str:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """The page, by recipe and by world; all worlds and the worst are on the page on errors."""
+    """The page: all worlds, the worst, each verdict by what was used; by recipe and by world."""
+    sets = {"by cell": found["by recipe"], "looked at once": found["final worlds"], "all worlds": found["overall"]}
+    counted = f"{deals(found)} in {len(found['worlds'])} worlds"
+    words = "recipes, partly by chance, with 1,000 query records or more"
     return [
         "# How often verdicts on targets that remember little are wrong",
         "",
         f"{deals(found)} of known truth in {len(found['worlds'])} worlds, by what the test is given. "
-        f"{len(found['final'])} worlds were looked at only once, at the end: {', '.join(found['final'])}. All worlds "
-        "together, and each verdict by what was used: `docs/explanation/error_rates.md`.",
+        f"{len(found['final'])} worlds were looked at only once, at the end: {', '.join(found['final'])}.",
         "",
         "\n\n".join((__doc__ or "").split("\n\n")[2:]).strip(),
+        "",
+        *LAYOUT.overview(counted, {**sets, "final": found["final"]}, "by cell", words),
+        "## Each verdict, by what was used",
+        "",
+        "With 1,000 query records or more; in brackets 300, of other worlds: they do not show what fewer records do.",
+        "",
+        *table(
+            ["given", "used", *(f"`{verdict}`" for verdict in VERDICTS)],
+            (
+                [given, USED[float(share)], *(_both(found["verdicts"], way, share, verdict) for verdict in VERDICTS)]
+                for way, given in WAYS.items()
+                for share in found["verdicts"]["300"][way]
+            ),
+        ),
         *LAYOUT.breakdown("recipe, n = 1,000 or more", found["by recipe"]),
         *LAYOUT.breakdown("world", found["by world"]),
     ]
+
+
+def _both(verdicts: dict[str, Any], way: str, share: str, verdict: str) -> str:
+    """A rate among targets of many query records, with its interval, and in brackets among those of few."""
+    large, small = (verdicts[size][way][share][verdict] for size in SIZES)
+    return f"{interval(large)} [{percent(small, 1)}]"
 
 
 def summary(result: dict[str, Any]) -> list[Row]:

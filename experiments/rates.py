@@ -77,6 +77,11 @@ def shown(found: Rate) -> str:
     return f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%}; {found['count']} of {found['of']})"
 
 
+def interval(found: Rate) -> str:
+    """A rate with its interval."""
+    return "-" if found["share"] is None else f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%})"
+
+
 def brief(found: Rate) -> str:
     return "-" if found["share"] is None else f"{found['share']:.0%} ({found['count']}/{found['of']})"
 
@@ -152,3 +157,23 @@ class Layout(NamedTuple):
             lines += ["", f"## By {what}: {measure.words}", ""]
             lines += table([what, *(self.ways[way] for way in ways)], rows)
         return lines
+
+    def overview(self, counted: str, found: Mapping[str, Any], parts: str, words: str) -> list[str]:
+        """The worst part, the worlds that were looked at only once, and all worlds."""
+        between = ", " if parts == "by cell" else "; "
+        return [
+            "## All together",
+            "",
+            f"{counted}; with 95% intervals. First the worst of {len(found[parts])} {words}:",
+            "",
+            *self.worst_table(found[parts]),
+            "",
+            f"The worlds that were looked at only once ({between.join(found['final'])}):",
+            "",
+            *self.table(found["looked at once"], interval),
+            "",
+            "All worlds:",
+            "",
+            *self.table(found["all worlds"], interval),
+            "",
+        ]

@@ -1,12 +1,26 @@
-"""Writes `experiments/README.md` from the committed results: `python -m experiments.readme`."""
+"""Writes `experiments/README.md`, and the pages of error rates, from the committed results.
+
+python -m experiments.readme
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from experiments import deletion_rates, deletion_rules, error_rates, memory_rates, score_rates, score_rates_adapters
 from experiments.record import RESULTS, Row
+
+RATES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "error_rates": error_rates.lines,
+    "memory_rates": lambda result: memory_rates.lines(result["rates"]),
+    "deletion_rates": lambda result: deletion_rates.lines(result["rates"]),
+    "deletion_rules": lambda result: deletion_rules.lines(result["rates"]),
+    "score_rates": lambda result: score_rates.lines(result["rates"]),
+    "score_rates_adapters": lambda result: score_rates_adapters.adapter_lines(result["rates"]),
+}
+"""What each writes of its result."""
 
 
 class Item(NamedTuple):
@@ -158,8 +172,20 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
+def rates_pages(directory: Path = RESULTS) -> dict[Path, str]:
+    """The page of each result that has error rates and no picture."""
+    pages = {}
+    for name, write_lines in RATES.items():
+        for path in sorted(directory.glob(f"{name}-*.json")):
+            lines = write_lines(json.loads(path.read_text(encoding="utf-8")))
+            pages[path.with_suffix(".md")] = "\n".join(lines) + "\n"
+    return pages
+
+
 def main() -> None:
     README.write_text(page(), encoding="utf-8")
+    for path, text in rates_pages().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

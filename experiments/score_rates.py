@@ -31,12 +31,14 @@ from experiments.rates import (
     Rate,
     brief,
     covers,
+    interval,
     of,
     percent,
     rate,
     rates,
     says,
     shown,
+    table,
     used,
 )
 from experiments.record import RESULTS, Row, describe_run
@@ -429,12 +431,12 @@ def sentences(found: dict[str, Any]) -> list[str]:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """The page, by world and size; all worlds and the worst are on the page on errors."""
+    """The page: all worlds, the worst, others' numbers; by world and size."""
     return [
         "# How often verdicts on language models are wrong, by tables of scores",
         "",
         f"{counted(found)}; with exact 95% intervals. {len(found['final'])} worlds were looked at only once, at the "
-        f"end: {', '.join(found['final'])}. All worlds together, and what follows: `docs/explanation/error_rates.md`.",
+        f"end: {', '.join(found['final'])}.",
         "",
         *(f"- {words}" for words in PROTOCOL),
         "",
@@ -446,6 +448,19 @@ def lines(found: dict[str, Any]) -> list[str]:
             for name in found["worlds"]
         )
         + ". A log that does not state groups takes records for what was dealt: its level is not that of the deal.",
+        "",
+        *LAYOUT.overview(counted(found), found, "by cell", "worlds and sizes, groups of a set x records of a group"),
+        "Others' numbers of the same records, read as `used` or `not forgotten`:",
+        "",
+        *table(
+            ["", *SHOWN.values()],
+            (
+                [words, *(interval(found["field"][str(share)][name]) for share in SHOWN)]
+                for name, (words, _) in FIELD.items()
+            ),
+        ),
+        "",
+        *sentences(found),
         *LAYOUT.breakdown("world, groups of a set x records of a group", found["by cell"]),
     ]
 

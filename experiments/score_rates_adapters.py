@@ -165,14 +165,13 @@ def adapter_sentences(found: dict[str, Any]) -> list[str]:
 
 
 def adapter_lines(found: dict[str, Any]) -> list[str]:
-    """The page, by recipe of the target and by world; all together and the worst are on the page on errors."""
+    """The page: all together, the worst; by recipe of the target and by world."""
     again = found["again"]
     return [
         "# Adapters of other rank and length than the models of known truth",
         "",
         f"{counted_adapters(found)}; with exact 95% intervals. {len(found['final'])} worlds were looked at only once, "
-        f"at the end: {'; '.join(found['final'])}. All targets together, and what follows: "
-        "`docs/explanation/error_rates.md`.",
+        f"at the end: {'; '.join(found['final'])}.",
         "",
         *(f"- {words}" for words in PROTOCOL),
         "",
@@ -180,6 +179,9 @@ def adapter_lines(found: dict[str, Any]) -> list[str]:
         "against 8; p was at most 5%, beside nothing else, and beside 8 retrained models of a kind:",
         "",
         *table(["", *again], ([name, *(shown(cells[name]) for cells in again.values())] for name in again[NOTHING])),
+        "",
+        *LAYOUT.overview(counted_adapters(found), found, "by recipe", "recipes of targets"),
+        *adapter_sentences(found),
         *LAYOUT.breakdown("recipe of the target", found["by recipe"]),
         *LAYOUT.breakdown("world", found["by world"]),
     ]

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))
 
 from experiments import (  # noqa: E402
+    error_rates,
     memory_rates,
     score_rates,
     score_rates_adapters,
@@ -298,24 +299,6 @@ def headline_section() -> str:
     return "\n".join(lines)
 
 
-def table_1_section() -> str:
-    """What Liu & Tsaftaris's table came to, from the committed results."""
-    return "\n\n".join(result["sentence"] for result, _ in results_of("liu2020_table1"))
-
-
-ERROR_METHODS = {
-    "holdout": "holdout test",
-    "shadow": "shadow test (with outputs on the calibration set)",
-    "rho": "the paper's rule on rho",
-}
-ERROR_ROWS = {
-    "false alarms": "never used, called `not forgotten`: wrong",
-    "wrong forgotten": "5% to all of it used, called `forgotten`: wrong",
-    "wrong forgotten, all used": "all of it used, called `forgotten`: wrong",
-    "found, all used, large": "all of 1,000 or more used, called `not forgotten`: right",
-    "forgotten, never used": "never used, called `forgotten`: right",
-    "inconclusive": "all targets, called `inconclusive`",
-}
 IN_SHORT = {way: given for way, given in memory_rates.WAYS.items() if way != "members, models"}
 DELETED, KEPT = "0.0", {"1.0": "all", "0.5": "half", "0.25": "exactly a quarter"}
 """What was used, in the two tables of README."""
@@ -329,71 +312,11 @@ AFTER = {
 """What a model after a deletion used, by its name in the results of `experiments.deletion_rates`."""
 
 
-def _table(columns: dict[str, str], rows: dict[str, str], cell: Callable[[str, str], str]) -> list[str]:
-    """A line a row, with the cell of each column's name and the row's."""
-    lines = [f"| {title} | {' | '.join(cell(column, row) for column in columns)} |" for row, title in rows.items()]
-    return [f"| | {' | '.join(columns.values())} |", "|---" * (1 + len(columns)) + "|", *lines]
-
-
 def results_of(experiment: str) -> Iterator[tuple[dict[str, Any], str]]:
     """The committed results of an experiment, each with the way to its page from the pages of the site."""
     for path in sorted((ROOT / "experiments" / "results").glob(f"{experiment}-*.json")):
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         yield json.loads(path.read_text(encoding="utf-8")), page
-
-
-def error_rates_section() -> str:
-    """How often each method was wrong on targets of known truth, from the committed results."""
-    lines = []
-    for record, page in results_of("error_rates"):
-        rates = record["rates"]
-        lines += [
-            f"{rates['targets']:,} targets of known truth in {rates['worlds']} worlds of digits, census records and "
-            "locations; with 95% intervals:",
-            "",
-            *_table(ERROR_METHODS, ERROR_ROWS, partial(_of_method, rates["overall"])),
-        ]
-        lines += [
-            "",
-            *(f"- {words}" for words in record["sentences"]),
-            "",
-            f"By data, size and recipe: [the page]({page}).",
-            "",
-        ]
-    return "\n".join(lines).rstrip("\n")
-
-
-def memory_rates_section() -> str:
-    """How often `ks` was wrong on targets that remember little, by what it was given, from the committed results."""
-    lines = []
-    for result, page in results_of("memory_rates"):
-        rates = result["rates"]
-        sets = {"by cell": rates["by recipe"], "looked at once": rates["final worlds"], "all worlds": rates["overall"]}
-        counted = f"{memory_rates.deals(rates)} in {len(rates['worlds'])} worlds"
-        words = "recipes, partly by chance, with 1,000 query records or more"
-        lines += [
-            *_in_worlds(memory_rates.LAYOUT, counted, {**sets, "final": rates["final"]}, "by cell", words),
-            "Each verdict, by what was used (1,000 query records or more; in brackets 300, of other worlds: they do "
-            "not show what fewer records do):",
-            "",
-            "| given | used | `not forgotten` | `forgotten` | `inconclusive` |",
-            "|---|---|---|---|---|",
-            *(
-                f"| {given} | {memory_rates.USED[float(used)]} | "
-                f"{' | '.join(_both(rates['verdicts'], way, used, verdict) for verdict in VERDICTS)} |"
-                for way, given in memory_rates.WAYS.items()
-                for used in rates["verdicts"]["300"][way]
-            ),
-            "",
-            f"By recipe and world: [the page]({page}).",
-        ]
-    return "\n".join(lines)
-
-
-def _both(verdicts: dict[str, Any], way: str, used: str, verdict: str) -> str:
-    """A share among targets of many query records, with its interval, and in brackets among those of few."""
-    large, small = (verdicts[size][way][used][verdict] for size in ("1,000 or more", "300"))
-    return f"{_rate(large)} [{_percent(small)}]"
 
 
 def deletion_rates_section() -> str:
@@ -443,98 +366,71 @@ def _covers(found: dict[str, Any]) -> str:
     return ", ".join(f"{_rate(found[used]['limit covers'])} ({AFTER[used]})" for used in ("0.25", "0.5", "1.0"))
 
 
-def scores_section() -> str:
-    """How often the test of scores is wrong and what it finds, beside other tests, from the committed results."""
-    lines = []
-    for result, page in results_of("scores_exact"):
-        lines += ["| dealt | never used, p at most 1% | at most 5% | at most 50% |", "|---|---|---|---|"]
-        lines += [
-            f"| {each['dealt']} | {each['at most 1%']:.1%} | {each['at most 5%']:.1%} | {each['at most 50%']:.1%} |"
-            for each in result["exactness"]
-            if each["known taken out"]
-        ]
-        names = [name for name in result["power"][0] if name not in ("records", "effect", "used", "tables")]
-        lines += ["", "Use found at 5%, with 400 records a set, half of the query set used:", ""]
-        lines += [f"| use lowers | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
-        lines += [
-            f"| {each['effect']} | {' | '.join(f'{each[name]:.0%}' for name in names)} |"
-            for each in result["power"]
-            if (each["records"], each["used"]) == (400, 0.5)
-        ]
-        over = result["over-forgotten"]
-        directed, undirected = (max(each[name] for each in over) for name in ("test of scores", "no direction known"))
-        lines += [
-            "",
-            "A query set that was over-forgotten, by all scores or by one, was called used in at most "
-            f"{directed:.1%} of {over[0]['tables']} tables. Where no direction is known, any difference counts: one "
-            f"was found in up to {undirected:.0%}, and it gives no verdict.",
-        ]
-        lines += ["", f"All sizes and shares: [the page]({page})."]
-    return "\n".join(lines)
+ASKED = (
+    "never used: accused, wrong",
+    "never used: cleared, right",
+    "a quarter used: cleared, 5% allowed",
+    "half used: caught",
+    "all used: caught",
+)
+"""The columns of the one table of errors: what targets used, and what was said of them."""
+
+SCORES_GIVEN = {
+    "holdout": "a language model, and a holdout",
+    "members": "a language model, a holdout and known members",
+    "known 8": "a language model, a holdout, eight models of known truth of each kind",
+    "log": "a language model and a holdout whose groups are not stated",
+}
+ADAPTERS_GIVEN = {
+    "all weights, known 1": "an adapter, a holdout, one model of known truth of each kind, of another recipe",
+    "all weights, known 8": "the same, eight models of each kind",
+    "all weights, alone 8": "the same, without a holdout",
+}
+"""By the names of their ways."""
 
 
-def language_rates_section() -> str:
-    """How often verdicts on language models were wrong, by what a table of scores held, from the committed results."""
-    cells, lines = "worlds and sizes, groups of a set x records of a group", []
-    for result, page in results_of("score_rates"):
-        rates = result["rates"]
-        lines += [
-            *_in_worlds(score_rates.LAYOUT, score_rates.counted(rates), rates, "by cell", cells),
-            "When query set and holdout of models that used neither were dealt anew, p was at most 5% in "
-            f"{_rate(rates['again']['holdout']['all'])}, and beside retrained models in "
-            f"{_rate(rates['again']['retrained']['all'])}.",
-            "",
-            "Others' numbers of the same records, read as `used` or `not forgotten`:",
-            "",
-            *_table(
-                {str(used): words for used, words in score_rates.SHOWN.items()},
-                {name: words for name, (words, _) in score_rates.FIELD.items()},
-                partial(_of_method, rates["field"]),
+def errors_section() -> str:
+    """How often verdicts were wrong and right, a line for each thing that a test can be given."""
+    lines: list[tuple[str, str, Sequence[dict[str, Any] | None]]] = []
+    for result, page in results_of("memory_rates"):
+        large = result["rates"]["verdicts"]["1,000 or more"]
+        lines += [(memory_rates.WAYS[way], page, _of_verdicts(large[way])) for way in memory_rates.WAYS]
+    for result, page in results_of("deletion_rates"):
+        lines.append(("outputs before and after a deletion", page, _of_verdicts(result["rates"]["all"])))
+    names = ("false alarms", "forgotten", "at stated", "half found", "found")
+    for experiment, layout, ways in (
+        ("score_rates", score_rates.LAYOUT, SCORES_GIVEN),
+        ("score_rates_adapters", score_rates_adapters.LAYOUT, ADAPTERS_GIVEN),
+    ):
+        for result, page in results_of(experiment):
+            cells = result["rates"]["all worlds"]
+            for way, given in ways.items():
+                found = [cells[way][name] if layout.has(way, name) else None for name in names]
+                lines.append((f"scores of {given}", page, found))
+    for result, page in results_of("error_rates"):
+        cells = result["rates"]["overall"]
+        for method in ("shadow", "rho"):
+            found = [
+                cells[method].get(name)
+                for name in ("false alarms", "forgotten, never used", "", "", "found, all used, large")
+            ]
+            lines.append((error_rates.METHODS[method], page, found))
+    head = [f"| given | {' | '.join(ASKED)} |", "|---" * (1 + len(ASKED)) + "|"]
+    return "\n".join(
+        [
+            *head,
+            *(
+                f"| [{given}]({page}) | {' | '.join('-' if cell is None else _rate(cell) for cell in found)} |"
+                for given, page, found in lines
             ),
-            "",
-            *score_rates.sentences(rates),
-            "",
-            f"By world and size: [the page]({page}).",
         ]
-    return "\n".join(lines)
+    )
 
 
-def adapter_rates_section() -> str:
-    """How often verdicts on adapters were wrong beside models of another recipe, from the committed results."""
-    layout, lines = score_rates_adapters.LAYOUT, []
-    for result, page in results_of("score_rates_adapters"):
-        rates = result["rates"]
-        counted = score_rates_adapters.counted_adapters(rates)
-        lines += [
-            *_in_worlds(layout, counted, rates, "by recipe", "recipes of targets"),
-            *score_rates_adapters.adapter_sentences(rates),
-            "",
-            f"By recipe and world: [the page]({page}).",
-        ]
-    return "\n".join(lines)
-
-
-def _in_worlds(layout: Any, counted: str, rates: dict[str, Any], parts: str, words: str) -> list[str]:
-    """The worst part, the worlds that were looked at only once, and all worlds."""
-    between = ", " if parts == "by cell" else "; "
-    return [
-        f"{counted}; with 95% intervals. First the worst of {len(rates[parts])} {words}:",
-        "",
-        *layout.worst_table(rates[parts]),
-        "",
-        f"The worlds that were looked at only once ({between.join(rates['final'])}):",
-        "",
-        *layout.table(rates["looked at once"], _rate),
-        "",
-        "All worlds:",
-        "",
-        *layout.table(rates["all worlds"], _rate),
-        "",
-    ]
-
-
-def _of_method(cells: dict[str, Any], method: str, name: str) -> str:
-    return _rate(cells[method][name])
+def _of_verdicts(by_use: dict[str, Any]) -> list[dict[str, Any]]:
+    none, quarter, half, whole = (by_use[used] for used in ("0.0", "0.25", "0.5", "1.0"))
+    caught = "not forgotten"
+    return [none[caught], none["forgotten"], quarter["forgotten"], half[caught], whole[caught]]
 
 
 def short_error_rates_section() -> str:
@@ -643,14 +539,8 @@ RESULT_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (REFERENCES, "references"): references_section,
     (COMPARISON, "cross-checks"): crosschecks_section,
     (SPEED, "headline"): headline_section,
-    (ERROR_RATES, "table 1"): table_1_section,
-    (ERROR_RATES, "error rates"): error_rates_section,
-    (ERROR_RATES, "memory rates"): memory_rates_section,
-    (ERROR_RATES, "deletion rates"): deletion_rates_section,
+    (ERROR_RATES, "errors"): errors_section,
     (SHARED, "deletion rates"): deletion_rates_section,
-    (ERROR_RATES, "score rates"): scores_section,
-    (ERROR_RATES, "language rates"): language_rates_section,
-    (ERROR_RATES, "adapter rates"): adapter_rates_section,
     (README, "error rates in short"): short_error_rates_section,
 }
 """What follows from files of the repository."""

@@ -18,6 +18,13 @@ def test_page_is_up_to_date():
     assert readme.README.read_text(encoding="utf-8") == readme.page(), "run python -m experiments.readme"
 
 
+def test_pages_of_error_rates_are_up_to_date():
+    pages = readme.rates_pages()
+    assert len(pages) >= len(readme.RATES)
+    for path, text in pages.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.readme"
+
+
 def test_every_table_and_figure_has_a_row():
     page = readme.page()
     for paper, items in ITEMS.items():

@@ -39,7 +39,6 @@ LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
 ERROR_RATES = DOCS / "explanation" / "error_rates.md"
 SHARED = DOCS / "how_to" / "already_shared.md"
 LOGS_PAGE = DOCS / "how_to" / "score_open_unlearning_logs.md"
-SPEED = DOCS / "evidence" / "speed.md"
 SESSIONS = {
     "ks": README,
     "power": DOCS / "tutorials" / "forgotten.md",
@@ -281,24 +280,6 @@ def crosschecks_section() -> str:
     return "\n".join([*head, *sorted(rows)])
 
 
-def headline_section() -> str:
-    """The promised ratios of every bench, from the committed results."""
-    lines = ["| `bench`: claim | measured: median (lowest to highest round) | promised | device |", "|---|---|---|---|"]
-    results = ROOT / "bench" / "results"
-    devices = (path for path in results.glob("device-*/*.json") if not path.parent.name.endswith("-reduced"))
-    for path in [*sorted(results.glob("*.json")), *sorted(devices)]:
-        bench = json.loads(path.read_text())
-        device = bench["machine"]["cpu"] + f", {bench['machine']['cores']} cores"
-        if bench["machine"]["device"] != "cpu":
-            device = bench["machine"]["device"]
-        for claim in bench["claims"]:
-            ratio = claim["ratio"]
-            spread = f"{ratio['median']:.3g} ({ratio['low']:.3g} to {ratio['high']:.3g})"
-            short = "" if claim["holds"] else ", **not reached**"
-            lines.append(f"| `{bench['bench']}`: {claim['claim']} | {spread} | {claim['promised']}{short} | {device} |")
-    return "\n".join(lines)
-
-
 IN_SHORT = {way: given for way, given in memory_rates.WAYS.items() if way != "members, models"}
 DELETED, KEPT = "0.0", {"1.0": "all", "0.5": "half", "0.25": "exactly a quarter"}
 """What was used, in the two tables of README."""
@@ -538,7 +519,6 @@ SESSION_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
 RESULT_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (REFERENCES, "references"): references_section,
     (COMPARISON, "cross-checks"): crosschecks_section,
-    (SPEED, "headline"): headline_section,
     (ERROR_RATES, "errors"): errors_section,
     (SHARED, "deletion rates"): deletion_rates_section,
     (README, "error rates in short"): short_error_rates_section,

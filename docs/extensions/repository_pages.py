@@ -13,7 +13,7 @@ COPIES = "repository"
 PATTERNS = (
     "[!R]*.md",
     "bench/README.md",
-    "experiments/README.md",
+    "experiments/*.md",
     "experiments/results/*.md",
     "experiments/results/*.png",
 )

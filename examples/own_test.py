@@ -2,8 +2,6 @@
 
     python own_test.py
     jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,own_test.py:SurenessTest
-    jaxaudit shadows plan --query q.npz --calibration c.npz --tests own_test.py:SurenessTest --out bank
-    jaxaudit ks --shadows bank --target out.csv --tests own_test.py:SurenessTest
 
 With 19 models the largest of 20 is the target by chance in 5% of cases, if the target is otherwise like them.
 """

@@ -99,7 +99,8 @@ def read_world(folder: Path) -> Pool:
     inputs = draw_world(folder.name).pool.inputs
     whole = groups if len(np.unique(groups)) < len(groups) else None
     classes = tuple(map(str, range(int(labels.max()) + 1)))
-    lesson = taught_difficulty(KEY, Examples(inputs, labels.astype(np.int64), classes, folder.name), whole)
+    records = Examples(inputs, labels.astype(np.int64), classes, folder.name, groups=whole)
+    lesson = taught_difficulty(KEY, records)
     taught = difficulty(KEY, labels, inputs, whole, lesson.odds)
     odds = shadows["odds"].astype(np.float64)
     return Pool(folder.name, int(world["size"]), labels, whole, inputs, odds, shadows["rows"], taught)

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, Sets
+from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.membership import Membership
@@ -50,7 +51,6 @@ class Kind(StrEnum):
 OF_QUERY = (Kind.NEVER, Kind.HALF, Kind.FULLY)
 """The kinds that were trained on none, half and all of the query set."""
 OF_RHO = (Kind.QUERY, Kind.CALIBRATION, Kind.BOTH)
-BUILT_IN_KINDS = frozenset(Kind)
 _OF_QUERY_IN_WORDS = ("without the query set", "with half of the query set", "with all of the query set")
 
 
@@ -72,9 +72,8 @@ class Pool(NamedTuple):
     Attributes:
         examples: all records; without inputs if they come from a bank.
         query, holdout, calibration: the indices of these sets' records.
-        groups: the group of each query and holdout record, if whole groups were chosen at random.
         compares_calibration: whether the targets' outputs on the calibration set are known, and compared, too.
-        members: the indices of known members. `member_groups`: the group of each, numbered together with `groups`.
+        members: the indices of known members.
         kept: by role, which records of a set as it was given are in the pool; no entry if all are.
         sampled_alike: the p-values of "query set and holdout are exchangeable", if measured before, on inputs.
         at_hand: known members, query set and holdout with their inputs, in this order, if `examples` have no inputs.
@@ -84,19 +83,29 @@ class Pool(NamedTuple):
     query: slice
     holdout: slice
     calibration: slice
-    groups: Int[np.ndarray, " dealt"] | None = None
     compares_calibration: bool = False
     members: slice = slice(0, 0)
-    member_groups: Int[np.ndarray, " members"] | None = None
     kept: Mapping[str, Bool[np.ndarray, " _"]] = MappingProxyType({})
     sampled_alike: Alike | None = None
     at_hand: Examples | None = None
+
+    @property
+    def groups(self) -> Int[np.ndarray, " dealt"] | None:
+        """The group of each query and holdout record, numbered from 0, if whole groups were dealt."""
+        groups = self.examples.groups
+        return None if groups is None else number_groups(groups[: self.holdout.stop])
 
     @property
     def compared(self) -> Int[np.ndarray, " compared"]:
         """The indices of records whose outputs the tests of use need, set after set; see `compares_calibration`."""
         calibration = self.calibration if self.compares_calibration else slice(0, 0)
         return np.r_[self.query, self.holdout, calibration, self.members]
+
+    @property
+    def sets(self) -> Sets[Examples]:
+        """The records of each set that has some."""
+        parts = Sets(query=self.query, holdout=self.holdout, calibration=self.calibration, members=self.members)
+        return parts.map(lambda role, part: self.examples.take(part, role.words) if part.stop > part.start else None)
 
     @property
     def classless(self) -> bool:
@@ -125,11 +134,7 @@ class Pool(NamedTuple):
             slice(*np.searchsorted(records, [part.start, part.stop]).tolist())
             for part in (self.query, self.holdout, self.calibration, self.members)
         )
-        groups, of_members = self.groups, self.member_groups
-        groups = None if groups is None else groups[records[: holdout.stop]]
-        of_members = None if of_members is None else of_members[records[members] - self.members.start]
-        examples = self.examples.take(records)
-        return Pool(examples, query, holdout, calibration, groups, self.compares_calibration, members, of_members)
+        return Pool(self.examples.take(records), query, holdout, calibration, self.compares_calibration, members)
 
     @property
     def training_order(self) -> slice | Int[np.ndarray, " n"]:
@@ -227,8 +232,3 @@ def no_models(pool: Pool) -> ShadowModels:
     none = np.zeros((0, len(pool.examples)), np.float32)
     empty = none.astype(bool)
     return ShadowModels(pool, (), empty, none, empty, none, np.zeros(0))
-
-
-def examples_of(pool: Pool, part: slice) -> Examples | None:
-    """The records of one set of a pool; None if the set is empty."""
-    return pool.examples.take(part) if part.stop > part.start else None

@@ -51,7 +51,6 @@ def open_bank(
     records: int | None = None,
     by_view: bool = False,
     members: Examples | None = None,
-    member_groups: np.ndarray | None = None,
     sets: Mapping[str, Examples] = MappingProxyType({}),
 ) -> ShadowModels:
     """Reads a bank of shadow models, trained here or by any script, for `judge` and `attack`.
@@ -67,7 +66,7 @@ def open_bank(
         by_view: keep all models, without their kinds, and their log-odds in each view (`ShadowModels.views`), as
             `attack` needs them.
         members: records that the targets are known to have used, with the bank's classes, and on which it has no
-            outputs. `member_groups`: the group of each, if the bank keeps groups whole.
+            outputs; with their groups, if the bank keeps groups whole.
         sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as available. With query set and
             holdout, whether known members are exchangeable with these is tested on the inputs, too.
 
@@ -138,12 +137,10 @@ def open_bank(
         scale=scale,
     )
     shadows = shadows if by_view else shadows.take(used)
-    return shadows if members is None else _with_members(bank, shadows, members, member_groups, sets)
+    return shadows if members is None else _with_members(bank, shadows, members, sets)
 
 
-def _with_members(
-    bank: Bank, models: ShadowModels, members: Examples, groups: np.ndarray | None, sets: Mapping[str, Examples]
-) -> ShadowModels:
+def _with_members(bank: Bank, models: ShadowModels, members: Examples, sets: Mapping[str, Examples]) -> ShadowModels:
     """The models with known members behind the bank's records, which none of the models and no set of the bank has."""
     for role in Sizes._fields:
         if members.content_hash == getattr(bank.description.hashes, role):
@@ -153,8 +150,17 @@ def _with_members(
             )
     for role, records in sets.items():
         refuse_held(records, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)
-    pool, names = models.pool, models.pool.examples.class_names
-    member_examples = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=names)
+    pool, names, groups = models.pool, models.pool.examples.class_names, members.groups
+    if (groups is None) != (bank.groups is None):
+        raise InputError(
+            "known members have groups exactly where the bank dealt whole groups: give the group of each member, "
+            "or none (`groups`)."
+        )
+    if pool.groups is not None and groups is not None:
+        # No group of known members has a record in another set.
+        groups = number_groups(groups) + int(pool.groups.max()) + 1
+    nothing = np.zeros((len(members), 0), np.float32)
+    member_examples = replace(members, inputs=nothing, class_names=names, groups=groups)
     end, at_hand = len(pool.examples), None
     if {"query", "holdout"} <= sets.keys():
         records = [sets[role].take(np.flatnonzero(pool.kept[role])) for role in ("query", "holdout")]
@@ -164,10 +170,6 @@ def _with_members(
     wider = pool._replace(
         examples=concatenate([pool.examples, member_examples], "records"),
         members=slice(end, end + len(members)),
-        # No group of known members has a record in another set.
-        member_groups=None
-        if groups is None or pool.groups is None
-        else number_groups(groups) + int(pool.groups.max()) + 1,
         at_hand=at_hand,
     )
     none = np.zeros((len(models), len(members)), bool)
@@ -185,20 +187,19 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
         bank.description,
     )
     kept = {role: ~bank.dropped[:records][getattr(bank, role)] for role in Sizes._fields}
+    alone = np.arange(bank.holdout.stop, description.records)
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
         NO_CLASS if description.outputs in SCORED else names or tuple(map(str, range(description.classes))),
         "records",
+        groups=None if bank.groups is None else np.r_[bank.groups, alone][columns],
     )
-    groups = None
-    if bank.groups is not None:
-        groups = bank.groups.take(*(np.flatnonzero(kept[role]) for role in ("query", "holdout"))).dealt_sets
     alike = description.sampled_alike and Alike(
         **{"difficulty": NOT_MEASURED, **msgspec.structs.asdict(description.sampled_alike)}
     )
     sizes = [int(mask.sum()) for mask in kept.values()]
-    return pool_of_sets(examples, sizes, groups=groups, kept=kept, sampled_alike=alike), columns
+    return pool_of_sets(examples, sizes, kept=kept, sampled_alike=alike), columns
 
 
 def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: str | None = None) -> Outputs:
@@ -234,12 +235,12 @@ def usable_models(bank: Bank) -> Usable:
 
 
 def kinds_of(bank: Bank) -> list[str]:
-    """The kind of each model: as `bank.json` names it, else from its query and holdout records. Models of the holdout
-    test have some of both sets, about as many as the query set has (`dealt_alike`), and not exactly one of the sets.
+    """The kind of each model, from its query and holdout records. Models of the holdout test have some of both sets,
+    about as many as the query set has (`dealt_alike`), and not exactly one of the sets.
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     of_queries = kept < bank.query.stop
-    units = np.arange(len(kept)) if bank.groups is None else number_groups(bank.groups.dealt_sets[kept])
+    units = np.arange(len(kept)) if bank.groups is None else number_groups(bank.groups[kept])
     order = np.argsort(units, kind="stable")
     starts = np.unique(units[order], return_index=True)[1]
     of_query = len(np.unique(units[of_queries]))
@@ -254,5 +255,4 @@ def kinds_of(bank: Bank) -> list[str]:
         alone = np.where(pure, np.where(query > 0, Kind.FULLY, Kind.NEVER), Kind.HALF)
         kinds = np.where(holdout == 0, alone, np.where(mixed, Kind.MIXED, Kind.OTHER))
         kinds_of_models += map(Kind, kinds.tolist())
-    own_kinds = [kind for kind, count in bank.description.own_kinds.items() for _ in range(count)]
-    return [*own_kinds, *kinds_of_models[len(own_kinds) :]]
+    return kinds_of_models

@@ -177,9 +177,7 @@ ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", 
 RECIPE_NAMES = [field.name for field in fields_of(TRAIN.options()) if field.declared.in_recipe]
 """The settings of a recipe."""
 OF_DEAL = {role: f"{role}.* in --deal" for role in ("holdout", "members")}
-OF_DEAL |= {f"on_{role}": f"{role} in each --target" for role in ("holdout", "members", "calibration")}
-OF_DEAL |= {"before_on_holdout": "holdout in --before"}
-"""Arguments that are a part of a folder of sets, or of a model's outputs."""
+"""Arguments that are a part of a folder of sets."""
 
 
 def as_flags(message: str, flags: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ Those of the query and the calibration set, and of shadow models, are shared by 
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from jaxaudit.cli.options import (
     EVERY_SOURCE,
@@ -34,8 +34,7 @@ from jaxaudit.cli.parsers import (
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.data.challenge import Key
-    from jaxaudit.data.examples import Sets
+    from jaxaudit.data.roles import NamedSets
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 TRAINED = ModelSource.TRAINING | ModelSource.LEARNER
@@ -372,21 +371,7 @@ def bank_of_shadows(help: str) -> Any:
     return bank_option(help, metavar="BANK", names="file")
 
 
-class NamedSets(NamedTuple):
-    """The sets of a command line.
-
-    Attributes:
-        names: the name or path of each set.
-        label: the column with the label: that of the folder, if it says so, else of `--label`.
-        key: of a blind deal.
-    """
-
-    names: "Sets[str]"
-    label: str | None = None
-    key: "Key | None" = None
-
-
-def named_sets(data: Any) -> NamedSets:
+def named_sets(data: Any) -> "NamedSets":
     """The sets that the options name; none may be missing but a query set that the command has an embedded one for.
 
     Raises:
@@ -396,18 +381,16 @@ def named_sets(data: Any) -> NamedSets:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Sets
     from jaxaudit.data.paths import exists
-    from jaxaudit.data.roles import open_folder
+    from jaxaudit.data.roles import NamedSets, open_folder
 
     held, deal = getattr(data, "holdout", None), getattr(data, "deal", None)
     # Of a folder that is not there the check of all paths says so.
     if deal is None or not exists(deal):
         return NamedSets(Sets(query=data.query, calibration=data.calibration, holdout=held), data.label)
     folder = open_folder(deal)
-    files = {str(role): str(path) for role, path in folder.files.items()}
-    twice = {"--query": data.query, "--holdout": held, "--calibration": "calibration" in files and data.calibration}
+    given = Sets(calibration=data.calibration)
+    twice = {"--query": data.query, "--holdout": held, "--calibration": {*given} & {*folder.names}}
     refuse_options(twice, f"{deal} of --deal has that set")
     if None not in (data.label, folder.label) and data.label != folder.label:
         raise InputError(f"--label {data.label}: the deal in {deal} has the label in {folder.label!r}; leave it out.")
-    if data.calibration is not None:
-        files["calibration"] = data.calibration
-    return NamedSets(Sets(**files), data.label or folder.label, folder.key)
+    return NamedSets(folder.names | given, data.label or folder.label, folder.key)

@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 
-from jaxaudit.cli.groups import Columns, DealtFlags, Images, NamedSets, SetsFlags, TextNetwork
+from jaxaudit.cli.groups import Columns, Images, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_image_size, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.challenge import dealt_side
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import Groups, as_groups, groups_file, groups_in_file, load_groups
+from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
 from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.pairs import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.data.paths import expanded
+from jaxaudit.data.roles import NamedSets
 from jaxaudit.data.scores.files import load_scores
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
@@ -107,10 +108,10 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
             say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
 
 
-def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
+def match(query: Examples, calibration: Examples, data: SetsFlags) -> Examples:
     """The calibration set with the query set's classes in the same order, and without records of the query set."""
-    aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
-    if not drop_shared:
+    aligned = (drop_unshared if data.drop_unshared else align_classes)(query, calibration)
+    if not data.drop_overlap:
         refuse_overlap(query, aligned)
         return aligned
     return drop_from(aligned, query, "query")
@@ -119,14 +120,6 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
 def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
     """A function that reads a set by its name, with these options; see `read_examples`."""
     return partial(read_examples, data=data, groups=groups)
-
-
-def read_sets(
-    data: SetsFlags, names: Sets[str], read: Callable[[str], Examples]
-) -> tuple[Examples, Examples, Examples]:
-    """The query set, the calibration set matched to it, and the calibration set as it was read."""
-    query, whole = read(names[Role.QUERY]), read(names[Role.CALIBRATION])
-    return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
 
 
 def drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
@@ -337,23 +330,22 @@ def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | No
     return np.array(values)
 
 
-def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
-    """The groups of the records of each set that was dealt, of so many records; None if no groups are named."""
-    if data.groups is None:
-        return None
-    if len(counts.only(Role.QUERY, Role.HOLDOUT)) > 1 and groups_file(data.groups) is not None:
-        raise InputError(
-            f"--groups {data.groups}: is a file, and there are several sets; name the column of their files."
-        )
+def groups_of_sets(
+    groups: str | None, names: Sets[str], counts: Sets[int], data_dir: Path | None
+) -> Sets[Int[np.ndarray, " records"]]:
+    """The groups of the records of each set that was dealt, of so many records; of none if no groups are named."""
+    if groups is None:
+        return Sets()
+    dealt = counts.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    if len(dealt) > 1 and groups_file(groups) is not None:
+        raise InputError(f"--groups {groups}: is a file, and there are several sets; name the column of their files.")
+    return number_sets(dealt.map(lambda role, count: read_groups(groups, names[role], count, role.words, data_dir)))
 
-    def of(role: Role) -> Shaped[np.ndarray, " records"] | None:
-        return (
-            read_groups(data.groups or "", names[role], counts[role], role.words, data_dir) if role in counts else None
-        )
 
-    query, holdout = of(Role.QUERY), of(Role.HOLDOUT)
-    assert query is not None  # a query set is always there
-    return as_groups(query, query[:0] if holdout is None else holdout, None if holdout is None else of(Role.MEMBERS))
+def with_groups(sets: Sets[Examples], groups: str | None, names: Sets[str], data_dir: Path | None) -> Sets[Examples]:
+    """The sets, with the groups of the records of those that were dealt, if any are named."""
+    values = groups_of_sets(groups, names, sets.map(lambda _, examples: len(examples)), data_dir)
+    return sets.map(lambda role, examples: replace(examples, groups=values[role]) if role in values else examples)
 
 
 SHOWN = 10

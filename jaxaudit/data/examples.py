@@ -14,7 +14,9 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import numpy as np
+from jaxtyping import Int, Shaped
 
+from jaxaudit.data.labels import join_groups, number_groups
 from jaxaudit.errors import InputError
 
 
@@ -29,6 +31,8 @@ class Examples:
         name: the name of this set, for tables and messages.
         notes: what was guessed or left out when the set was read, one line each.
         titles: the names of the columns of inputs from a table; else empty.
+        groups: `[n]`, the group of each record, such as its patient, if whole groups were dealt: an integer or text.
+            Equal values are one group, in all sets. The content hash does not depend on them.
 
     Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
     record; else an `InputError`. The arrays are read-only, so a computed hash stays valid.
@@ -44,6 +48,7 @@ class Examples:
     name: str
     notes: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
+    groups: Shaped[np.ndarray, " n"] | None = None
 
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
@@ -66,6 +71,11 @@ class Examples:
         if len(set(self.class_names)) < len(self.class_names):
             twice = next(name for name in self.class_names if self.class_names.count(name) > 1)
             raise InputError(f"{self.name}: the class name {twice!r} occurs twice; give every class its own name.")
+        if self.groups is not None and np.shape(self.groups) != labels.shape:
+            raise InputError(
+                f"{self.name}: groups have shape {np.shape(self.groups)}, but there are {len(inputs)} records; give "
+                "one integer or text for each."
+            )
         inputs, labels = inputs.view(), labels.astype(np.int32)
         inputs.flags.writeable = labels.flags.writeable = False
         object.__setattr__(self, "inputs", inputs)
@@ -82,7 +92,10 @@ class Examples:
 
     def take(self, indices: np.ndarray | slice, name: str | None = None) -> "Examples":
         """The records at `indices`, in that order."""
-        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], name=name or self.name)
+        groups = None if self.groups is None else self.groups[indices]
+        return replace(
+            self, inputs=self.inputs[indices], labels=self.labels[indices], name=name or self.name, groups=groups
+        )
 
     @cached_property
     def record_hashes(self) -> np.ndarray:
@@ -117,7 +130,11 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
 
 
 def concatenate(parts: Sequence[Examples], name: str) -> Examples:
-    """All records of `parts`, in order, which must agree in record shape, number type and classes."""
+    """All records of `parts`, in order, which must agree in record shape, number type and classes.
+
+    Groups are numbered from 0 in the order in which they first occur; beside them, a record of a part without groups is
+    a group of its own.
+    """
     first = parts[0]
     for part in parts[1:]:
         for property_name, part_value, ours in (
@@ -136,7 +153,18 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         first.class_names,
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        groups=_groups_of_all(parts),
     )
+
+
+def _groups_of_all(parts: Sequence[Examples]) -> Int[np.ndarray, " n"] | None:
+    values = [part.groups for part in parts if part.groups is not None]
+    if not values:
+        return None
+    has_group = np.concatenate([np.full(len(part), part.groups is not None) for part in parts])
+    groups = len(has_group) + np.arange(len(has_group))
+    groups[has_group] = join_groups(values)
+    return number_groups(groups)
 
 
 Value = TypeVar("Value")
@@ -195,6 +223,9 @@ class Sets(Mapping[Role, Value], Generic[Value]):
 
     def __repr__(self) -> str:
         return f"Sets({', '.join(f'{role}={value!r}' for role, value in self.items())})"
+
+    def __or__(self, other: "Sets[Value]") -> "Sets[Value]":
+        return Sets(**{role.value: value for role, value in (*self.items(), *other.items())})
 
     def map(self, function: Callable[[Role, Value], Changed | None]) -> "Sets[Changed]":
         """The results of a function of role and value; a role whose result is None is absent."""

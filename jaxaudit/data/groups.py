@@ -7,14 +7,15 @@ import hashlib
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, number_groups
+from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds import file_and_split
@@ -23,77 +24,66 @@ from jaxaudit.errors import InputError
 SUFFIXES = (".npy", ".csv")
 
 
-class Groups(NamedTuple):
-    """The group of each record of the query set, the holdout and, if there are any, the known members.
+def groups_of(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
+    """The group of each record of query set, holdout and known members, numbered from 0 in the order in which they
+    first occur; of no set if records were dealt one by one.
 
-    Equal numbers mean the same group; no number occurs in two sets.
+    Raises:
+        InputError: some of these sets have groups and some have none; or as `number_sets`.
+
+    >>> one = Examples(np.zeros((3, 1)), np.array([0, 0, 0]), ("a",), "one", groups=np.array(["b", "a", "b"]))
+    >>> groups_of(Sets(query=one.take(np.array([0, 2])), holdout=one.take(slice(1, 2)), calibration=one))
+    Sets(query=array([0, 0]), holdout=array([1]))
     """
-
-    query: Int[np.ndarray, " n"]
-    holdout: Int[np.ndarray, " m"]
-    members: Int[np.ndarray, " k"] = np.zeros(0, int)
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """The number of groups of the query set, of the holdout and of the known members."""
-        query, holdout, members = (len(np.unique(of_set)) for of_set in self)
-        return query, holdout, members
-
-    @property
-    def dealt_sets(self) -> Int[np.ndarray, " n_plus_m"]:
-        """The groups of the query set, followed by those of the holdout."""
-        return np.concatenate([self.query, self.holdout])
-
-    def take(
-        self,
-        query: Int[np.ndarray, " some"],
-        holdout: Int[np.ndarray, " others"],
-        members: Int[np.ndarray, " few"] | None = None,
-    ) -> "Groups":
-        """The groups of only these records; of all known members by default."""
-        return as_groups(self.query[query], self.holdout[holdout], self.members[... if members is None else members])
-
-    @property
-    def in_words(self) -> str:
-        """The number of groups of each set that has some."""
-        counts = zip(("query set", "holdout", "members"), self.counts, strict=True)
-        return f"{', '.join(f'{count:,} of the {name}' for name, count in counts if count)}, dealt whole"
-
-    @property
-    def content_hash(self) -> str:
-        """`blake2b:...` of the partition into groups; it does not depend on the names of groups."""
-        digest = hashlib.blake2b(len(self.query).to_bytes(8, "little"), digest_size=16)
-        digest.update(np.concatenate(self).astype("<i8").tobytes())
-        return f"blake2b:{digest.hexdigest()}"
+    dealt = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    values = dealt.map(lambda _, examples: examples.groups)
+    if 0 < len(values) < len(dealt):
+        with_groups, without = (
+            " and ".join(role.words for role in dealt if (role in values) == has) for has in (True, False)
+        )
+        raise InputError(
+            f"records of {with_groups} have groups, and those of {without} have none: give each record of all of them "
+            "its group."
+        )
+    return number_sets(values)
 
 
-def as_groups(
-    query: Shaped[np.ndarray, " n"], holdout: Shaped[np.ndarray, " m"], members: Shaped[np.ndarray, " k"] | None = None
-) -> Groups:
+def number_sets(values: Sets[Shaped[np.ndarray, " _"]]) -> Sets[Int[np.ndarray, " _"]]:
     """Groups from one value per record, numbered from 0 in the order in which they first occur.
 
     Raises:
         InputError: a value is not an integer or text, or occurs in two sets: groups must be kept whole.
-
-    >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"])).dealt_sets
-    array([0, 1, 0, 2])
     """
-    groups_by_name = {"query set": query, "holdout": holdout} | ({} if members is None else {"members": members})
-    values = [checked_groups(groups_of_set, of) for of, groups_of_set in groups_by_name.items()]
-    if len({groups_of_set.dtype.kind for groups_of_set in values}) > 1:
-        values = [groups_of_set.astype(str) for groups_of_set in values]
-    numbers = number_groups(np.concatenate(values))
-    groups = Groups(*np.split(numbers, np.cumsum([len(groups_of_set) for groups_of_set in values])[:-1]))
-    for (first, first_groups), (second, other) in combinations(zip(groups_by_name, groups, strict=False), 2):
+    checked = [checked_groups(values_of_set, role.words) for role, values_of_set in values.items()]
+    if not checked:
+        return Sets()
+    numbers = join_groups(checked)
+    parts = np.split(numbers, np.cumsum([len(values_of_set) for values_of_set in checked])[:-1])
+    groups = Sets(**dict(zip(map(str, values), parts, strict=True)))
+    for (first, first_groups), (second, other) in combinations(groups.items(), 2):
         common_groups = len(np.intersect1d(first_groups, other))
         if common_groups:
             raise InputError(
-                f"{common_groups} of {numbers.max() + 1} groups have records in the {first} and in the {second}: "
-                "groups must be "
-                "dealt whole. Give all records of a group to one of them (`deal` does, given `groups`), or leave "
-                "groups out if records were dealt one by one."
+                f"{common_groups} of {numbers.max() + 1} groups have records in the {first.words} and in the "
+                f"{second.words}: groups must be dealt whole. Give all records of a group to one of them (`deal` does, "
+                "given `groups`), or leave groups out if records were dealt one by one."
             )
     return groups
+
+
+def groups_in_words(groups: Sets[Int[np.ndarray, " _"]]) -> str:
+    """The number of groups of each set that has some."""
+    counts = {role.words: len(np.unique(of_set)) for role, of_set in groups.items()}
+    return f"{', '.join(f'{count:,} of the {words}' for words, count in counts.items() if count)}, dealt whole"
+
+
+def hash_of_groups(groups: Sets[Int[np.ndarray, " _"]]) -> str:
+    """`blake2b:...` of the partition of query set, holdout and known members into groups, as `number_sets` has them; it
+    does not depend on the names of groups.
+    """
+    digest = hashlib.blake2b(len(groups[Role.QUERY]).to_bytes(8, "little"), digest_size=16)
+    digest.update(np.concatenate([*groups.values()]).astype("<i8").tobytes())
+    return f"blake2b:{digest.hexdigest()}"
 
 
 def groups_file(text: str) -> Path | None:

@@ -158,6 +158,13 @@ def number_groups(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     return np.argsort(np.argsort(first))[indices]
 
 
+def join_groups(values: Sequence[Shaped[np.ndarray, " _"]]) -> Int[np.ndarray, " n"]:
+    """The groups of several sets, set after set, as `number_groups`; integers are as texts beside texts."""
+    if len({values_of_set.dtype.kind for values_of_set in values}) > 1:
+        values = [values_of_set.astype(str) for values_of_set in values]
+    return number_groups(np.concatenate(values))
+
+
 def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | None = None) -> np.ndarray:
     """The group of each record of the set `of`: one integer or short text per record.
 

@@ -23,16 +23,16 @@ OF_SETS, OF_OUTPUTS = (".npz", *TABLES, ".jsonl"), (".npz", ".npy", *TABLES)
 NAMES = ", ".join(Role)
 
 
-class DealFolder(NamedTuple):
-    """The sets in a folder, such as `deal` writes it.
+class NamedSets(NamedTuple):
+    """The sets of a folder, such as `deal` writes it, or of a command line.
 
     Attributes:
-        files: the file of each set.
-        label: the column with the label, where the deal had to be told; None if the files need no word.
+        names: the name or path of each set.
+        label: the column with the label, where the deal or the command was told; None if the files need no word.
         key: of a blind challenge; None if the deal was not blind.
     """
 
-    files: Sets[Path]
+    names: Sets[str]
     label: str | None = None
     key: ChallengeKey | None = None
 
@@ -51,7 +51,7 @@ class ModelPlaces(NamedTuple):
     has_roles: bool = True
 
 
-def open_folder(folder: Path) -> DealFolder:
+def open_folder(folder: Path) -> NamedSets:
     """The sets in a folder: query.*, and holdout.*, members.*, calibration.* where there are any.
 
     Raises:
@@ -59,11 +59,12 @@ def open_folder(folder: Path) -> DealFolder:
             its files are not those of the deal.
     """
     files = _files_by_role(folder, OF_SETS, "the records in question")
+    names = files.map(lambda _, path: str(path))
     if not os.path.lexists(folder / KEY):
-        return DealFolder(files, dealt_label(folder, files))
+        return NamedSets(names, dealt_label(folder, files))
     key = read_key(folder / KEY)
     check_files(key, folder)
-    return DealFolder(files, key.label, key)
+    return NamedSets(names, key.label, key)
 
 
 def model_places(path: Path) -> ModelPlaces:

@@ -206,15 +206,14 @@ def threshold_check(
     return Check(name, passed, number(value), threshold, decisive, message + ("" if passed else advice))
 
 
-def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_ACCURACY) -> Check:
+def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"]) -> Check:
     """Every query and calibration model fits its own training data (the paper: "adequate training accuracy")."""
-    return models_of_test(SHADOW_ACCURACY, accuracies, minimum, models_name="shadow model", decisive=True)
+    return models_of_test(SHADOW_ACCURACY, accuracies, models_name="shadow model", decisive=True)
 
 
 def models_of_test(
     name: str,
     accuracies: Float[np.ndarray, " models"],
-    minimum: float = MIN_ACCURACY,
     recipe: str = RECIPE,
     *,
     models_name: str = "",
@@ -226,7 +225,8 @@ def models_of_test(
     """
     worst = float(np.min(accuracies))
     message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
-    return threshold_check(name, worst, minimum, message, f", under {minimum:.0%}; {recipe}", decisive=decisive)
+    advice = f", under {MIN_ACCURACY:.0%}; {recipe}"
+    return threshold_check(name, worst, MIN_ACCURACY, message, advice, decisive=decisive)
 
 
 def better_recipe(fit: Check, recipe: str) -> str:

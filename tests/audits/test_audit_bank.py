@@ -20,6 +20,7 @@ from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import power_of_models
 from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.errors import InputError
@@ -110,7 +111,7 @@ def targets_of(bank: Bank, used: np.ndarray, count: int) -> list[FileTarget]:
             load_outputs(OutputsPlace(bank.directory.parent / "target.npz", role), 3, rows, of=role)
             for role, rows in (("query", QUERY), ("holdout", HOLDOUT))
         )
-        found.append(FileTarget(on_query, on_holdout, True))
+        found.append(FileTarget(Sets(query=on_query, holdout=on_holdout), allow_unrelated=True))
     return found
 
 

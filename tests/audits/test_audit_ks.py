@@ -20,7 +20,6 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import RhoTest
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import as_groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -123,7 +122,7 @@ def named(target: TargetResult, name: str) -> Check:
     return next(check for check in target.checks if check.name == name)
 
 
-SHORT = FileTarget(as_outputs(np.full((200, 3), 1 / 3)))
+SHORT = FileTarget(Sets(query=as_outputs(np.full((200, 3), 1 / 3))))
 
 
 @pytest.mark.parametrize(
@@ -168,22 +167,23 @@ def test_whole_groups_are_drawn_of_a_query_set_that_was_dealt_by_groups():
     """Also of a slice of it, and no draw of other sets is another one for that."""
     holdout = blobs(7, 60, 0.0, "holdout")
     sizes = np.random.default_rng(5).permutation(np.repeat(np.arange(24), np.arange(24) % 4 * 6 + 1))
-    groups = as_groups(sizes[:240], 100 + np.arange(60) // 3)
+    query = replace(QUERY, groups=sizes[:240])
     for part, records in ((QUERY, np.arange(240)), (QUERY.take(slice(30, 90), "slice"), np.arange(30, 90))):
         target = SimulatedTarget("t", (Part(CALIBRATION, 0.5), Part(part, 0.25)))
         plain = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=holdout), (target,))
-        whole = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=holdout), (target,), groups)
-        known = np.unique(groups.query[records])
+        of_groups = replace(holdout, groups=100 + np.arange(60) // 3)
+        whole = make_pool(Sets(query=query, calibration=CALIBRATION, holdout=of_groups), (target,))
+        known = np.unique(sizes[records])
         for seed in range(5):
             pools = plain, whole
             by_records, row = (target_row(np.random.default_rng(seed), each, target.parts)[0] for each in pools)
             np.testing.assert_array_equal(by_records[whole.calibration], row[whole.calibration])
             assert by_records[whole.query].sum() == round(len(records) / 4)
             assert not row[whole.holdout].any()
-            drawn = np.unique(groups.query[row[whole.query]])
+            drawn = np.unique(sizes[:240][row[whole.query]])
             assert len(drawn) == round(len(known) / 4)
             # Every record of these groups that the part has, and no other.
-            wanted = records[np.isin(groups.query[records], drawn)]
+            wanted = records[np.isin(sizes[records], drawn)]
             np.testing.assert_array_equal(np.flatnonzero(row[whole.query]), wanted)
     everyone = target_row(np.random.default_rng(1), whole, (Part(QUERY, 1.0),))[0]
     assert np.flatnonzero(everyone).tolist() == list(range(240))

@@ -8,7 +8,7 @@ import jax
 import msgspec
 import numpy as np
 import pytest
-from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, probabilities
+from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, probabilities, replaced
 from support.clouds import LEARNER as CLOUDS
 from support.ks_audits import audit_ks
 
@@ -17,6 +17,7 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 
@@ -32,8 +33,8 @@ def simulated(seed: int) -> SimulatedTarget:
     return SimulatedTarget(f"simulated {seed}", (Part(CALIBRATION, 0.5), Part(examples(seed, 0.2, "fresh"), 0.5)))
 
 
-TARGETS = [FileTarget(outputs(1, QUERY)), simulated(11)]
-HELD = [FileTarget(outputs(1, QUERY), outputs(6, HOLDOUT)), simulated(11)]
+TARGETS = [FileTarget(Sets(query=outputs(1, QUERY))), simulated(11)]
+HELD = [FileTarget(Sets(query=outputs(1, QUERY), holdout=outputs(6, HOLDOUT))), simulated(11)]
 RHO = RhoTest(replicates=2)
 SHADOW = ShadowTest(never=19, half=3, fully=19)
 
@@ -71,7 +72,7 @@ def base() -> KSAudit:
 @pytest.fixture(scope="module")
 def everything() -> KSAudit:
     """Every test and more targets, at once."""
-    more = [FileTarget(outputs(2, QUERY), outputs(7, HOLDOUT)), *HELD, simulated(12)]
+    more = [FileTarget(Sets(query=outputs(2, QUERY), holdout=outputs(7, HOLDOUT))), *HELD, simulated(12)]
     return run(HoldoutTest(mixed=19), SHADOW, RHO, targets=more, holdout=HOLDOUT)
 
 
@@ -88,7 +89,7 @@ def test_the_holdout_test_says_the_same_alone_and_among_all(everything):
 
 
 def test_outputs_on_the_calibration_set_change_nothing_of_the_other_tests(everything):
-    targets = [each._replace(on_calibration=outputs(9, CALIBRATION)) for each in HELD[:1]] + HELD[1:]
+    targets = [replaced(each, calibration=outputs(9, CALIBRATION)) for each in HELD[:1]] + HELD[1:]
     beside = run(HoldoutTest(mixed=19), SHADOW, RHO, targets=targets, holdout=HOLDOUT)
     assert told(beside, "1.csv")["shadow"] != told(everything, "1.csv")["shadow"]
     same(beside, everything, "holdout", "rho", "confidences")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.cli_runs import jaxaudit
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, replaced, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
@@ -23,7 +23,7 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import DeletionTest, HoldoutTest, MembersTest
 from jaxaudit.audits.ks.train import default_tests, train_shadows
-from jaxaudit.data.examples import Sets
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY
@@ -46,7 +46,7 @@ def target(seed: int, share: float, memory: float = 1.0) -> FileTarget:
     odds = WORLD.outputs(np.random.default_rng(seed), memory * used)
     parts = np.split(odds, np.cumsum([len(each) for each in SETS])[:2])
     query, holdout, members = (with_log_odds(part, of, f"{seed}.csv") for part, of in zip(parts, SETS, strict=True))
-    return FileTarget(query, holdout, True, on_members=members)
+    return FileTarget(Sets(query=query, holdout=holdout, members=members), allow_unrelated=True)
 
 
 USED, UNUSED, FORGETFUL = target(11, 1.0), target(12, 0.0), target(13, 1.0, 0.0)
@@ -62,9 +62,9 @@ def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]
 
 
 OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.compared))) - 9
-SWAPPED = UNUSED._replace(on_members=with_log_odds(OTHER[-len(MEMBERS) :], MEMBERS, "members"))
+SWAPPED = replaced(UNUSED, members=with_log_odds(OTHER[-len(MEMBERS) :], MEMBERS, "members"))
 """Outputs on members that look less used than the holdout."""
-OVER = UNUSED._replace(outputs=with_log_odds(OTHER[: len(QUERY)], QUERY, "over.csv"))
+OVER = replaced(UNUSED, query=with_log_odds(OTHER[: len(QUERY)], QUERY, "over.csv"))
 """Outputs on the query set that look less used than the holdout, as after over-forgetting."""
 
 
@@ -116,10 +116,10 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
 @pytest.mark.parametrize(
     ("given", "options"),
     [
-        (UNUSED._replace(on_holdout=None), {"holdout": None}),
+        (replaced(UNUSED, holdout=None), {"holdout": None}),
         (SimulatedTarget("both", (Part(QUERY, 1.0),)), {}),
         (UNUSED, {"tests": [MembersTest(), HELD]}),
-        (UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout), {"tests": [MembersTest()]}),
+        (UNUSED._replace(before=USED.on.only(Role.QUERY, Role.HOLDOUT)), {"tests": [MembersTest()]}),
     ],
     ids=["no holdout", "a target to train", "a test that trains", "before, which this test does not compare"],
 )
@@ -167,7 +167,7 @@ def outputs_of(given: FileTarget) -> TargetOutputs:
 
 def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
     """How much less is used now rests on the shadow models' recipe; that it is less does not."""
-    given = UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout)
+    given = UNUSED._replace(before=USED.on.only(Role.QUERY, Role.HOLDOUT))
     for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
         evidence = replace(bank(), own_recipe=own_recipe)
         found = [judge_outputs(KEY, evidence, [outputs_of(each)], [MembersTest(), HELD]).targets[0] for each in several]
@@ -185,17 +185,21 @@ def unused_by_groups(random: np.random.Generator, whole: np.ndarray) -> FileTarg
     level = random.normal(0, 3, whole.max() + 1)[whole] + random.normal(0, 1, len(whole))
     parts = (*np.split(level, [len(QUERY)]), random.normal(4, 3, len(MEMBERS)))
     query, holdout, members = (with_log_odds(part, of, "g.csv") for part, of in zip(parts, SETS, strict=True))
-    return FileTarget(query, holdout, True, on_members=members)
+    return FileTarget(Sets(query=query, holdout=holdout, members=members), allow_unrelated=True)
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["members have groups", "members have none"])
-def test_whole_groups_are_permuted_whether_or_not_members_have_any(named: bool) -> None:
+def test_whole_groups_are_permuted() -> None:
     """Of 100 targets that used nothing, 5 are expected with p <= 5%; by single records it would be 40."""
     random = np.random.default_rng(5)
     # Groups of ten, in one set each.
-    whole, members = np.arange(len(QUERY) + len(HOLDOUT)) // 10, np.arange(len(MEMBERS))
-    pool = POOL._replace(groups=whole, member_groups=1 + whole.max() + members if named else None)
-    shadows = replace(train_shadows(KEY, QUERY, None, None, [USED], tests=[MembersTest()], **ALONE), pool=pool)
+    whole, members = np.arange(len(QUERY) + len(HOLDOUT)) // 10, 1000 + np.arange(len(MEMBERS))
+    query, holdout = (
+        replace(of, groups=part) for of, part in zip((QUERY, HOLDOUT), np.split(whole, [len(QUERY)]), strict=True)
+    )
+    sets = {"holdout": holdout, "members": replace(MEMBERS, groups=members)}
+    shadows = train_shadows(KEY, query, None, None, [USED], tests=[MembersTest()], **sets)
+    with pytest.raises(InputError, match="members have none"):
+        train_shadows(KEY, query, None, None, [USED], tests=[MembersTest()], **{**sets, "members": MEMBERS})
     targets = [unused_by_groups(random, whole) for _ in range(100)]
     audit = judge(KEY, shadows, targets, tests=[MembersTest()])
     few = sum(target.usage[0].p_never <= 0.05 for target in audit.targets)
@@ -218,7 +222,9 @@ def said_by(seed: int, used: float) -> list[Any]:
 
 def deleted(used: float, before: float = 1.0) -> FileTarget:
     (after, held), (earlier, earlier_held) = said_by(1, used), said_by(2, before)
-    return FileTarget(after, held, True, before=earlier, before_on_holdout=earlier_held)
+    return FileTarget(
+        Sets(query=after, holdout=held), before=Sets(query=earlier, holdout=earlier_held), allow_unrelated=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,9 +244,9 @@ def test_what_is_left_is_told_without_any_model(used: float, before: float, verd
 @pytest.mark.parametrize(
     ("given", "options"),
     [
-        (deleted(0.0)._replace(before=None, before_on_holdout=None), {"holdout": HOLDOUT}),
-        (deleted(0.0)._replace(before_on_holdout=None), {"holdout": HOLDOUT}),
-        (deleted(0.0)._replace(on_holdout=None), {}),
+        (deleted(0.0)._replace(before=Sets()), {"holdout": HOLDOUT}),
+        (deleted(0.0)._replace(before=deleted(0.0).before.only(Role.QUERY)), {"holdout": HOLDOUT}),
+        (replaced(deleted(0.0), holdout=None), {}),
         (deleted(0.0), {"holdout": HOLDOUT, "tests": [DeletionTest(stated=1.0)]}),
         (deleted(0.0), {"holdout": HOLDOUT, "tests": [MembersTest()]}),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from support.cli_runs import records
-from support.clouds import NAMES, probabilities, trained_outputs
+from support.clouds import NAMES, probabilities, replaced, trained_outputs
 from support.ks_audits import audit_ks
 
 from jaxaudit.audits.ks.models import Part, make_pool
@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.train import default_tests, possible_tests
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Sets
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -43,14 +43,14 @@ LIKE_CALIBRATION = examples(11, 0.5, "fresh")
 SOME = SimulatedTarget("some", (Part(CALIBRATION, 0.67), Part(QUERY, 0.25)))
 MOST = SimulatedTarget("most", (Part(CALIBRATION, 0.76), Part(QUERY, 0.5)))
 """48 calibration records are left."""
-ALONE = FileTarget(probabilities(np.full((RECORDS, 3), 1 / 3), "file.csv"))
-FILE = ALONE._replace(on_calibration=probabilities(np.full((RECORDS, 3), 1 / 3), "file_c.csv"))
+ALONE = FileTarget(Sets(query=probabilities(np.full((RECORDS, 3), 1 / 3), "file.csv")))
+FILE = replaced(ALONE, calibration=probabilities(np.full((RECORDS, 3), 1 / 3), "file_c.csv"))
 
 
 def target(seed: int, name: str, trained_on: list[Examples], *asked: Examples) -> FileTarget:
     """Its outputs on the query set and on the calibration set."""
     query, calibration = trained_outputs(LEARNER, seed, trained_on, [*asked], name)
-    return FileTarget(query, on_calibration=calibration)
+    return FileTarget(Sets(query=query, calibration=calibration))
 
 
 def run(targets: list[Target], *tests: KSTest, **options: Any) -> KSAudit:
@@ -98,9 +98,9 @@ def shadows(audit: KSAudit) -> ShadowModels:
 def test_outputs_in_another_order_are_found() -> None:
     unused: Any = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
     order = np.random.default_rng(0).permutation(len(CALIBRATION))
-    shuffled = probabilities(unused.on_calibration.probabilities[order], "shuffled")
+    shuffled = probabilities(unused.on[Role.CALIBRATION].probabilities[order], "shuffled")
     half = SimulatedTarget("half of each", (Part(CALIBRATION, 0.5), Part(QUERY, 0.5)))
-    answer = run([unused, half, unused._replace(on_calibration=shuffled)], TEST)
+    answer = run([unused, half, replaced(unused, calibration=shuffled)], TEST)
     for each in answer.targets:
         names = [check.name for check in each.checks]
         assert [names.count(name) for name in (SHADOW_MODELS, CALIBRATION_LIKE_TARGET)] == [1, 1]
@@ -139,9 +139,13 @@ def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
 @pytest.mark.parametrize(
     ("targets", "calibration", "words"),
     [
-        ([FILE, ALONE], CALIBRATION, r"some have none \(`on_calibration`\)"),
+        ([FILE, ALONE], CALIBRATION, "set, and some have none"),
         ([FILE], examples(3, 0.5, "larger", 201), r"shape \(200, 3\), but the calibration set has 201 records"),
-        ([FILE._replace(on_calibration=ALONE.outputs.take(np.arange(49)))], CALIBRATION.take(np.arange(49)), "got 49"),
+        (
+            [replaced(FILE, calibration=ALONE.on[Role.QUERY].take(np.arange(49)))],
+            CALIBRATION.take(np.arange(49)),
+            "got 49",
+        ),
         ([FILE, MOST], CALIBRATION, "got 48"),
     ],
 )

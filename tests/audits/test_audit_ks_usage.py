@@ -41,8 +41,8 @@ def audit():
     asked = [QUERY, HOLDOUT]
     before, held_before = trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv")
     now, held_now = trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv")
-    file = FileTarget(before, held_before)
-    after = FileTarget(now, held_now, before=before, before_on_holdout=held_before)
+    file = FileTarget(Sets(query=before, holdout=held_before))
+    after = FileTarget(Sets(query=now, holdout=held_now), before=Sets(query=before, holdout=held_before))
     shadow = ShadowTest(never=19, half=2, fully=19)
     return audit_ks(
         *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER, after]),
@@ -89,7 +89,10 @@ LEVEL = WHOLE.inputs @ np.random.default_rng(4).normal(size=12) + WHOLE.labels
 def judged_alone(key: Any, odds: np.ndarray, held: np.ndarray) -> TargetResult:
     """What the outputs of a model tell without any other, with these records held out."""
     query, holdout = (WHOLE.take(rows) for rows in (~held, held))
-    file = FileTarget(with_log_odds(odds[~held], query, "o"), with_log_odds(odds[held], holdout, "h"), True)
+    file = FileTarget(
+        Sets(query=with_log_odds(odds[~held], query, "o"), holdout=with_log_odds(odds[held], holdout, "h")),
+        allow_unrelated=True,
+    )
     (target,) = audit_ks(key, query, None, None, [file], holdout=holdout, tests=[HoldoutTest(mixed=0)]).targets
     return target
 
@@ -135,18 +138,26 @@ def test_shadow_models_are_compared_at_the_files_resolution():
 
 
 FILE, SHORT = (probabilities(np.full((count, 3), 1 / 3), f"{name}.csv") for count, name in ((300, "o"), (200, "short")))
-PAIR = FileTarget(FILE, FILE, before=FILE, before_on_holdout=FILE)
+PAIR = FileTarget(Sets(query=FILE, holdout=FILE), before=Sets(query=FILE, holdout=FILE))
 HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
 
 
 @pytest.mark.parametrize(
     ("targets", "options", "words"),
     [
-        ([FileTarget(FILE, FILE)], {}, "o.csv: .*holdout but no records"),
-        ([FileTarget(FILE)], HELD, "o.csv: .*holdout but no outputs"),
-        ([FileTarget(FILE, SHORT)], HELD, r"\(200, 3\), but the holdout has 300 records"),
-        ([FileTarget(FILE, FILE, before=FILE)], HELD, "o.csv: outputs before the deletion"),
-        ([PAIR._replace(before=SHORT)], HELD, r"\(200, 3\), but the query set has 300 records"),
+        ([FileTarget(Sets(query=FILE, holdout=FILE))], {}, "o.csv: .*holdout but no records"),
+        ([FileTarget(Sets(query=FILE))], HELD, "o.csv: .*holdout but no outputs"),
+        ([FileTarget(Sets(query=FILE, holdout=SHORT))], HELD, r"\(200, 3\), but the holdout has 300 records"),
+        (
+            [FileTarget(Sets(query=FILE, holdout=FILE), before=Sets(query=FILE))],
+            HELD,
+            "o.csv: outputs before the deletion",
+        ),
+        (
+            [PAIR._replace(before=Sets(query=SHORT, holdout=FILE))],
+            HELD,
+            r"\(200, 3\), but the query set has 300 records",
+        ),
         ([PAIR], {"holdout": HOLDOUT, "tests": [ShadowTest()]}, "no test compares the outputs before"),
         ([BOTH], {**HELD, "tests": [HoldoutTest(stated=1.0)]}, "above 0 and below 1; got 1"),
         ([BOTH], {"tests": [ShadowTest(fully=18)]}, "at least 19 shadow models .* got 39 and 18"),

@@ -188,21 +188,6 @@ def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, h
     assert match_row(stranger, 4, model_outputs(stranger, 1).log_odds, {}) is None
 
 
-def test_models_of_ones_own_tests_have_their_kind_and_fit_no_other_row(tmp_path: Path):
-    folder = planned(tmp_path / "bank", 20, 20, holdout=True, own_kinds={"mine": 2, "yours": 1})
-    bank = load_bank(folder)
-    assert kinds_of(bank) == [*("mine", "mine", "yours"), *["mixed"] * 17]
-    assert open_bank(bank).kinds.count("mine") == 2
-    known = first_models(bank)
-    assert match_row(bank, 1, model_outputs(bank, 1).log_odds, known) is None
-    right: Any = match_row(bank, 9, model_outputs(bank, 9).log_odds, known)
-    wrong: Any = match_row(bank, 9, model_outputs(bank, 1).log_odds, known)
-    # What fits the row of a model of one's own is taken for none of the others.
-    assert (right.other, wrong.other) == (None, None)
-    with pytest.raises(InputError, match="own_kinds are of 21 models"):
-        load_bank(planned(tmp_path / "more", 20, 0, holdout=True, own_kinds={"mine": 21}))
-
-
 def many(folder: Path, changed: dict[int, np.ndarray] | None = None) -> Bank:
     """A bank of 8 models of 200 records, of which these have other outputs."""
     held = np.random.default_rng(5).random((8, 200)) < 0.5

@@ -1,23 +1,19 @@
 """How a bank is dealt: the rows of `ks`, the same whatever their number, groups whole, dropped records never."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
-from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.bank import plan_bank
-from jaxaudit.audits.ks.models import Pool, Rows, make_pool
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, KSTest, ShadowTest
+from jaxaudit.audits.ks.models import make_pool
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import as_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import refuse_unless_coins
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import Kind
 
 KEY = jax.random.key(11)
 QUERY, HOLDOUT, CALIBRATION = 24, 18, 30
@@ -29,14 +25,16 @@ def examples(count: int, of: int) -> Examples:
 
 
 SETS = examples(QUERY, 1), examples(CALIBRATION, 2), examples(HOLDOUT, 3)
-GROUPS = as_groups(np.arange(QUERY) // 4, 100 + np.arange(HOLDOUT) // 3)
+GROUPS = np.r_[np.arange(QUERY) // 4, 100 + np.arange(HOLDOUT) // 3]
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
 def test_with_a_holdout_rows_are_those_that_ks_draws(groups):
     """audit_ks draws with the stream `draw` of its key."""
     query, calibration, holdout = SETS
-    pool = make_pool(Sets(query=query, calibration=calibration, holdout=holdout), groups=groups)
+    if groups is not None:
+        query, holdout = replace(query, groups=groups[:QUERY]), replace(holdout, groups=groups[QUERY:])
+    pool = make_pool(Sets(query=query, calibration=calibration, holdout=holdout))
     rows = HoldoutTest(mixed=12).draw(stream(KEY, "draw"), pool)["mixed"]
     plan = plan_bank(KEY, 12, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=groups)
     np.testing.assert_array_equal(plan.membership, rows)
@@ -70,7 +68,7 @@ def test_dropped_records_are_in_no_row_and_the_others_are_dealt_as_if_they_were_
     dropped[[0, 1, 2, 3, QUERY + 1, QUERY + HOLDOUT + 5]] = True
     plan = plan_bank(KEY, 9, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=groups, dropped=dropped)
     assert not plan.membership[:, dropped].any()
-    left = groups and groups.take(np.arange(4, QUERY), np.delete(np.arange(HOLDOUT), 1))
+    left = None if groups is None else groups[~dropped[: QUERY + HOLDOUT]]
     alone = plan_bank(KEY, 9, QUERY - 4, holdout=HOLDOUT - 1, calibration=CALIBRATION - 1, groups=left)
     np.testing.assert_array_equal(plan.membership[:, ~dropped], alone.membership)
 
@@ -89,11 +87,11 @@ def test_coins_are_fair_and_more_models_begin_with_the_same():
 @pytest.mark.parametrize("holdout", [0, HOLDOUT])
 def test_coins_deal_whole_groups(holdout: int):
     """Each group, and each record of the calibration set, by a coin of its own; dropped records never."""
-    groups = as_groups(GROUPS.query, GROUPS.holdout[:holdout])
+    groups = GROUPS[: QUERY + holdout]
     dropped = np.arange(QUERY + holdout + CALIBRATION) == 5
     sets = {"holdout": holdout, "calibration": CALIBRATION, "coins": True}
     plan = plan_bank(KEY, 200, QUERY, **sets, groups=groups, dropped=dropped)
-    units = np.concatenate([groups.dealt_sets, 100 + np.arange(CALIBRATION)])
+    units = np.concatenate([groups, 1000 + np.arange(CALIBRATION)])
     assert not plan.membership[:, 5].any()
     masks = [plan.membership[:, (units == unit) & ~dropped] for unit in np.unique(units)]
     assert all((mask == mask[:, :1]).all() for mask in masks)
@@ -101,7 +99,7 @@ def test_coins_deal_whole_groups(holdout: int):
     fewer = plan_bank(KEY, 20, QUERY, **sets, groups=groups, dropped=dropped)
     np.testing.assert_array_equal(plan.membership[:20], fewer.membership)
     # Groups of one record are records.
-    alone = as_groups(np.arange(QUERY), 100 + np.arange(holdout))
+    alone = np.arange(QUERY + holdout)
     by_groups, by_records = (plan_bank(KEY, 5, QUERY, **sets, groups=each).membership for each in (alone, None))
     np.testing.assert_array_equal(by_groups, by_records)
 
@@ -112,43 +110,10 @@ def test_coins_deal_whole_groups(holdout: int):
         {},
         {"holdout": 0, "calibration": CALIBRATION, "groups": GROUPS},
         {"holdout": HOLDOUT, "dropped": np.arange(QUERY + HOLDOUT) < QUERY},
-        {"holdout": HOLDOUT, "groups": as_groups(np.zeros(QUERY, int), np.ones(HOLDOUT, int))},
+        {"holdout": HOLDOUT, "groups": (np.arange(QUERY + HOLDOUT) < QUERY).astype(int)},
     ],
     ids=["query alone", "groups without a holdout", "nothing left", "two groups"],
 )
 def test_what_cannot_be_dealt_is_refused(sets):
     with pytest.raises(InputError):
         plan_bank(KEY, 5, QUERY, **sets)
-
-
-@dataclass(frozen=True)
-class ClassTest(KSTest):
-    """Its models are trained on the calibration records of one class."""
-
-    models: int = 2
-    kind: str = "of one class"
-    name: ClassVar[str] = "class"
-    title: ClassVar[str] = "class test"
-    assumes: ClassVar[str] = "Nothing."
-
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
-        of_calibration = np.arange(len(pool.examples)) >= pool.calibration.start
-        nothing = np.zeros((3, len(pool.examples)), bool)
-        row = of_calibration & (pool.examples.labels == 1)
-        return {self.kind: np.repeat(row[None], self.models, axis=0), Kind.NEVER: nothing}
-
-    def judge(self, *_: Any, **__: Any) -> Judgement:
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    ("tests", "more", "words"),
-    [
-        ([ClassTest(), ClassTest()], {}, r"\(of one class\)"),
-        ([ClassTest()], {"labels": np.zeros(QUERY + CALIBRATION, int)}, "class test .* without any record"),
-    ],
-)
-def test_tests_whose_models_cannot_be_planned(tests: list[KSTest], more: dict[str, Any], words: str):
-    labels = np.arange(QUERY + CALIBRATION) % 3
-    with pytest.raises(InputError, match=words):
-        plan_bank(KEY, 7, QUERY, calibration=CALIBRATION, tests=tests, **{"labels": labels, **more})

@@ -12,8 +12,9 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.power.audit import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.cli.ks.effort import take_records
-from jaxaudit.cli.ks.inputs import AuditInputs
+from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import StepCost
 
@@ -134,7 +135,7 @@ def test_fewer_records_are_walked_more_often():
     assert work.epochs > fixed.epochs == 15
 
 
-def sets(holdout: bool = True, members: bool = False) -> AuditInputs:
+def sets(holdout: bool = True, members: bool = False) -> Case:
     def examples(start: int, records: int, name: str) -> Examples:
         inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
         return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
@@ -146,25 +147,19 @@ def sets(holdout: bool = True, members: bool = False) -> AuditInputs:
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
     target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
     known = examples(400, 75, "m") if members else None
-    file = FileTarget(outputs(query), outputs(held) if holdout else None, on_calibration=outputs(calibration))
-    file = file._replace(on_members=known and outputs(known))
-    held = held if holdout else None
-    return AuditInputs(query, calibration, held, (file,), (target,), members=known)
+    of_roles = Sets(query=query, calibration=calibration, holdout=held if holdout else None, members=known)
+    return Case(of_roles, (FileTarget(of_roles.map(lambda _, of: outputs(of))),), (target,))
 
 
 def test_outputs_are_taken_with_their_records():
     taken = take_records(sets(members=True), 40, jax.random.key(1))
-    held, calibration, members = taken.holdout, taken.calibration, taken.members
-    assert calibration is not None
     (file,) = taken.files
-    of_sets = (taken.query, file.outputs), (held, file.on_holdout), (calibration, file.on_calibration)
-    for examples, outputs in (*of_sets, (members, file.on_members)):
-        assert examples is not None
-        assert outputs is not None
-        assert len(examples) == len(calibration) == 40
+    for role in Role:
+        examples, outputs = taken.sets[role], file.on[role]
+        assert len(examples) == 40
         np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
     # A simulated target is trained on what the sets have left.
-    assert [part.examples for part in taken.simulated[0].parts] == [calibration, taken.query]
+    assert [part.examples for part in taken.simulated[0].parts] == [taken.sets[Role.CALIBRATION], taken.query]
     # And members change nothing that is taken of the others.
     assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, with_log_odds
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, replaced, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
@@ -20,6 +20,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.train import possible_tests
 from jaxaudit.data.examples import Sets
+from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
 from jaxaudit.metrics.usage import Usage
@@ -62,7 +63,9 @@ def target(
     on_query, on_holdout, on_calibration = (
         with_log_odds(each, of, name) for each, of in ((query, QUERY), (holdout, HOLDOUT), (calibration, CALIBRATION))
     )
-    given = FileTarget(on_query, on_holdout if held else None, True, on_calibration)
+    given = FileTarget(
+        Sets(query=on_query, holdout=on_holdout if held else None, calibration=on_calibration), allow_unrelated=True
+    )
     return given.says(bank, "")
 
 
@@ -128,7 +131,7 @@ class OwnTest(ShadowTest):
     ],
 )
 def test_what_cannot_be_judged_is_refused(options: dict[str, Any], words: str):
-    file = FileTarget(with_log_odds(np.zeros(len(QUERY)), QUERY, "a.csv"), None, True)
+    file = FileTarget(Sets(query=with_log_odds(np.zeros(len(QUERY)), QUERY, "a.csv")), allow_unrelated=True)
     with pytest.raises(InputError, match=words):
         judge(**{"key": KEY, "shadows": whole().models, "targets": [file], **options})
 
@@ -152,23 +155,24 @@ def test_a_simulated_target_alone_is_judged_by_the_query_set():
     assert judge(KEY, trained, [simulated], tests=[ShadowTest()]).targets[0].method == "shadow"
     random = np.random.default_rng(2)
     on_query, on_calibration = (with_log_odds(random.normal(size=len(of)), of, "a.csv") for of in (QUERY, CALIBRATION))
-    file = FileTarget(on_query, None, True, on_calibration)
+    file = FileTarget(Sets(query=on_query, calibration=on_calibration), allow_unrelated=True)
     with pytest.raises(InputError, match=r"`calibration_records_not_used` .* got 0"):
         judge(KEY, trained, [file, simulated], tests=[ShadowTest()])
-    with pytest.raises(InputError, match=r"some have none \(`on_calibration`\)"):
-        judge(KEY, trained, [file, file._replace(on_calibration=None)], tests=[ShadowTest()])
+    with pytest.raises(InputError, match="set, and some have none"):
+        judge(KEY, trained, [file, replaced(file, calibration=None)], tests=[ShadowTest()])
 
 
 def test_some_records_are_as_if_no_others_had_been_given():
     """Each stays in its set, with its group, and models say the same of it."""
     groups = np.arange(len(QUERY) + len(HOLDOUT)) // 3
-    shadows = replace(whole().models, pool=POOL._replace(groups=groups))
+    of_all = np.r_[groups, 1000 + np.arange(len(POOL.examples) - len(groups))]
+    shadows = replace(whole().models, pool=POOL._replace(examples=replace(POOL.examples, groups=of_all)))
     records = np.r_[5:25, len(QUERY) : len(QUERY) + 10, POOL.calibration.start + 3 : POOL.calibration.stop]
     found, pool = shadows.take(np.array([2, 0]), records), shadows.take(records=records).pool
     assert (pool.query, pool.holdout, pool.calibration) == (slice(0, 20), slice(20, 30), slice(30, len(records)))
     assert pool.compares_calibration
     assert pool.groups is not None
-    np.testing.assert_array_equal(pool.groups, groups[records[:30]])
+    np.testing.assert_array_equal(pool.groups, number_groups(groups[records[:30]]))
     np.testing.assert_array_equal(pool.examples.inputs, POOL.examples.inputs[records])
     np.testing.assert_array_equal(found.log_odds, shadows.log_odds[[2, 0]][:, records])
     np.testing.assert_array_equal(found.membership, shadows.membership[[2, 0]][:, records])
@@ -183,7 +187,12 @@ def test_without_outputs_on_the_holdout_it_is_left_out():
         for odds, of in ((log_odds[: len(QUERY)], QUERY), (log_odds[-len(CALIBRATION) :], CALIBRATION))
     )
     shadows = whole().models
-    (found,) = judge(KEY, shadows, [FileTarget(on_query, None, True, on_calibration)], own_recipe=True).targets
+    (found,) = judge(
+        KEY,
+        shadows,
+        [FileTarget(Sets(query=on_query, calibration=on_calibration), allow_unrelated=True)],
+        own_recipe=True,
+    ).targets
     assert found.method == "shadow"
     assert found.verdict == "not forgotten"
     whole_usage, (usage,) = judge_outputs(KEY, whole(), [used()], [ShadowTest()]).targets[0].usage[0], found.usage
@@ -211,7 +220,10 @@ def test_too_few_models_for_so_many_targets_are_the_reason(pool: Pool):
 
 def test_an_audit_that_could_detect_nothing_is_refused_before_it_trains():
     """Unless something else was asked for: then another refusal comes first."""
-    given = [FileTarget(with_log_odds(np.zeros(len(QUERY)), QUERY, f"{name}.csv"), None, True) for name in "abc"]
+    given = [
+        FileTarget(Sets(query=with_log_odds(np.zeros(len(QUERY)), QUERY, f"{name}.csv")), allow_unrelated=True)
+        for name in "abc"
+    ]
     with pytest.raises(InputError, match=r"at least 59 .*`never`"):
         audit_ks(KEY, QUERY, CALIBRATION, LEARNER, given, tests=[ShadowTest()])
     with pytest.raises(InputError, match="also occur"):

@@ -1,5 +1,6 @@
 """The three words of Python: a deal, outputs on its sets, and the verdict that the parts give one by one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ def test_a_deal_has_each_record_once_and_keeps_copies_and_groups_together() -> N
     assert {*map(bytes, hashes)} == {*map(bytes, FLAT.record_hashes)}
     twice = FLAT.take(np.r_[np.arange(100), np.arange(100)])
     groups = np.repeat(np.arange(20), 10)
-    parts = ja.deal(twice, holdout=0.3, groups=groups, seed=2)
-    assert parts.groups is not None
+    parts = ja.deal(replace(twice, groups=groups), holdout=0.3, seed=2)
+    assert parts.query.groups is not None
+    assert parts.holdout.groups is not None
+    assert not {*parts.query.groups.tolist()} & {*parts.holdout.groups.tolist()}
     assert not {*map(bytes, parts.query.record_hashes)} & {*map(bytes, parts.holdout.record_hashes)}
 
 
@@ -49,7 +52,7 @@ def test_the_verdict_is_that_of_the_parts() -> None:
     query, holdout, members = (
         ja.outputs_of(USED[role], FLAT.class_names, len(part), name="a") for role, part in DEAL.items()
     )
-    target = ja.FileTarget(query, on_holdout=holdout, on_members=members)
+    target = ja.FileTarget(ja.Sets(query=query, holdout=holdout, members=members))
     shadows = ja.train_shadows(key, DEAL.query, targets=[target], holdout=DEAL.holdout, members=DEAL.members)
     parts = ja.judge(key, shadows, [target]).targets[0]
     assert ja.ks(DEAL, USED).targets[0].usage == parts.usage
@@ -66,13 +69,11 @@ def test_the_strongest_test_that_the_outputs_allow() -> None:
 
 def test_a_folder_is_the_deal_that_was_saved(tmp_path: Path) -> None:
     groups = np.arange(800) // 2
-    parts = ja.deal(FLAT, holdout=0.3, members=0.4, groups=groups, seed=1)
+    parts = ja.deal(replace(FLAT, groups=groups), holdout=0.3, members=0.4, seed=1)
     opened = ja.open_deal(parts.save(tmp_path / "deal"))
-    assert opened.groups is not None
-    assert parts.groups is not None
-    assert opened.groups.content_hash == parts.groups.content_hash
     for role, part in parts.items():
         assert opened.sets[role].content_hash == part.content_hash
+        np.testing.assert_array_equal(opened.sets[role].groups, part.groups)
     with pytest.raises(InputError, match="cannot be written"):
         parts.save(tmp_path / "deal")
 

@@ -1,17 +1,16 @@
 """Outputs on any set that are in another order, of another set or on another scale give no verdict of use."""
 
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 from scipy import special
-from support.clouds import HOLDOUT, QUERY, examples, probabilities, with_log_odds
+from support.clouds import HOLDOUT, QUERY, examples, probabilities, replaced, with_log_odds
 from support.ks_audits import audit_ks
 
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.pairs import are_copies
 from jaxaudit.errors import InputError
@@ -26,32 +25,27 @@ from jaxaudit.metrics.checks import (
 
 KEY = jax.random.key(3)
 MEMBERS = examples(7, 0.0, "members")
-SETS = {"outputs": QUERY, "on_holdout": HOLDOUT, "on_members": MEMBERS, "before": QUERY, "before_on_holdout": HOLDOUT}
-BY_MEMBERS, BY_BEFORE = (
-    ("outputs", "on_holdout", "on_members"),
-    ("outputs", "on_holdout", "before", "before_on_holdout"),
-)
+SETS = Sets(query=QUERY, holdout=HOLDOUT, members=MEMBERS)
 SURE = np.random.default_rng(4)
 
 
-def says(of: Examples, seed: int, used: bool = False) -> Outputs:
+def says(of: Examples, seed: int, used: bool) -> Outputs:
     """A model that knows the classes of all records, and of used ones better by 2 nats."""
     odds = np.random.default_rng(seed).normal(1.0 + 2 * used, 2.0, len(of))
     return with_log_odds(odds, of, f"{seed}.csv")
 
 
-def given(fields: tuple[str, ...]) -> FileTarget:
-    """It never used the query set, or once did."""
-    files: dict[str, Any] = {
-        name: says(SETS[name], seed, name in ("on_members", "before"))
-        for seed, name in enumerate(SETS)
-        if name in fields
-    }
-    return FileTarget(**files)
+SEEDS = {Role.QUERY: 0, Role.HOLDOUT: 1, Role.MEMBERS: 2}
+BY_MEMBERS = FileTarget(SETS.map(lambda role, of: says(of, SEEDS[role], role == Role.MEMBERS)))
+"""It never used the query set."""
+BY_BEFORE = replaced(BY_MEMBERS, members=None)._replace(
+    before=Sets(query=says(QUERY, 3, True), holdout=says(HOLDOUT, 4, False))
+)
+"""It once did."""
 
 
 def judged(target: FileTarget) -> TargetResult:
-    members = MEMBERS if target.on_members is not None else None
+    members = MEMBERS if Role.MEMBERS in target.on else None
     return audit_ks(KEY, QUERY, None, None, [target], holdout=HOLDOUT, members=members).targets[0]
 
 
@@ -59,54 +53,58 @@ def failed(found: TargetResult) -> set[str]:
     return {check.name for check in found.checks if not check.passed}
 
 
-@pytest.mark.parametrize("fields", [BY_MEMBERS, BY_BEFORE])
-def test_outputs_in_order_pass(fields: tuple[str, ...]) -> None:
-    found = judged(given(fields))
+def with_file(target: FileTarget, field: str, role: Role, file: Outputs) -> FileTarget:
+    return target._replace(**{field: getattr(target, field) | Sets(**{role: file})})
+
+
+@pytest.mark.parametrize("target", [BY_MEMBERS, BY_BEFORE], ids=["members", "before"])
+def test_outputs_in_order_pass(target: FileTarget) -> None:
+    found = judged(target)
     assert not failed(found)
     # The answers before and after have nothing in common here, so that no deletion is seen in them.
-    assert found.verdict == ("forgotten" if fields == BY_MEMBERS else "inconclusive")
+    assert found.verdict == ("forgotten" if target == BY_MEMBERS else "inconclusive")
 
 
 @pytest.mark.parametrize(
-    ("fields", "name", "check"),
+    ("target", "field", "role", "check"),
     [
-        (BY_MEMBERS, "outputs", TARGET_OUTPUTS),
-        (BY_MEMBERS, "on_holdout", HOLDOUT_OUTPUTS),
-        (BY_MEMBERS, "on_members", MEMBERS_OUTPUTS),
-        (BY_BEFORE, "on_holdout", HOLDOUT_OUTPUTS),
-        (BY_BEFORE, "before", BEFORE_OUTPUTS),
-        (BY_BEFORE, "before_on_holdout", BEFORE_ON_HOLDOUT),
+        (BY_MEMBERS, "on", Role.QUERY, TARGET_OUTPUTS),
+        (BY_MEMBERS, "on", Role.HOLDOUT, HOLDOUT_OUTPUTS),
+        (BY_MEMBERS, "on", Role.MEMBERS, MEMBERS_OUTPUTS),
+        (BY_BEFORE, "on", Role.HOLDOUT, HOLDOUT_OUTPUTS),
+        (BY_BEFORE, "before", Role.QUERY, BEFORE_OUTPUTS),
+        (BY_BEFORE, "before", Role.HOLDOUT, BEFORE_ON_HOLDOUT),
     ],
 )
-def test_rows_in_another_order_give_no_verdict(fields: tuple[str, ...], name: str, check: str) -> None:
+def test_rows_in_another_order_give_no_verdict(target: FileTarget, field: str, role: Role, check: str) -> None:
     """Of the holdout they look less remembered than those of a query set that was never used."""
-    target = given(fields)
-    file = getattr(target, name)
-    shuffled: Any = file.take(np.random.default_rng(5).permutation(len(file.values)))
-    found = judged(target._replace(**{name: shuffled}))
+    file = getattr(target, field)[role]
+    shuffled = with_file(target, field, role, file.take(np.random.default_rng(5).permutation(len(file.values))))
+    found = judged(shuffled)
     assert failed(found) == {check}
     assert found.verdict == "inconclusive"
-    allowed = judged(target._replace(**{name: shuffled, "allow_unrelated": True}))
+    allowed = judged(shuffled._replace(allow_unrelated=True))
     assert check not in failed(allowed)
 
 
 @pytest.mark.parametrize(
-    ("name", "copied"),
+    ("target", "field", "role", "copied"),
     [
-        ("on_holdout", "outputs"),
-        ("on_members", "outputs"),
-        ("on_members", "on_holdout"),
-        ("before_on_holdout", "before"),
+        (BY_MEMBERS, "on", Role.HOLDOUT, Role.QUERY),
+        (BY_MEMBERS, "on", Role.MEMBERS, Role.QUERY),
+        (BY_MEMBERS, "on", Role.MEMBERS, Role.HOLDOUT),
+        (BY_BEFORE, "before", Role.HOLDOUT, Role.QUERY),
     ],
 )
-def test_the_outputs_on_one_set_as_those_on_another_are_refused(name: str, copied: str) -> None:
-    target = given(BY_BEFORE if name == "before_on_holdout" else BY_MEMBERS)
-    file, other = getattr(target, name), getattr(target, copied)
+def test_the_outputs_on_one_set_as_those_on_another_are_refused(
+    target: FileTarget, field: str, role: Role, copied: Role
+) -> None:
+    file, other = getattr(target, field)[role], getattr(target, field)[copied]
     mixed = file.values.copy()
     mixed[:200] = other.values[:200]
     for copy in (other, probabilities(mixed, "mixed")):
         with pytest.raises(InputError, match="has the same rows as"):
-            judged(target._replace(**{name: copy}))
+            judged(with_file(target, field, role, copy))
 
 
 def test_outputs_that_are_alike_by_chance_are_no_copies() -> None:
@@ -114,7 +112,7 @@ def test_outputs_that_are_alike_by_chance_are_no_copies() -> None:
     for odds in (np.full(300, 40.0), SURE.integers(0, 4, 300) / 2.0):
         same, members = (with_log_odds(np.asarray(odds, float), of, "a.csv") for of in (QUERY, MEMBERS))
         held = with_log_odds(np.asarray(odds, float), HOLDOUT, "b.csv")
-        judged(FileTarget(same, held, on_members=members))
+        judged(FileTarget(Sets(query=same, holdout=held, members=members)))
 
 
 def test_votes_on_few_records_are_no_copies() -> None:
@@ -127,14 +125,14 @@ def test_votes_on_few_records_are_no_copies() -> None:
 
 def test_a_file_on_another_scale_or_a_part_of_one_out_of_line_gives_no_verdict() -> None:
     """The holdout's rows from the middle on belong to the records after them."""
-    target: Any = given(BY_MEMBERS)
+    target = BY_MEMBERS
     odds = np.random.default_rng(9).normal(0.3, 0.2, len(HOLDOUT))
-    found = judged(target._replace(on_holdout=with_log_odds(odds, HOLDOUT, "softmax_twice.csv")))
+    found = judged(replaced(target, holdout=with_log_odds(odds, HOLDOUT, "softmax_twice.csv")))
     assert failed(found) == {OUTPUTS_ON_ONE_SCALE}
     assert found.verdict == "inconclusive"
     half = len(HOLDOUT) // 2
     rows = np.append(np.delete(np.arange(len(HOLDOUT)), half), len(HOLDOUT) - 1)
-    found = judged(target._replace(on_holdout=target.on_holdout.take(rows)))
+    found = judged(replaced(target, holdout=target.on[Role.HOLDOUT].take(rows)))
     assert failed(found) == {HOLDOUT_OUTPUTS}
     assert found.verdict == "inconclusive"
 
@@ -147,6 +145,8 @@ def test_a_model_that_knows_its_members_alone_is_judged() -> None:
         return probabilities(special.softmax(random.normal(0, 0.5, (len(of), 3)), axis=1), name)
 
     known = with_log_odds(random.normal(5, 1, len(MEMBERS)), MEMBERS, "members.csv")
-    found = judged(FileTarget(guessed(QUERY, "query.csv"), guessed(HOLDOUT, "holdout.csv"), on_members=known))
+    found = judged(
+        FileTarget(Sets(query=guessed(QUERY, "query.csv"), holdout=guessed(HOLDOUT, "holdout.csv"), members=known))
+    )
     assert not failed(found)
     assert found.verdict == "forgotten"

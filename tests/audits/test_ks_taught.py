@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, replaced, with_log_odds
 from support.ks_audits import audit_ks
 
 from jaxaudit import load
@@ -81,13 +81,15 @@ def test_no_order_of_the_records_changes_a_bit(grouped: bool) -> None:
     records = replace(records, labels=np.r_[records.labels[:-1], (records.labels[-1:] + 1) % 3])
     groups = np.arange(len(copies)) // 3 if grouped else None
     turned = np.random.default_rng(1).permutation(len(copies))
-    one: Any = taught_difficulty(KEY, records, groups)
+    records = replace(records, groups=groups)
+    one: Any = taught_difficulty(KEY, records)
     # Groups have other numbers, too.
-    other: Any = taught_difficulty(KEY, records.take(turned), None if groups is None else 1000 - groups[turned])
+    turned_groups = None if groups is None else 1000 - groups[turned]
+    other: Any = taught_difficulty(KEY, replace(records.take(turned), groups=turned_groups))
     assert (one.odds[:, turned] == other.odds).all()
     assert (one.order == turned[other.order])[one.order < len(ALL) - 1].mean() > 0.8
     assert (one.odds[:, :19] == one.odds[:, len(ALL) : -1]).all()
-    assert taught_difficulty(jax.random.key(4), records, groups).odds is not one.odds
+    assert taught_difficulty(jax.random.key(4), records).odds is not one.odds
 
 
 def test_what_was_taught_once_is_read_again(tmp_path: Any) -> None:
@@ -104,7 +106,7 @@ def test_what_was_taught_once_is_read_again(tmp_path: Any) -> None:
         records.take(np.arange(119)),
     ):
         taught_difficulty(KEY, other)
-    taught_difficulty(KEY, records, np.arange(120) // 2)
+    taught_difficulty(KEY, replace(records, groups=np.arange(120) // 2))
     taught_difficulty(jax.random.key(9), records)
     assert len(list(cache_dir().glob("taught-difficulty-*"))) == 6
     path.write_bytes(b"damaged")
@@ -195,7 +197,7 @@ def test_long_records_are_reduced_to_combinations() -> None:
 def target(seed: int) -> FileTarget:
     generator = np.random.default_rng(seed)
     query, holdout, members = (with_log_odds(generator.normal(size=len(each)), each, "t") for each in SETS)
-    return FileTarget(query, holdout, True, on_members=members)
+    return FileTarget(Sets(query=query, holdout=holdout, members=members), allow_unrelated=True)
 
 
 def test_the_audit_names_what_told_the_difficulty_and_says_the_same_for_any_number_of_targets() -> None:
@@ -216,7 +218,7 @@ def test_the_audit_names_what_told_the_difficulty_and_says_the_same_for_any_numb
 def test_simulated_targets_are_judged_by_what_all_records_taught() -> None:
     """Their query sets are other deals of the same records, so nothing is taught anew."""
     tests, learner = [HoldoutTest(mixed=20)], replace(LEARNER, epochs=1)
-    given = target(1)._replace(on_members=None)
+    given = replaced(target(1), members=None)
     shadows = train_shadows(KEY, QUERY, CALIBRATION, learner, [given], holdout=HOLDOUT, tests=tests)
     judge(KEY, shadows, [given], tests=tests)
     (lesson,) = cache_dir().glob("taught-difficulty-*")

@@ -16,9 +16,9 @@ from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest, ShadowTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.shadow_models import Pool
 
 HOLDOUT, SHADOW = HoldoutTest(), ShadowTest()
@@ -63,8 +63,12 @@ def test_the_verdict_by_a_bank_of_such_models_has_it_among_its_caveats(tmp_path:
         load_outputs(OutputsPlace(tmp_path / "used.npz", role), CLASSES, QUERY, of=role)
         for role in ("query", "holdout")
     )
-    targets, shadows, tests = [FileTarget(on_query, on_holdout, True)], open_bank(bank), [HOLDOUT]
-    evidence_of_bank, _ = evidence_for(Evidence(shadows, MIN_ACCURACY), targets, tests)
+    targets, shadows, tests = (
+        [FileTarget(Sets(query=on_query, holdout=on_holdout), allow_unrelated=True)],
+        open_bank(bank),
+        [HOLDOUT],
+    )
+    evidence_of_bank, _ = evidence_for(Evidence(shadows), targets, tests)
     (sentence,) = evidence_of_bank.limitations
     assert sentence.startswith("Holdout test: its shadow models did not learn")
     (judged,) = judge(jax.random.key(8), shadows, targets, tests=tests).targets

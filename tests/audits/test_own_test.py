@@ -94,7 +94,7 @@ class LossTest(KSTest):
 
 
 def run(*tests: KSTest, **options: Any) -> KSAudit:
-    how: dict[str, Any] = {"execution": Execution(16), "min_accuracy": 0.5, **options}
+    how: dict[str, Any] = {"execution": Execution(16), **options}
     return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [BOTH, NEVER], tests=tests, **how)
 
 

@@ -214,7 +214,7 @@ def test_the_kind_of_outputs_may_be_said(sets: Path, monkeypatch: pytest.MonkeyP
     assert jaxaudit("ks", *QUICK, "--target", "l.npy", "--target-kind", "logits").err.endswith("Error: enough\n")
     (file,) = asked["targets"]
     (described,) = described_files([file])["targets"]
-    assert described == {"name": "l.npy", "kind": "logits", "content_hash": file.outputs.content_hash}
+    assert described == {"name": "l.npy", "kind": "logits", "content_hash": file.on[Role.QUERY].content_hash}
 
 
 def test_a_target_is_trained_on_the_union_of_its_data(sets: Path):

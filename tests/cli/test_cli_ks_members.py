@@ -18,6 +18,7 @@ from support.deals import ROLES, read_deal, write_deal, write_model
 from support.details import details_of
 
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.examples import Role
 from jaxaudit.report.kinds import schema_of
 
 COUNT, SIZE = 1000, 5
@@ -265,7 +266,7 @@ def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: p
     assert jaxaudit(*words, "--drop-overlap").err.endswith("Error: enough\n")
     (target,) = asked["targets"]
     left = (np.delete(np.arange(300), [10, 11, 12]), np.arange(1, 300), np.arange(3, 399))
-    for role, kept, each in zip(ROLES, left, (target.outputs, target.on_holdout, target.on_members), strict=True):
+    for role, kept, each in zip(ROLES, left, map(target.on.get, map(Role, ROLES)), strict=True):
         np.testing.assert_array_equal(asked[role].inputs, sets[role]["x"][kept])
         np.testing.assert_allclose(each.probabilities, rows_of("unused")[role][kept], atol=1e-6)
 

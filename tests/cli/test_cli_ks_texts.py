@@ -1,6 +1,7 @@
 """`jaxaudit ks` and `power` that train language models themselves: as by a bank; what needs classes is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +95,15 @@ def test_python_gives_the_same_numbers():
     (direct,) = found(*SETS, *GROUPS, *MODELS, *TARGET, *FEWER, "--epochs", "2")
     texts = [ja.read_texts(Path(name)) for name in FILES[:3]]
     tokenizer = ja.word_tokenizer(texts)
-    query, holdout, calibration = ja.sequences(texts, tokenizer)
+    sets = zip(ja.sequences(texts, tokenizer), texts, strict=True)
+    query, holdout, calibration = (replace(of_set, groups=np.array(text.column("author"))) for of_set, text in sets)
     network, recipe = ShadowNetwork(model="gpt-1-16"), ShadowRecipe(epochs=2, learning_rate=0.03, batch_size=25)
     said, on_holdout = (ja.load_log_likelihoods(f"used/{name}.csv", COUNT) for name in ROLES[:2])
-    target, key = ja.FileTarget(said, on_holdout), jax.random.key(7)
+    target, key = ja.FileTarget(ja.Sets(query=said, holdout=on_holdout)), jax.random.key(7)
     shadows = ja.train_shadows(
         *(key, query, calibration, make_shadow_learner(network, recipe, query, 3 * COUNT), [target]),
         tests=[ja.HoldoutTest(mixed=20)],
         holdout=holdout,
-        groups=tuple(np.array(each.column("author")) for each in texts[:2]),
         execution=ja.Execution(10),
     )
     (answer,) = ja.judge(key, shadows, [target]).targets

@@ -13,6 +13,7 @@ from support.deals import write_deal, write_model
 from support.details import details_of
 
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.data.examples import Role
 from jaxaudit.report.kinds import schema_of
 
 RECIPE = tuple(
@@ -180,10 +181,10 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(dealt: Pat
     assert len(asked["calibration"]) == RECORDS
     exact = first.astype(np.float32)
     (file,) = asked["targets"]
-    assert file.outputs.probabilities[:, 0].tolist() == exact[left].tolist()
-    assert file.on_holdout.probabilities[:, 0].tolist() == exact[:RECORDS].tolist()
-    assert file.before.probabilities[:, 1].tolist() == exact[left].tolist()
-    assert file.before_on_holdout.probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
+    assert file.on[Role.QUERY].probabilities[:, 0].tolist() == exact[left].tolist()
+    assert file.on[Role.HOLDOUT].probabilities[:, 0].tolist() == exact[:RECORDS].tolist()
+    assert file.before[Role.QUERY].probabilities[:, 1].tolist() == exact[left].tolist()
+    assert file.before[Role.HOLDOUT].probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
 
 
 def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, asked: dict[str, Any]):
@@ -258,12 +259,12 @@ def test_rows_follow_records_that_are_dropped_or_sampled(outputs: dict[str, np.n
     stopped(*words)
     left = np.delete(np.arange(RECORDS), places)
     assert np.array_equal(asked["calibration"].inputs, inputs[left])
-    assert np.array_equal(asked["targets"][0].on_calibration.probabilities, outputs["calibration"][left])
+    assert np.array_equal(asked["targets"][0].on[Role.CALIBRATION].probabilities, outputs["calibration"][left])
     stopped(*words, "--sample", "40")
     place = {row.tobytes(): index for index, row in enumerate(inputs)}
     taken = [place[row.tobytes()] for row in asked["calibration"].inputs]
     assert len(taken) == 40
-    assert np.array_equal(asked["targets"][0].on_calibration.probabilities, outputs["calibration"][taken])
+    assert np.array_equal(asked["targets"][0].on[Role.CALIBRATION].probabilities, outputs["calibration"][taken])
 
 
 # Groups reach the test with their records, and nothing else.
@@ -319,7 +320,8 @@ def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[
     for seed, name in enumerate(("query", "holdout", "calibration"), 2):
         written(f"csv/{name}.csv", seed, 1000 * seed)
     stopped("--deal", "csv", "--tests", "holdout,rho", *OF_PATIENTS[4:], *TARGET, *GROUPS)
-    assert asked["groups"].counts == (MANY, MANY, 0)
+    assert [len(np.unique(asked[name].groups)) for name in ("query", "holdout")] == [MANY, MANY]
+    assert asked["calibration"].groups is None
     sets = [asked[name].inputs for name in ("query", "holdout", "calibration")]
     np.testing.assert_array_equal(sets[0], records(2, 0.0)[0])
     assert {each.shape[1] for each in sets} == {12}
@@ -327,15 +329,14 @@ def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[
 
 def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None:
     stopped(*OF_PATIENTS, *TARGET, *GROUPS, "--sample", "57")
-    groups = asked["groups"]
     # 57 records are 11 groups of five.
-    assert groups.counts == (11, 11, 0)
-    assert [len(each) for each in groups] == [55, 55, 0]
+    assert [len(np.unique(asked[name].groups)) for name in ("query", "holdout")] == [11, 11]
     assert (len(asked["query"]), len(asked["holdout"]), len(asked["calibration"])) == (55, 55, 57)
     inputs = records(2, 0.0)[0]
-    for index, group in enumerate(groups.query.tolist()):
+    groups = asked["query"].groups
+    for index, group in enumerate(groups.tolist()):
         (place,) = np.flatnonzero((inputs == asked["query"].inputs[index]).all(axis=1))
-        same = groups.query == group
+        same = groups == group
         assert (asked["query"].inputs[same] == inputs[5 * (place // 5) : 5 * (place // 5) + 5]).all()
 
 
@@ -344,7 +345,7 @@ def test_groups_follow_records_that_are_kept(grouped: Path, asked: dict[str, Any
     arrays["x"][7] = records(2, 0.0)[0][3]
     write_deal("deal", holdout=arrays)
     stopped(*OF_PATIENTS, *TARGET, *GROUPS, "--drop-overlap")
-    query, holdout = (np.bincount(each) for each in (asked["groups"].query, asked["groups"].holdout - MANY))
+    query, holdout = (np.unique(asked[name].groups, return_counts=True)[1] for name in ("query", "holdout"))
     assert query.tolist() == [4] + [5] * (MANY - 1)
     assert holdout.tolist() == [5, 4] + [5] * (MANY - 2)
 

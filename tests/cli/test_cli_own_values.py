@@ -177,56 +177,6 @@ def test_by_a_bank(banked: Path):
     cli_runs.refused(("ks", *by, "--tests", "held.py:HeldTest,rho"), ("rho", "members, holdout, deletion, shadow."))
 
 
-MODELS = ("--model", "mlp", "--epochs", "2")
-MODELS += ("--recipe", "hidden=8", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
-SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--seed", "5", *MODELS)
-
-
-def test_a_bank_is_planned_with_the_models_of_ones_own_test(own: Path):
-    np.save("t.npy", np.random.default_rng(1).dirichlet(np.ones(3), 300).astype(np.float32))
-    sets = (*SETS[:4], "--seed", "5", "--tests", EXAMPLE)
-    done = jaxaudit("shadows", "plan", *sets, "--models", "2", "--out", "bank")
-    assert "21 shadow models, 19 of the kind sureness" in done.out, done.err
-    usual = jaxaudit("shadows", "plan", *sets[:-2], "--models", "2", "--out", "usual")
-    assert usual.code == 0, usual.err
-    for name in ("membership.npy", "seeds.npy"):
-        np.testing.assert_array_equal(np.load(f"bank/{name}")[19:], np.load(f"usual/{name}"))
-    first = np.load("bank/membership.npy")
-    assert jaxaudit("shadows", "plan", *sets, "--models", "4", "--out", "bank").code == 0
-    np.testing.assert_array_equal(np.load("bank/membership.npy")[:21], first)
-    # Other models of one's own are another bank; and what is read of a bank is no code to run.
-    more = (*sets, "--test-option", "sureness.models=20")
-    cli_runs.refused(("shadows", "plan", *more, "--models", "4", "--out", "bank"), ("--tests", "nothing was changed"))
-    cli_runs.refused(("shadows", "plan", *sets, "--models", "3", "--out", "bank"), ("--models 4",))
-    facts = jaxaudit("shadows", "show", "bank", "--json").result
-    assert facts["own_kinds"] == {"sureness": 0}
-    bank = load_bank("bank")
-    for model in range(len(bank)):
-        Path("bank/outputs").mkdir(exist_ok=True)
-        np.save(f"bank/outputs/{model:05}.npy", np.random.default_rng(model).normal(size=bank.description.shape))
-    facts = jaxaudit("shadows", "show", "bank", "--json").result
-    assert facts["own_kinds"] == {"sureness": 19}
-    assert "kind sureness: 19 of 19 models finished" in jaxaudit("shadows", "show", "bank").out
-    (found,) = jaxaudit("ks", "--shadows", "bank", "--target", "t.npy", "--tests", EXAMPLE, "--json").result["targets"]
-    assert found["tests"][0]["name"] == "sureness"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--tests", "shadow"), ("shadow test", "no models of a kind of its own")),
-        (("--tests", "all"), ("--tests", "'all'")),
-        (("--tests", EXAMPLE, "--coins"), ("coins",)),
-        (("--tests", EXAMPLE, "--test-option", "sureness.models=3"), ("at least 19",)),
-        (("--tests", EXAMPLE, "--test-option", "sureness.size=3"), ("no field size",)),
-        (("--test-option", "sureness.models=30"), ("--test-option", "--tests")),
-    ],
-)
-def test_tests_that_no_bank_can_be_planned_with(own: Path, words: tuple[str, ...], said: tuple[str, ...]):
-    cli_runs.refused(("shadows", "plan", *SETS[:4], *words, "--out", "bank"), said)
-    assert not Path("bank").exists()
-
-
 def test_an_attack_of_ones_own_stands_beside_the_others_and_moves_none(banked: Path):
     usual = jaxaudit("attack", "--shadows", "bank", "--attacks", "lira,rmia", "--json").result["attacks"]
     words = ("--attacks", f"lira,{banked}/mine.py:Above,rmia", "--out", "run", "--json")

@@ -19,6 +19,7 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.examples import Sets
 
 QUERY, MODELS = 80, 22
 RECORDS = 2 * QUERY
@@ -163,7 +164,10 @@ def results_of(bank: Bank, of: Callable[[np.ndarray], np.ndarray], folder: Path)
         files.append([folder / f"{seed}-{place}.npy" for place in range(3)])
     read = [[score_outputs(path, bank.description, len(np.load(path))) for path in each] for each in files]
     judged = judge(
-        jax.random.key(5), open_bank(bank), [FileTarget(query, held) for query, held, _ in read], tests=[HoldoutTest()]
+        jax.random.key(5),
+        open_bank(bank),
+        [FileTarget(Sets(query=query, holdout=held)) for query, held, _ in read],
+        tests=[HoldoutTest()],
     )
     targets = [RecordTarget(f"{place}", whole.values[None, :, 1]) for place, (*_, whole) in enumerate(read)]
     attacked = attack(bank, targets)

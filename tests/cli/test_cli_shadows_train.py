@@ -181,10 +181,7 @@ def test_of_two_commands_on_one_new_bank_the_second_says_so(folder: Path, monkey
     assert content(folder) == before
 
 
-REASONS = ((errno.ENOSPC, "the disk is full", True), (errno.EDQUOT, "your quota there is used up", False))
-
-
-def test_a_lack_of_room_is_said_with_what_is_missing_and_the_command_goes_on(folder: Path):
+def test_a_lack_of_room_is_said_and_the_command_goes_on(folder: Path):
     """Two models have room before each failure, which leaves no half file and no trained model to train again."""
     usual, room = np.lib.format.write_array, 0
 
@@ -198,17 +195,15 @@ def test_a_lack_of_room_is_said_with_what_is_missing_and_the_command_goes_on(fol
         usual(file, array, **named)
 
     kept: dict[int, int] = {}
-    for number, why, free in REASONS:
+    for number in (errno.ENOSPC, errno.EDQUOT):
         room = 2
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(np.lib.format, "write_array", write)
             done = train(*HELD)
         found = load_bank("bank").finished().tolist()
-        assert (done.code, len(found), "are free there" in done.err) == (2, len(kept) + 2, free), done.err
-        needed = f"{(20 - len(found)) * 4 * 3 * N * CLASSES / 2**20:.1f} MiB"
-        for words in ("bank", why, "of 20", f"{20 - len(found)} models", needed, "the same command"):
+        assert (done.code, len(found)) == (2, len(kept) + 2), done.err
+        for words in ("bank", os.strerror(number), "of 20", "repeat the command"):
             assert words in done.err
-        assert ("full" in done.err) == (number == errno.ENOSPC)
         times = {model: Path(f"bank/outputs/{model:05}.npy").stat().st_mtime_ns for model in found}
         assert times.items() >= kept.items()
         kept = times

@@ -119,7 +119,7 @@ def test_the_same_mistake_in_the_words_of_each(tmp_path: Path, monkeypatch: pyte
     on_command_line = refused(("ks", "--deal", "deal", "--target", "model"))
     query, holdout, members = (ja.load(f"deal/{role}.npz") for role in sizes)
     said = {role: ja.load_outputs(f"model/{role}.npy", 3, size) for role, size in sizes.items()}
-    target = ja.FileTarget(said["query"], said["holdout"], on_members=said["members"])
+    target = ja.FileTarget(ja.Sets(**said))
     with pytest.raises(InputError) as caught:
         ja.train_shadows(jax.random.key(0), query, None, None, [target], holdout=holdout, members=members)
     assert "(`members`)" in str(caught.value)
@@ -132,7 +132,7 @@ def test_only_options_of_the_running_command_become_flags():
     assert as_flags(said, ks) == (
         "members.* in --deal, --target, --gray, --recipe lora, `members `, ``members, --out, --json, members`"
     )
-    assert as_flags("`on_holdout`, `batch_size`", ks) == "holdout in each --target, --recipe batch-size"
+    assert as_flags("`holdout`, `batch_size`", ks) == "holdout.* in --deal, --recipe batch-size"
     assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
     assert as_flags("unknown field `query`", ks) == "unknown field `query`"
     assert as_flags("`outputs`", flags_of(_command(), ["shadows", "add"])) == "--outputs of `jaxaudit shadows plan`"

@@ -1,6 +1,7 @@
 """Sets held against one another: classes by name, records that both have, and groups, which stand on one side alone."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.groups import LONGEST, Groups, as_groups, groups_file, load_groups
+from jaxaudit.data.examples import Examples, Role, Sets, concatenate
+from jaxaudit.data.groups import LONGEST, groups_file, groups_of, hash_of_groups, load_groups, number_sets
 from jaxaudit.data.pairs import (
     align_classes,
     align_target_data,
@@ -255,35 +256,51 @@ def test_a_name_in_the_sets_own_file_is_of_the_records_that_are_selected(
     assert load_groups(key, data, len(places), "query set").tolist() == VALUES[places].tolist()
 
 
+def numbered(query: list[Any], holdout: list[Any], members: list[Any] | None = None) -> Sets[np.ndarray]:
+    return number_sets(Sets(query=np.array(query), holdout=np.array(holdout), members=members and np.array(members)))
+
+
 def test_equal_values_are_equal_numbers_whatever_they_are_called() -> None:
-    groups = as_groups(np.array([30, 10, 30]), np.array(["20", "5", "20"]))
-    assert [each.tolist() for each in groups] == [[0, 1, 0], [2, 3, 2], []]
-    assert groups.counts == (2, 2, 0)
-    renamed = as_groups(np.array(["b", "a", "b"]), np.array(["z", "y", "z"]))
-    assert renamed.content_hash == groups.content_hash
-    others = as_groups(np.array([1, 1, 2]), np.array([3, 4, 3]))
-    assert others.content_hash != groups.content_hash
-    # The same numbers, dealt otherwise.
-    moved = Groups(np.array([0, 1]), np.array([2, 3, 2]))
-    assert moved.content_hash != Groups(np.array([0, 1, 2]), np.array([3, 2])).content_hash
-    taken = groups.take(np.array([0, 2]), np.array([1]))
-    assert [each.tolist() for each in taken] == [[0, 0], [1], []]
+    groups = numbered([30, 10, 30], ["20", "5", "20"])
+    assert [each.tolist() for each in groups.values()] == [[0, 1, 0], [2, 3, 2]]
+    assert hash_of_groups(numbered(["b", "a", "b"], ["z", "y", "z"])) == hash_of_groups(groups)
+    # Other groups, the same numbers dealt otherwise, and further sets are other partitions.
+    others = numbered([1, 1, 2], [3, 4, 3]), numbered([30, 10], ["20", "5", "20"]), numbered([7, 7], [8])
+    further = numbered([7, 7], [8], ["9", "11", "9"])
+    assert len({hash_of_groups(each) for each in (groups, *others, further)}) == 5
+    assert number_sets(Sets()) == {}
+
+
+def test_groups_belong_to_records() -> None:
+    one = Examples(np.arange(3.0)[:, None], np.zeros(3, int), ("a",), "one", groups=np.array(["b", "a", "b"]))
+    plain = replace(one, groups=None)
+    assert concatenate([plain, one.take(np.array([1, 0])), plain.take(slice(1))], "all").groups.tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+    assert concatenate([one, plain], "all").groups.tolist() == [0, 1, 0, 2, 3, 4]
+    assert concatenate([one, replace(one, groups=np.array([7, 8, 7]))], "all").groups.tolist() == [0, 1, 0, 2, 3, 2]
+    assert concatenate([plain, plain], "all").groups is None
+    assert one.content_hash == plain.content_hash
+    apart = replace(one, groups=np.array(["c", "c", "d"]))
+    assert groups_of(Sets(query=one, holdout=apart, calibration=plain))[Role.HOLDOUT].tolist() == [2, 2, 3]
+    with pytest.raises(InputError, match="one integer or text"):
+        replace(one, groups=np.array([1, 2]))
+    with pytest.raises(InputError, match="those of holdout have none"):
+        groups_of(Sets(query=one, holdout=plain, calibration=plain))
 
 
 def test_groups_on_two_sides_are_refused_and_known_members_have_their_own() -> None:
-    groups = as_groups(np.array([7, 7]), np.array([8]), np.array(["9", "11", "9"]))
-    assert [each.tolist() for each in groups] == [[0, 0], [1], [2, 3, 2]]
-    assert groups.counts == (1, 1, 2)
-    assert groups.dealt_sets.tolist() == [0, 0, 1]
-    without = as_groups(np.array([7, 7]), np.array([8]))
-    assert groups.content_hash != without.content_hash
-    taken = groups.take(np.array([0]), np.array([0]), np.array([1]))
-    assert [each.tolist() for each in taken] == [[0], [1], [2]]
-    assert [each.tolist() for each in groups.take(np.array([1]), np.array([0]))] == [[0], [1], [2, 3, 2]]
+    groups = numbered([7, 7], [8], ["9", "11", "9"])
+    assert [each.tolist() for each in groups.values()] == [[0, 0], [1], [2, 3, 2]]
     for query, holdout in ((9, 8), (7, 11)):
         with pytest.raises(InputError) as error:
-            as_groups(np.array([query]), np.array([holdout]), np.array([9, 11]))
+            numbered([query], [holdout], [9, 11])
         assert not {"9", "11"} & set(str(error.value).split())
     with pytest.raises(InputError, match=r"^2 of 3 groups") as error:
-        as_groups(np.array([4711, 4712, 4713]), np.array([4712, 4713, 4713]))
+        numbered([4711, 4712, 4713], [4712, 4713, 4713])
     assert "471" not in str(error.value)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.groups import as_groups
+from jaxaudit.data.examples import Sets
+from jaxaudit.data.groups import number_sets
 from jaxaudit.data.labels import checked_groups
 from jaxaudit.data.scores.files import load_scores
 from jaxaudit.data.scores.table import score_table
@@ -177,7 +178,7 @@ def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
 
 def test_groups_of_dealt_sets_are_as_strict():
     with pytest.raises(InputError):
-        as_groups(np.array(["a", "nan"]), np.array(["b", "c"]))
+        number_sets(Sets(query=np.array(["a", "nan"]), holdout=np.array(["b", "c"])))
 
 
 # Columns of other lengths

@@ -16,8 +16,8 @@ from fuzz.language import OWN_CODE
 from fuzz.readers import SECRET, Reader, only
 from jaxaudit.data import load, load_table
 from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
-from jaxaudit.data.examples import Role
-from jaxaudit.data.groups import as_groups, load_groups
+from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.groups import load_groups, number_sets
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.weights import read_weights, safetensors_bytes
 from jaxaudit.models.lora import read_lora
@@ -52,7 +52,7 @@ def groups(name: str) -> Callable[[Path], object]:
 def read_groups(folder: Path, choose: random.Random) -> object:
     path = str(only(folder, "g"))
     found = load_groups("who", path, 20, "set") if path.endswith(".npz") else load_groups(path, "set", 20, "set")
-    return as_groups(found[:10], found[12:])
+    return number_sets(Sets(query=found[:10], holdout=found[12:]))
 
 
 def adapter(folder: Path) -> None:

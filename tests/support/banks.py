@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.bank import plan_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.groups import as_groups
+from jaxaudit.data.labels import number_groups
 from support.deals import write_model
 
 RECORDS, CLASSES, MODELS, QUERY, HOLDOUT = 90, 3, 6, 30, 30
@@ -90,7 +90,7 @@ def save(folder: Path, model: int, outputs: np.ndarray) -> None:
 def planned(folder: Path, models: int, finished: int, *, holdout: bool, groups: bool = False, **changed: Any) -> Path:
     """A bank that was dealt, with the first few models finished."""
     calibration = RECORDS - QUERY - HOLDOUT if holdout else RECORDS - QUERY
-    dealt = as_groups(np.arange(QUERY) // 3, 100 + np.arange(HOLDOUT) // 3) if groups else None
+    dealt = np.r_[np.arange(QUERY) // 3, 100 + np.arange(HOLDOUT) // 3] if groups else None
     held = HOLDOUT if holdout else 0
     plan = plan_bank(jax.random.key(3), models, QUERY, holdout=held, calibration=calibration, groups=dealt)
     counts = {"query": QUERY, "holdout": held, "calibration": calibration}
@@ -100,7 +100,7 @@ def planned(folder: Path, models: int, finished: int, *, holdout: bool, groups: 
     np.save(folder / "membership.npy", plan.membership)
     np.save(folder / "seeds.npy", plan.seeds)
     if dealt is not None:
-        np.save(folder / "groups.npy", np.concatenate(dealt))
+        np.save(folder / "groups.npy", number_groups(dealt))
     train(load_bank(folder), range(finished))
     return folder
 

@@ -7,7 +7,9 @@ import numpy as np
 import optax
 from scipy import special
 
+from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
@@ -36,6 +38,11 @@ def with_log_odds(odds: np.ndarray, of: Examples, name: str) -> Outputs:
     values = np.repeat((1 - own)[:, None] / 2, 3, axis=1)
     values[np.arange(len(own)), of.labels] = own
     return probabilities(values, name)
+
+
+def replaced(target: FileTarget, **on: Outputs | None) -> FileTarget:
+    """The target with these outputs, or none, on the sets of these names."""
+    return target._replace(on=Sets(**{**{str(role): file for role, file in target.on.items()}, **on}))
 
 
 def trained_outputs(

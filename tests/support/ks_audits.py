@@ -4,10 +4,10 @@ from typing import Any
 
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.train import default_tests, train_shadows
+from jaxaudit.audits.ks.train import default_tests, tests_without_models, train_shadows
 from jaxaudit.data.examples import Sets
 
-OF_JUDGING = ("own_recipe", "reduced", "level", "min_accuracy")
+OF_JUDGING = ("own_recipe", "reduced", "level")
 
 
 def audit_ks(
@@ -17,6 +17,6 @@ def audit_ks(
     of_judging = {name: options.pop(name) for name in OF_JUDGING if name in options}
     if tests is None:
         sets = Sets(holdout=options.get("holdout"), members=options.get("members"))
-        tests = default_tests(sets, targets, trains=learner is not None)
+        tests = (default_tests if learner is not None else tests_without_models)(sets, targets)
     shadows = train_shadows(key, query, calibration, learner, targets, tests=tests, **options)
     return judge(key, shadows, targets, tests=tests, **of_judging)

@@ -11,7 +11,6 @@ from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 
@@ -48,7 +47,7 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
 def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, two_sets: bool = False) -> Evidence:
     """What these models of a bank say, by default all that are finished."""
     shadows = open_bank(bank, models)
-    return Evidence(replace(shadows, pool=shadows.pool._replace(compares_calibration=two_sets)), MIN_ACCURACY)
+    return Evidence(replace(shadows, pool=shadows.pool._replace(compares_calibration=two_sets)))
 
 
 def shadow_models(

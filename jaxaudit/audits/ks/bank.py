@@ -3,10 +3,8 @@
 Whether outputs belong to the model that they are added for, `jaxaudit.metrics.row_fit` tells.
 """
 
-import errno
-import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,25 +13,25 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, Key, Real, UInt32
+from jaxtyping import Array, Bool, Float, Float32, Int, Key, Real, Shaped, UInt32
 
 from jaxaudit.audits.bank_odds import model_outputs
-from jaxaudit.audits.ks.models import Rows, refuse_diverged
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, ShadowTest
+from jaxaudit.audits.ks.models import refuse_diverged
+from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.audits.open_bank import kinds_of, pool_of
 from jaxaudit.data import Examples
-from jaxaudit.data.bank.bank import Bank, finished_in, write_outputs
+from jaxaudit.data.bank.bank import Bank, write_outputs
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import Groups
+from jaxaudit.data.groups import number_sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, writing
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
 from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
-from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind, Pool, examples_of, pool_of_sets
+from jaxaudit.shadow_models import OF_QUERY, Kind, pool_of_sets
 
 TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
 """Without a holdout, the kinds of successive models: in the proportions of `ShadowTest` for any number of models."""
@@ -44,14 +42,11 @@ HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
 class BankPlan(NamedTuple):
     """The training sets of a bank: columns are the query set, the holdout, the calibration set.
 
-    Attributes:
-        seeds: of the training of each model.
-        own_kinds: numbers of models by kind, of the kinds of the given tests; these models come first.
+    `seeds` are of the training of each model.
     """
 
     membership: Bool[np.ndarray, "models n"]
     seeds: UInt32[np.ndarray, " models"]
-    own_kinds: Mapping[str, int]
 
 
 def plan_bank(
@@ -61,11 +56,9 @@ def plan_bank(
     *,
     holdout: int = 0,
     calibration: int = 0,
-    groups: Groups | None = None,
+    groups: Shaped[np.ndarray, " dealt"] | None = None,
     dropped: Bool[np.ndarray, " n"] | None = None,
     coins: bool = False,
-    tests: Sequence[KSTest] = (),
-    labels: Int[np.ndarray, " n"] | None = None,
 ) -> BankPlan:
     """Draws the training sets of a bank of shadow models.
 
@@ -76,24 +69,19 @@ def plan_bank(
     - Each model is also trained on a random two thirds of the calibration set, if there is one.
     - With `coins`: each model is trained on each record of any set with probability 1/2, independently; with groups, on
       each whole group of query and holdout records.
-    - With `tests`: before these `models` come those of the kinds that these tests define, as each test draws them.
 
     Guarantee: the mask and the seed of a model depend only on the key and its number, so a larger plan begins with the
     same models. Without `coins`, the masks are those that `train_shadows` draws with this key and these sets.
 
     Args:
         query, holdout, calibration: numbers of records.
-        groups: of query and holdout records, if groups are kept whole; without a holdout, with `coins` alone.
+        groups: of each query and holdout record, if groups are kept whole; without a holdout, with `coins` alone.
         dropped: records that no model is trained on.
         coins: whether inclusion is independent, as a bound on epsilon requires.
-        tests: tests with kinds of models of their own, such as your own tests; not with `coins`. They see labels and no
-            inputs.
-        labels: class of each record, for `tests` whose draw depends on it.
 
     Raises:
-        InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; there
-            are groups without a holdout, or too few groups; or a test refuses the sets, has no kind of its own, or
-            draws models of another test's kind or without any record.
+        InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; or
+            there are groups without a holdout, or too few groups.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
@@ -104,6 +92,8 @@ def plan_bank(
             "shadow models are trained on random records, but there is only the query set: give a holdout (`holdout`), "
             "a calibration set (`calibration`), or both."
         )
+    if groups is not None:
+        groups = np.concatenate([*number_sets(Sets(query=groups[:query], holdout=groups[query:])).values()])
     ends = np.cumsum([query, holdout, calibration])
     left = np.ones(ends[-1], bool) if dropped is None else ~dropped
     columns = [
@@ -115,39 +105,27 @@ def plan_bank(
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
     seeds = _seeds(stream(key, "seeds"), models)
     if coins:
-        if tests:
-            raise InputError("`coins` deals the records of every model, and a test those of its own: give one.")
         draw, units = stream(key, "draw", "coins"), np.arange(len(left))
         if groups is not None:
             # A coin for each group, and for each record of the calibration set.
-            numbers = groups.dealt_sets
-            units = np.concatenate([numbers, numbers.max() + 1 + np.arange(len(left) - len(numbers))])
+            units = np.concatenate([groups, groups.max() + 1 + np.arange(len(left) - len(groups))])
         tossed = [generator_of(stream(draw, model)).random(units.max() + 1) < 0.5 for model in range(models)]
-        return BankPlan(np.stack(tossed)[:, units] & left, seeds, {})
+        return BankPlan(np.stack(tossed)[:, units] & left, seeds)
     if groups is not None:
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (`holdout`).")
-        groups = groups.take(columns[0], columns[1] - query)
+        groups = np.r_[groups, query + holdout + np.arange(calibration)][left]
     sizes = [len(column) for column in columns]
-    # Masks of built-in kinds depend only on the sizes of the sets.
-    classes = np.zeros(sum(sizes), int) if labels is None else labels[left]
-    names = tuple(map(str, range(int(classes.max()) + 1)))
-    records = Examples(np.zeros((sum(sizes), 0), np.float32), classes, names, "records")
-    pool = pool_of_sets(records, sizes, groups=None if groups is None else groups.dealt_sets)
+    # Masks depend only on the sizes of the sets, and on groups.
+    nothing = np.zeros((sum(sizes), 0), np.float32)
+    pool = pool_of_sets(Examples(nothing, np.zeros(len(nothing), int), ("",), "records", groups=groups), sizes)
     kinds = np.array([Kind.MIXED if holdout else TURNS[model % len(TURNS)] for model in range(models)])
     never, half, fully = (int((kinds == kind).sum()) for kind in OF_QUERY)
     test = HoldoutTest(mixed=models) if holdout else ShadowTest(never=never, half=half, fully=fully)
-    own_rows = _own_rows(stream(key, "draw"), pool, tests)
-    own_kinds = {kind: len(masks) for kind, masks in own_rows.items()}
-    rows = {**own_rows, **test.draw(stream(key, "draw"), pool)}
-    kinds = np.array([*(kind for kind, count in own_kinds.items() for _ in range(count)), *kinds], object)
-    membership = np.zeros((len(kinds), len(left)), bool)
-    for kind in set(kinds.tolist()):
-        of_kind = np.flatnonzero(kinds == kind)
-        membership[np.ix_(of_kind, np.flatnonzero(left))] = rows[kind]
-    # A stream for each kind, so that a test moves no seed of another model.
-    own_seeds = [_seeds(stream(key, "seeds", kind), count) for kind, count in own_kinds.items()]
-    return BankPlan(membership, np.concatenate([*own_seeds, seeds]), own_kinds)
+    membership = np.zeros((models, len(left)), bool)
+    for kind, rows in test.draw(stream(key, "draw"), pool).items():
+        membership[np.ix_(kinds == kind, left)] = rows
+    return BankPlan(membership, seeds)
 
 
 def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
@@ -155,39 +133,6 @@ def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
     return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
 
 
-def _own_rows(key: Key[Array, ""], pool: Pool, tests: Sequence[KSTest]) -> Rows:
-    """The membership masks of the kinds that these tests define; those of built-in kinds are dealt by number."""
-    rows: Rows = {}
-    parts = {"query": pool.query, "holdout": pool.holdout, "calibration": pool.calibration}
-    sets = Sets(**{role: examples_of(pool, part) for role, part in parts.items()})
-    for test in tests:
-        test.refuse(sets)
-        test.refuse_pool(pool)
-        drawn = {
-            kind: masks for kind, masks in test.draw(key, pool).items() if kind not in BUILT_IN_KINDS and len(masks)
-        }
-        if not drawn:
-            raise InputError(f"the {test.title} draws no models of a kind of its own: a bank is planned without it.")
-        twice = sorted(drawn.keys() & rows.keys())
-        if twice:
-            raise InputError(f"two tests draw models of one kind ({', '.join(twice)}): rename those of one.")
-        empty = [kind for kind, masks in drawn.items() if not masks.any(axis=1).all()]
-        if empty:
-            raise InputError(
-                f"the {test.title} draws models without any record ({', '.join(empty)}): give the sets that it draws "
-                "from, such as a calibration set."
-            )
-        rows |= drawn
-    return rows
-
-
-NO_ROOM = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "your quota there is used up",
-    errno.EFBIG: "its file is larger than this process or that file system allows (ulimit -f shows the former)",
-}
-"""Why outputs cannot be written, by error number of the system."""
-LIMITS = {errno.EDQUOT, errno.EFBIG}
 MOST_BYTES = 1 << 28
 """The most bytes of outputs on the host at a time, unless those of one model need more."""
 
@@ -267,23 +212,9 @@ def _write(
 ) -> None:
     finite = np.asarray(np.isfinite(outputs).all(axis=(1, 2)))
     refuse_diverged(~finite[None], np.array([model]))
-    try:
+    more = "make room there and repeat the command, which goes on with what is missing: no trained model is lost."
+    with writing(f"{directory}: model {model} of {description.models}", more):
         write_outputs(directory, model, outputs, description)
-    except OSError as error:
-        missing = description.models - len(finished_in(directory, description.models))
-        why = NO_ROOM.get(error.errno or 0, f"it cannot be written ({error.strerror or error})")
-        # Under a quota or file size limit, the free space of the disk is irrelevant.
-        free = f", and {_size(shutil.disk_usage(directory).free)} are free there" if error.errno not in LIMITS else ""
-        raise InputError(
-            f"{directory}, model {model} of {description.models}: {why}. The outputs of the {missing} models that are "
-            "missing "
-            f"need {_size(missing * outputs.nbytes)}, {_size(outputs.nbytes)} each{free}. Once there is room, the same "
-            "command goes on: no trained model is lost."
-        ) from error
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB"
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
@@ -333,22 +264,21 @@ def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
 def match_row(
     bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], odds_by_model: dict[int, Float[np.ndarray, " n"]]
 ) -> RowMatch | None:
-    """How well log-odds fit the membership masks of a bank; None with one model, or masks that a test of your own drew.
-    Over all checks together, right outputs are attributed to another model with a probability of at most 1%.
+    """How well log-odds fit the membership masks of a bank; None with one model, or where somebody else drew them. Over
+    all checks together, right outputs are attributed to another model with a probability of at most 1%.
     """
-    first = bank.description.own_models
-    if bank.description.seed is None or len(bank) - first < 2 or model < first:
+    if bank.description.seed is None or len(bank) < 2:
         return None
-    other_odds = {number: odds for number, odds in odds_by_model.items() if number != model and number >= first}
-    stacked = np.array(list(other_odds.values())) if other_odds else None
-    if bank.description.outputs == "score":
-        log_odds, *rest = (rank_scale(odds[None, None])(odds) for odds in (log_odds, *other_odds.values()))
-        stacked = np.array(rest) if other_odds else None
-    rows = [number - first for number in other_odds]
-    fits = row_fits(log_odds, bank.membership[first:], _dealt(bank), stacked, rows)
-    own_fit, fit = float(fits[model - first]), float(np.delete(fits, model - first).max())
-    shown, other = own_fit > max(limit(len(fits), LOOK), fit), other_row(fits, model - first, LOOK)
-    return RowMatch(own_fit, fit, None if other is None else other + first, shown)
+    others = {number: odds for number, odds in odds_by_model.items() if number != model}
+    log_odds, *of_others = (
+        rank_scale(odds[None, None])(odds) if bank.description.outputs == "score" else odds
+        for odds in (log_odds, *others.values())
+    )
+    stacked = np.array(of_others) if others else None
+    fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, [*others])
+    own_fit, fit = float(fits[model]), float(np.delete(fits, model).max())
+    shown = own_fit > max(limit(len(fits), LOOK), fit)
+    return RowMatch(own_fit, fit, other_row(fits, model, LOOK), shown)
 
 
 def _dealt(bank: Bank) -> list[Dealt]:
@@ -356,7 +286,6 @@ def _dealt(bank: Bank) -> list[Dealt]:
     compared = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     sets = [dealt_records(compared)]
     if bank.groups is not None:
-        units = bank.groups.dealt_sets[compared]
-        sets = [Dealt(compared, np.unique(units, return_inverse=True)[1])]
+        sets = [Dealt(compared, np.unique(bank.groups[compared], return_inverse=True)[1])]
     calibration = bank.holdout.stop + np.flatnonzero(~bank.dropped[bank.calibration])
     return [*sets, dealt_records(calibration)] if len(calibration) else sets

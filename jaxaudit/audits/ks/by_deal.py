@@ -7,16 +7,16 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Shaped
 
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.target import FileTarget, file_target
+from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.data import align_target_data, load
 from jaxaudit.data.examples import Examples, Role, Sets
-from jaxaudit.data.groups import Groups, as_groups, groups_in_file
+from jaxaudit.data.groups import groups_in_file, number_sets
+from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, outputs_of
 from jaxaudit.data.paths import whole_file
 from jaxaudit.data.roles import open_folder
@@ -34,12 +34,11 @@ class Deal:
     """Records in the sets of a test, by role; those of `deal.query`, `deal.holdout` and `deal.members` by name.
 
     Attributes:
-        sets: the query set; and holdout, known members and calibration set, where there are any.
-        groups: the groups that were dealt whole; None if records were dealt one by one.
+        sets: the query set; and holdout, known members and calibration set, where there are any. Their records
+            have `groups` if groups, or copies, were dealt whole.
     """
 
     sets: Sets[Examples]
-    groups: Groups | None = None
 
     @property
     def query(self) -> Examples:
@@ -72,12 +71,11 @@ class Deal:
             InputError: there is such a folder, or it cannot be written.
         """
         folder = Path(folder).expanduser()
-        groups = Sets() if self.groups is None else Sets(**self.groups._asdict())
         try:
             folder.mkdir()
             for role, examples in self.items():
                 arrays = {"x": examples.inputs, "y": examples.labels, "class_names": np.array(examples.class_names)}
-                arrays |= {"group": groups[role]} if role in groups else {}
+                arrays |= {} if examples.groups is None else {"group": examples.groups}
                 with whole_file(folder / f"{role}.npz") as file:
                     np.savez(file, allow_pickle=False, **arrays)
         except OSError as error:
@@ -90,16 +88,15 @@ def deal(
     *,
     holdout: float,
     members: float | None = None,
-    groups: Shaped[np.ndarray, " records"] | None = None,
     seed: int,
 ) -> Deal:
     """Deals records at random into a query set, a holdout and known members, before anything is shared.
 
-    Copies of a record are dealt together, and so are the records of a group. `jaxaudit deal` also documents a deal.
+    Copies of a record are dealt together, and so are the records of a group (`Examples.groups`). `jaxaudit deal` also
+    documents a deal.
 
     Args:
         holdout, members: the shares of the records, or groups, that are held out, and that stay in training.
-        groups: the group of each record, integers or text.
         seed: whoever knows it, and the records, knows who is in which set.
 
     Raises:
@@ -113,19 +110,17 @@ def deal(
     key, hashes = stream(jax.random.key(seed), "deal"), records.record_hashes.view("S16")
     copied = len(np.unique(hashes)) < len(hashes)
     units = None
-    if groups is not None or copied:
-        units = merge_groups(np.arange(len(records)) if groups is None else np.asarray(groups), hashes)
+    if records.groups is not None or copied:
+        units = merge_groups(np.arange(len(records)) if records.groups is None else records.groups, hashes)
     held = deal_holdout(key, len(records), holdout, units)
     stay = np.zeros_like(held) if members is None else deal_members(key, held, members, units)
-    rows = {"query": ~(held | stay), "holdout": held, "members": None if members is None else stay}
-    sets = Sets(
-        **{
-            role: None if part is None else records.take(part, f"{records.name} ({role})")
-            for role, part in rows.items()
-        }
-    )
-    of_sets = None if units is None else [units[part] for part in rows.values() if part is not None]
-    return Deal(sets, None if of_sets is None else as_groups(*of_sets))
+    rows = Sets(query=~(held | stay), holdout=held, members=None if members is None else stay)
+    if units is not None:
+        # Numbered set after set: no number tells where among the records a group was.
+        order = np.concatenate([np.flatnonzero(part) for part in rows.values()])
+        units[order] = number_groups(units[order])
+    of_deal = replace(records, groups=units)
+    return Deal(rows.map(lambda role, part: of_deal.take(part, f"{records.name} ({role})")))
 
 
 def open_deal(folder: Path | str) -> Deal:
@@ -138,13 +133,15 @@ def open_deal(folder: Path | str) -> Deal:
     opened = open_folder(Path(folder).expanduser())
     if opened.key is not None:
         raise InputError(f"{folder}: the deal is blind; `jaxaudit ks` reads answers to its challenge.")
-    sets = opened.files.map(lambda _, path: load(str(path), label=opened.label))
+    sets = opened.names.map(lambda _, name: load(name, label=opened.label))
     query = sets[Role.QUERY]
     sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_target_data(query, examples))
-    files = opened.files.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    values = [groups_in_file(str(path)) for path in files.values()]
-    whole = [of_set for of_set in values if of_set is not None]
-    return Deal(sets, as_groups(*whole) if len(files) > 1 and len(whole) == len(files) else None)
+    dealt = opened.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    values = dealt.map(lambda _, name: groups_in_file(name))
+    if len(dealt) == 1 or len(values) < len(dealt):
+        return Deal(sets)
+    groups = number_sets(values)
+    return Deal(sets.map(lambda role, examples: replace(examples, groups=groups.get(role))))
 
 
 def ks(
@@ -190,23 +187,15 @@ def ks(
     common = {*Role}.intersection(*every)
     read = [of_model.only(*common) for of_model in every]
     earlier = Sets[Outputs]() if before is None else _outputs(deal, "before", before).only(Role.QUERY, Role.HOLDOUT)
-    targets: list[FileTarget] = [
-        file_target(
-            of_model.map(lambda role, one, name=name: replace(one, name=name) if role == Role.QUERY else one),
-            earlier,
-            False,
-        )
-        for name, of_model in zip(models, read, strict=True)
-    ]
+    targets = [FileTarget(of_model, earlier).called(name) for name, of_model in zip(models, read, strict=True)]
     key = jax.random.key(seed)
     if shadows is None:
         used = deal.sets.only(Role.QUERY, *common)
         if Role.HOLDOUT not in used:
             raise InputError("give `outputs` on the holdout, too, or `shadows`: shadow models to compare with.")
-        members = used.get(Role.MEMBERS)
-        groups = None if deal.groups is None else deal.groups[: 2 if members is None else 3]
-        sets = {"holdout": deal.holdout, "members": members, "groups": groups}
-        shadows = train_shadows(key, deal.query, targets=targets, tests=tests, **sets)
+        shadows = train_shadows(
+            key, deal.query, targets=targets, tests=tests, holdout=deal.holdout, members=used.get(Role.MEMBERS)
+        )
     return judge(key, shadows, targets, tests=tests)
 
 

@@ -10,6 +10,7 @@ from scipy import special
 
 from jaxaudit.audits.bank_odds import Coarsening, all_logits, resolution_of, rounded
 from jaxaudit.audits.ks.result import Truth
+from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.ensemble import Progress
 from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
@@ -94,7 +95,6 @@ class Evidence:
     """The evidence by which the tests of an audit judge targets.
 
     Attributes:
-        min_accuracy: minimum training accuracy of a model that fits its data.
         own_recipe: whether the user states that the shadow models have the targets' own recipe.
         reduced: how the shadow models differ from those that were requested, in words.
         limitations: further limitations of the shadow models, in sentences.
@@ -103,7 +103,6 @@ class Evidence:
     """
 
     models: ShadowModels
-    min_accuracy: float
     own_recipe: bool = False
     reduced: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
@@ -144,6 +143,11 @@ class Evidence:
         compared = len(self.pool.compared)
         return slice(compared - (self.pool.members.stop - self.pool.members.start), compared)
 
+    def groups(self, compared: slice | Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"] | None:
+        """The group of each of these compared records, numbered from 0; None if records were dealt one by one."""
+        groups = self.pool.examples.groups
+        return None if groups is None else number_groups(groups[self.pool.compared[compared]])
+
     def count(self, *kinds: str) -> int:
         """The number of models of these kinds."""
         return sum(self.models.kinds.count(kind) for kind in kinds)
@@ -170,7 +174,7 @@ class Evidence:
         """The check of this name: whether the models of these kinds fit their own training data."""
         if self.pool.classless:
             return Check(name, True, None, None, False, "models of records without classes have no accuracy")
-        return models_of_test(name, self.own_accuracy(*kinds), self.min_accuracy, self.advice.recipe)
+        return models_of_test(name, self.own_accuracy(*kinds), self.advice.recipe)
 
     def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
         """The same evidence, from only some of the models."""

@@ -25,16 +25,15 @@ from jaxaudit.audits.ks.target import FileTarget, Target, all_on_calibration, ki
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.tests_of_use.dealt import TAUGHT, taught_by_records
 from jaxaudit.audits.ks.train import available_tests, lacks, possible_tests, refuse
-from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.examples import Role
 from jaxaudit.data.labels import number_groups
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError
-from jaxaudit.metrics import checks as preflight
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.shadow import LEAST_RECORDS, refuse_few
 from jaxaudit.randomness import generator_of, stream
-from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, ShadowModels, examples_of, kind_words
+from jaxaudit.shadow_models import OF_QUERY, Kind, Pool, ShadowModels, kind_words
 
 BY_CLASSES = (
     "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
@@ -55,7 +54,6 @@ def judge(
     own_recipe: bool = False,
     reduced: Sequence[str] = (),
     level: float = 0.95,
-    min_accuracy: float = preflight.MIN_ACCURACY,
     rates: bool = False,
     progress: Progress | None = None,
 ) -> KSAudit:
@@ -69,8 +67,8 @@ def judge(
         key: random key; every test uses the stream of its name, and all targets share its draws.
         shadows: the shadow models; none with known members, as `train_shadows` gives without a learner. A table of
             scores is judged by `judge_scores`.
-        targets: models to judge: `FileTarget`; `SimulatedTarget`, if trained with the shadow models; or your own
-            `Target`. Files have one row per record of each given set.
+        targets: models to judge: `FileTarget`; or `SimulatedTarget`, if trained with the shadow models. Files have one
+            row per record of each given set.
         tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the
             members test, the holdout test, the shadow test (beside others only with outputs on the calibration set);
             and rho last.
@@ -79,7 +77,6 @@ def judge(
             no target is called `forgotten`.
         reduced: how the shadow models differ from what was requested, in words; `own_recipe` then counts for nothing.
         level: confidence level of the intervals; no verdict depends on it.
-        min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
         rates: also measure the error rates of each test, by judging each shadow model with the others
             (`leave_one_out`), after each of which `progress` is called.
         progress: called as records teach how difficult they are, too.
@@ -108,11 +105,10 @@ def judge(
     """
     if not targets:
         raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
-    if not 0 < level < 1:
-        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    check_ranges("(0, 1)", level=level)
     if tests is None:
         tests = possible_tests(shadows, targets)
-    evidence = Evidence(shadows, min_accuracy, own_recipe, tuple(reduced), targets=len(targets), progress=progress)
+    evidence = Evidence(shadows, own_recipe, tuple(reduced), targets=len(targets), progress=progress)
     evidence, targets = evidence_for(evidence, targets, tests)
     pool = evidence.pool
     for test in tests:
@@ -158,12 +154,7 @@ def evidence_for(
         why = lacking.get(test.name) or (f"there are no models of the kind {', '.join(absent)}" if absent else "")
         if why:
             raise InputError(f"the {test.title} cannot be made: {why}.")
-    sets = Sets(
-        query=pool.examples.take(pool.query, "query set"),
-        holdout=examples_of(pool, pool.holdout),
-        members=examples_of(pool, pool.members),
-        calibration=examples_of(pool, pool.calibration),
-    )
+    sets = pool.sets
     refuse(kept, tests, sets)
     evidence = replace(evidence, models=shadows)
     limitations = (*evidence.limitations, *unlearned_models(evidence, tests))
@@ -315,8 +306,7 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float
     models, mixed, pool = evidence.models, evidence.models.of(Kind.MIXED), evidence.pool
     columns, end = np.concatenate([query, held_out]), len(query) + len(held_out)
     records = pool.compared[columns]
-    groups = None if pool.groups is None else number_groups(pool.groups[columns])
-    small = Pool(pool.examples.take(records), slice(0, len(query)), slice(len(query), end), slice(end, end), groups)
+    small = Pool(pool.examples.take(records), slice(0, len(query)), slice(len(query), end), slice(end, end))
     lesson = taught_by_records(key, evidence).taken(columns)
     judged = replace(evidence, models=models.take(mixed[rest], records, small), _known={TAUGHT: lesson})
     return judged, _target_outputs(evidence, models.log_odds[mixed[index], records], len(query))

@@ -104,23 +104,27 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
     """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use: the
     probability that any target that never used the query set is called `not forgotten` is at most 5%.
     """
-    if len(judgements) < 2:
-        return list(judgements)
-    judgements_by_test = []
+    by_test = []
     for of_test in zip(*judgements, strict=True):
-        usages = [judgement.details for judgement in of_test if isinstance(judgement.details, Usage)]
-        p_values = holm([usage.p_never for usage in usages]) if len(usages) == len(of_test) else ()
-        after = []
-        for judgement, usage, p_value in zip(of_test, usages, p_values, strict=False):
-            adjusted_usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
-            # Your own test may have another decision rule.
-            after.append(
-                judgement._replace(details=adjusted_usage)
-                if judgement.again is None
-                else judgement.again(decided(adjusted_usage))
-            )
-        judgements_by_test.append(after or of_test)
-    return list(zip(*judgements_by_test, strict=True))
+        p_values = [judgement.details.p_never for judgement in of_test if isinstance(judgement.details, Usage)]
+        after = iter(holm(p_values) if len(p_values) > 1 else ())
+        by_test.append(
+            [
+                _with_adjusted(judgement, judgement.details, next(after, None))
+                if isinstance(judgement.details, Usage)
+                else judgement
+                for judgement in of_test
+            ]
+        )
+    return list(zip(*by_test, strict=True))
+
+
+def _with_adjusted(judgement: Judgement, usage: Usage, p_value: float | None) -> Judgement:
+    if p_value is None:
+        return judgement
+    usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
+    # Your own test may have another decision rule.
+    return judgement._replace(details=usage) if judgement.again is None else judgement.again(decided(usage))
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
@@ -129,7 +133,7 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
         return ()
     labels, pool, own_accuracy = evidence.pool.examples.labels, evidence.pool, evidence.own_accuracy(*OF_RHO[:2])
     kind_without_query = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
-    checks = [preflight.shadow_accuracy(own_accuracy, evidence.min_accuracy)] if len(own_accuracy) else []
+    checks = [preflight.shadow_accuracy(own_accuracy)] if len(own_accuracy) else []
     if kind_without_query is not None:
         accuracy = evidence.models.take(evidence.models.of(kind_without_query)).query_accuracy
         checks.append(

@@ -10,7 +10,7 @@ test that is weaker, and says so, is better than none after training.
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
@@ -18,9 +18,9 @@ from jaxtyping import Array, Bool, Int, Key, Real
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import Groups
+from jaxaudit.data.groups import groups_of
 from jaxaudit.data.labels import number_groups
-from jaxaudit.data.pairs import MEMBERS, refuse_held
+from jaxaudit.data.pairs import HOLDOUT, MEMBERS, refuse_held
 from jaxaudit.ensemble import (
     Execution,
     fit_many,
@@ -45,40 +45,25 @@ class Part(NamedTuple):
     fraction: float
 
 
-@runtime_checkable
-class Trainable(Protocol):
-    """A target that is trained by the audit, on the union of its parts."""
+def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...]]] = ()) -> Pool:
+    """The pool of all sets, and of the parts that targets of these names are trained on; a record that several share is
+    in it once, matched by its hash.
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def parts(self) -> tuple[Part, ...]: ...
-
-
-def make_pool(sets: Sets[Examples], targets: Sequence[Trainable] = (), groups: Groups | None = None) -> Pool:
-    """The pool of all sets; a record that several sets share is in it once, matched by its hash.
-
-    Models can only be trained with a calibration set. Sets that must not share records, parts and groups that do not
-    fit them are refused.
+    Models can only be trained with a calibration set. Sets that must not share records or groups, and parts that do not
+    fit them, are refused.
     """
-    query, holdout, calibration = sets[Role.QUERY], sets.get(Role.HOLDOUT), sets.get(Role.CALIBRATION)
-    members = sets.get(Role.MEMBERS)
-    if holdout is not None:
-        for role, other in sets.only(Role.QUERY, Role.CALIBRATION).items():
-            refuse_held(other, holdout, role.words)
-    if members is not None:
-        for role, other in sets.items():
-            if role != Role.MEMBERS:
-                refuse_held(other, members, role.words, of=MEMBERS)
-    given_sets = (query, holdout, calibration, members)
+    groups_of(sets)
+    refuse_shared(sets)
+    query, holdout = sets[Role.QUERY], sets.get(Role.HOLDOUT)
+    given_sets = (query, holdout, sets.get(Role.CALIBRATION), sets.get(Role.MEMBERS))
     ends = np.cumsum([0, *(0 if examples is None else len(examples) for examples in given_sets)]).tolist()
     query_at, holdout_at, calibration_at, members_at = (slice(*span) for span in pairwise(ends))
     parts = [examples for examples in given_sets if examples is not None]
     record_hashes = {record for examples in parts for record in examples.record_hashes.tolist()}
-    for target, part in [(trained, part) for trained in targets for part in trained.parts]:
+    for name, part in [(name, part) for name, parts_of_target in targets for part in parts_of_target]:
         if not 0 < part.fraction <= 1:
             raise InputError(
-                f"{target.name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and at "
+                f"{name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and at "
                 "most 1, such as 0.5."
             )
         extra = align_target_data(query, part.examples)
@@ -88,33 +73,23 @@ def make_pool(sets: Sets[Examples], targets: Sequence[Trainable] = (), groups: G
         if len(fresh):
             parts.append(extra.take(fresh))
             record_hashes.update(parts[-1].record_hashes.tolist())
-    sizes = len(query), len(holdout or ()), len(members or ())
-    if groups is not None and tuple(map(len, groups)) != sizes:
-        raise InputError(
-            f"there are groups of {', '.join(str(len(group)) for group in groups)} records of query set, holdout and "
-            f"members, but these have {', '.join(map(str, sizes))}: give each record of all of them its group."
-        )
-    whole, group_of_member = (None, None) if groups is None else (groups.dealt_sets, groups.members)
-    return Pool(
-        concatenate(parts, "pool"),
-        query_at,
-        holdout_at,
-        calibration_at,
-        whole,
-        members=members_at,
-        member_groups=group_of_member,
-    )
+    return Pool(concatenate(parts, "pool"), query_at, holdout_at, calibration_at, members=members_at)
+
+
+def refuse_shared(sets: Sets[Examples]) -> None:
+    """Refuses records of the holdout, or known members, in another set; those of members are told last."""
+    for held, of in ((Role.HOLDOUT, HOLDOUT), (Role.MEMBERS, MEMBERS)):
+        for role, other in sets.items():
+            if held in sets and role not in (held, Role.MEMBERS):
+                refuse_held(other, sets[held], role.words, of=of)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
     """The membership mask of a simulated target: a random share of each part, by whole groups if the query set has
     any.
     """
-    unit_of_record = np.arange(len(pool.examples))
-    if pool.groups is not None:
-        # Numbered after the groups, so that every other record is a group of its own.
-        unit_of_record += int(pool.groups.max()) + 1
-        unit_of_record[pool.query] = pool.groups[: pool.query.stop]
+    groups = pool.examples.groups
+    unit_of_record = np.arange(len(pool.examples)) if groups is None else groups
     rows = []
     for part in parts:
         records = _indices(pool, part.examples)
@@ -183,7 +158,8 @@ def shadow_rows(
         if pool.calibration.stop > pool.calibration.start:
             row |= share_row(generator, pool, pool.calibration, SHARE)
         if len(members):
-            of_members = None if pool.member_groups is None else number_groups(pool.member_groups)
+            of_all = pool.examples.groups
+            of_members = None if of_all is None else number_groups(of_all[pool.members])
             size = len(members) if of_members is None else int(of_members.max()) + 1
             row |= only(draw_records(generator, members, round(size * count / units), of_members), row.shape[1])
         rows.append(row)

@@ -19,7 +19,7 @@ from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.effect import ALPHA, UNKNOWN
@@ -39,7 +39,6 @@ from jaxaudit.metrics.usage import (
     STATED_FRACTION,
     WORDING,
     Question,
-    Usage,
     decided,
     less_used,
     refuse_stated,
@@ -126,8 +125,7 @@ def judge_scores(
     """
     test = ScoresTest() if test is None else test
     refuse_stated(test.stated)
-    if not 0 < level < 1:
-        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    check_ranges("(0, 1)", level=level)
     if not table.of("target"):
         raise InputError(f"{table.name}: has no target; call the column of its scores target.SCORE, as target.loss.")
     query, holdout = table.rows("query"), table.rows("holdout")
@@ -161,13 +159,10 @@ def judge_scores(
         )
         checks = (*checks, alike)
     models = table.of("target")
-    judged = [_judgement(key, table, model, test, checks, level) for model in models]
-    # Only targets that were tested count for the adjustment.
-    after = iter(adjusted([(judgement,) for judgement in judged if isinstance(judgement.details, Usage)]))
-    judged = [next(after) if isinstance(judgement.details, Usage) else (judgement,) for judgement in judged]
+    judged = adjusted([(_judgement(key, table, model, test, checks, level),) for model in models])
     targets = tuple(
-        target_result(model.name or table.name, None, (*judgements, *_tofu(table, model)), ())
-        for model, judgements in zip(models, judged, strict=True)
+        target_result(model.name or table.name, None, (judgement, *_tofu(table, model)), ())
+        for model, (judgement,) in zip(models, judged, strict=True)
     )
     if dealt_groups is not None:
         of_set = [judgement.details for judgement, *_ in judged]

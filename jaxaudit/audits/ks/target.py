@@ -4,8 +4,9 @@ Outputs that no target has on these sets are refused: of another shape, copied f
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, count
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -56,77 +57,33 @@ CHECKED_BEFORE = {Role.QUERY: ("query set", BEFORE_OUTPUTS), Role.HOLDOUT: ("hol
 """The same of outputs before a deletion."""
 
 
-@runtime_checkable
-class Target(Protocol):
-    """A model to be judged."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The data on which the audit trains it; empty for files."""
-        ...
-
-    def refuse(self, sets: Sets[Examples]) -> None:
-        """Raises an `InputError` if it cannot be judged with these sets."""
-        ...
-
-    def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
-        """Its membership mask, by the name of its kind; empty for files."""
-        ...
-
-    def says(self, evidence: Evidence, kind: str) -> TargetOutputs:
-        """Its outputs on the compared records. A target trained by the audit is among the models of `evidence`, of the
-        kind for which it drew a mask.
-        """
-        ...
-
-
 class FileTarget(NamedTuple):
     """A target given as files of its outputs, each in the order of its set.
 
     Attributes:
-        outputs: on the query set.
-        on_calibration: on the calibration set, if the target is known to have used none of it.
+        on: the outputs, by the set that they are on: on the query set at least. Outputs on the calibration set say that
+            the target is known to have used none of it; those on known members, that it did use these.
+        before: the outputs of the model before a deletion, on query set and holdout; or none.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
-        before, before_on_holdout: the same outputs of the model before a deletion; both or none.
-        on_members: on the known members, if there are any: records that the target did use.
     """
 
-    outputs: Outputs
-    on_holdout: Outputs | None = None
+    on: Sets[Outputs]
+    before: Sets[Outputs] = Sets()
     allow_unrelated: bool = False
-    on_calibration: Outputs | None = None
-    before: Outputs | None = None
-    before_on_holdout: Outputs | None = None
-    on_members: Outputs | None = None
 
     @property
     def name(self) -> str:
-        return self.outputs.name
+        return self.on[Role.QUERY].name
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return ()
-
-    @property
-    def on(self) -> Sets[Outputs]:
-        """The outputs, by the role of the set that they are on."""
-        return Sets(
-            query=self.outputs, holdout=self.on_holdout, members=self.on_members, calibration=self.on_calibration
-        )
-
-    @property
-    def earlier(self) -> Sets[Outputs]:
-        """The outputs of the model before the deletion."""
-        return Sets(query=self.before, holdout=self.before_on_holdout)
-
-    def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
-        return {}
+    def called(self, name: str) -> "FileTarget":
+        """The target under another name, which is that of its outputs on the query set."""
+        named = Sets(query=replace(self.on[Role.QUERY], name=name))
+        return self._replace(on=self.on | named)
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        if self.earlier and not (len(self.earlier) == 2 and Role.HOLDOUT in sets):
+        if Role.QUERY not in self.on:
+            raise InputError("a target has no outputs on the query set: give them (`query`).")
+        if self.before and not ({*self.before} == {Role.QUERY, Role.HOLDOUT} and Role.HOLDOUT in sets):
             raise InputError(
                 f"{self.name}: outputs before the deletion are compared with a holdout: give those on the query set, "
                 "those on the holdout, and the holdout."
@@ -136,14 +93,14 @@ class FileTarget(NamedTuple):
             raise InputError(f"{self.name}: there are {present} of the holdout but no {missing}; give both or none.")
         if (Role.MEMBERS in self.on) != (Role.MEMBERS in sets):
             raise InputError(
-                f"{self.name}: known members and the target's outputs on them need each other (`members`, "
-                "`on_members`); give both or none."
+                f"{self.name}: known members (`members`) and the target's outputs on them need each other; give both "
+                "or none."
             )
-        files = (*self.on.items(), *self.earlier.items())
+        files = (*self.on.items(), *self.before.items())
         present = [(file, sets[role], role.words) for role, file in files if role in sets]
         for file, examples, of in present:
             refuse_shape(file, len(examples), len(examples.class_names), of)
-        for outputs in (self.on, self.earlier):
+        for outputs in (self.on, self.before):
             refuse_copied_outputs({role.words: file for role, file in outputs.items()})
         if not self.allow_unrelated:
             refuse_order([file_of_role for file_of_role in present if not file_of_role[0].own_class])
@@ -154,7 +111,7 @@ class FileTarget(NamedTuple):
             return self
         query, holdout, calibration = (pool.kept[role] for role in (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION))
         kept = Sets(query=query, holdout=holdout, calibration=calibration)
-        for role, file in (*self.on.items(), *self.earlier.items()):
+        for role, file in (*self.on.items(), *self.before.items()):
             if role in kept:
                 refuse_shape(file, len(kept[role]), len(pool.examples.class_names), role.words)
         return self.taken(kept.map(lambda _, mask: np.flatnonzero(mask)))
@@ -165,10 +122,10 @@ class FileTarget(NamedTuple):
         def part(role: Role, file: Outputs) -> Outputs:
             return file.take(records[role]) if role in records else file
 
-        return file_target(self.on.map(part), self.earlier.map(part), self.allow_unrelated)
+        return self._replace(on=self.on.map(part), before=self.before.map(part))
 
     def says(self, evidence: Evidence, kind: str) -> TargetOutputs:
-        pool, models, labels, file = evidence.pool, evidence.models, evidence.pool.examples.labels, self.outputs
+        pool, models, labels = evidence.pool, evidence.models, evidence.pool.examples.labels
         # In the order of the compared records.
         parts = {Role.QUERY: pool.query, Role.HOLDOUT: pool.holdout}
         parts |= {Role.CALIBRATION: pool.calibration} if pool.compares_calibration else {}
@@ -180,14 +137,14 @@ class FileTarget(NamedTuple):
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
             by_role = {role: labels[part] for role, part in parts.items() if role in pairs}
-            checks = (*_of_files(self.on, by_role, CHECKED), *_of_files(self.earlier, by_role, CHECKED_BEFORE))
+            checks = (*_of_files(self.on, by_role, CHECKED), *_of_files(self.before, by_role, CHECKED_BEFORE))
         elif not self.allow_unrelated and len(models):
             dealt_records = evidence.dealt_records
             usual = models.log_odds[:, dealt_records].mean(axis=0)
-            checks = (target_order(log_odds[dealt_records], usual, evidence.queries, file.name),)
+            checks = (target_order(log_odds[dealt_records], usual, evidence.queries, self.name),)
         before = None
-        if self.earlier:
-            before = Before(*of_file(tuple(self.earlier.values()), classes_of_files[:2], models)[:2])
+        if self.before:
+            before = Before(*of_file(tuple(self.before.values()), classes_of_files[:2], models)[:2])
         return TargetOutputs(
             self.name,
             None,
@@ -199,18 +156,6 @@ class FileTarget(NamedTuple):
             unseen=evidence.in_calibration,
             before=before,
         )
-
-
-def file_target(on: Sets[Outputs], earlier: Sets[Outputs], allow_unrelated: bool) -> FileTarget:
-    return FileTarget(
-        on[Role.QUERY],
-        on.get(Role.HOLDOUT),
-        allow_unrelated,
-        on.get(Role.CALIBRATION),
-        earlier.get(Role.QUERY),
-        earlier.get(Role.HOLDOUT),
-        on.get(Role.MEMBERS),
-    )
 
 
 class SimulatedTarget(NamedTuple):
@@ -242,6 +187,10 @@ class SimulatedTarget(NamedTuple):
             unseen=None if in_calibration is None else ~row[evidence.pool.compared] & in_calibration,
             trained_here=True,
         )
+
+
+Target = FileTarget | SimulatedTarget
+"""A model to be judged."""
 
 
 def _of_files(
@@ -291,8 +240,8 @@ def all_on_calibration(targets: Sequence[Target]) -> bool:
     answers = {Role.CALIBRATION in target.on for target in targets if isinstance(target, FileTarget)}
     if len(answers) > 1:
         raise InputError(
-            "some targets have outputs on the calibration set and some have none (`on_calibration`): give those of all "
-            "targets, or of none."
+            "some targets have outputs on the calibration set, and some have none: give those of all targets, or of "
+            "none."
         )
     return True in answers
 
@@ -300,7 +249,7 @@ def all_on_calibration(targets: Sequence[Target]) -> bool:
 def kinds_of_targets(targets: Sequence[Target]) -> list[str]:
     """The kind of the model of each target, which no other model has; targets from files have none."""
     numbers = count()
-    return [f"target {next(numbers)}" if target.parts else "" for target in targets]
+    return [f"target {next(numbers)}" if isinstance(target, SimulatedTarget) else "" for target in targets]
 
 
 def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:

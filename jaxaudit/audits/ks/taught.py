@@ -80,7 +80,6 @@ class TaughtDifficulty(NamedTuple):
 def taught_difficulty(
     key: Key[Array, ""],
     examples: Examples,
-    groups: Int[np.ndarray, " n"] | None = None,
     progress: Progress | None = None,
 ) -> TaughtDifficulty:
     """The difficulty that the records of all sets of a test teach. The result is the same for the same records in any
@@ -94,7 +93,7 @@ def taught_difficulty(
     order = order_of_contents(hashes, examples.labels)
     if lack := _lack(examples):
         return TaughtDifficulty(None, order, (f"Neighbours tell how difficult a record is: {lack}.",))
-    units = units_of(hashes[order].view("S16"), None if groups is None else groups[order])
+    units = units_of(hashes[order].view("S16"), None if examples.groups is None else examples.groups[order])
     labels = np.unique(examples.labels[order], return_inverse=True)[1].astype(np.int32)
     digest = digest_of(
         f"{RECIPE} {__version__} {jax.__version__} {jax.local_devices()[0].device_kind} {examples.inputs.shape[1:]}",

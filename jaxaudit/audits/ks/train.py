@@ -9,11 +9,25 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
-from jaxaudit.audits.ks.target import FileTarget, Target, all_on_calibration, kinds_of_targets
-from jaxaudit.audits.ks.tests_of_use import TESTS, DeletionTest, KSTest, RhoTest, ShadowTest, usual_tests
+from jaxaudit.audits.ks.target import (
+    FileTarget,
+    SimulatedTarget,
+    Target,
+    all_on_calibration,
+    kinds_of_targets,
+)
+from jaxaudit.audits.ks.tests_of_use import (
+    TESTS,
+    DeletionTest,
+    HoldoutTest,
+    KSTest,
+    MembersTest,
+    RhoTest,
+    ShadowTest,
+    usual_tests,
+)
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.data.examples import Examples, Role, Sets
-from jaxaudit.data.groups import as_groups
 from jaxaudit.data.pairs import refuse_overlap
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
@@ -23,7 +37,7 @@ from jaxaudit.metrics.shadow import refuse_few
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
-NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`, `before_on_holdout`)"
+NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`), on query set and holdout"
 
 
 class Available(NamedTuple):
@@ -92,18 +106,14 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
     offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
-    built_in = made_tests(shadows, offers)
     if not len(shadows):
-        sets = Sets(
-            query=0, holdout=pool.holdout.stop - pool.holdout.start, members=pool.members.stop - pool.members.start
-        )
-        return default_tests(sets.map(lambda role, size: size or (role == Role.QUERY) or None), targets, trains=False)
-    tests = {test.name: test for test in built_in}
+        return tests_without_models(pool.sets, targets)
+    tests = {test.name: test for test in made_tests(shadows, offers)}
     # As offered: a test with none of its models may be made without them, where there are no shadow models at all.
     lacking = {answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=offers)}
     allowed = {name for name in tests if not lacking.get(name)}
     if pool.members.stop == pool.members.start:
-        allowed -= {test.name for test in built_in if Role.MEMBERS in test.roles}
+        allowed -= {test.name for test in offers if Role.MEMBERS in test.roles}
     names = usual_tests(allowed, on_calibration=all_on_calibration(files))
     possible = [tests[name] for name in names if name in allowed]
     if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
@@ -126,8 +136,8 @@ def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
         )
         return f"there are {' and '.join(few)}"
     if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
-        return "it needs the target's outputs on the holdout (`on_holdout`)"
-    if test.needs_before and not (files and all(file.earlier for file in files)):
+        return "it needs the target's outputs on the holdout"
+    if test.needs_before and not (files and all(file.before for file in files)):
         return NEEDS_BEFORE
     return ""
 
@@ -147,7 +157,7 @@ def refuse(
         test.refuse(sets)
     for target in targets:
         target.refuse(sets)
-    earlier = [isinstance(target, FileTarget) and bool(target.earlier) for target in targets]
+    earlier = [isinstance(target, FileTarget) and bool(target.before) for target in targets]
     if any(earlier) and not any(test.compares_before for test in tests):
         raise InputError("no test compares the outputs before the deletion: add DeletionTest() or HoldoutTest().")
     for test in tests:
@@ -165,7 +175,6 @@ def train_shadows(
     tests: Sequence[KSTest] | None = None,
     holdout: Examples | None = None,
     members: Examples | None = None,
-    groups: tuple[np.ndarray, ...] | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> ShadowModels:
     """Trains shadow models of known membership, with which `judge` compares targets.
@@ -177,7 +186,9 @@ def train_shadows(
         key: random key. Each kind of model has its own random stream, so a further test, target or replicate changes no
             existing number.
         query: the data in question, preprocessed as the learner requires. Texts (`sequences`) are judged by the holdout
-            and the members test alone. All sets have the same classes in the same order, and share no record.
+            and the members test alone. All sets have the same classes in the same order, and share no record. If the
+            provider assigned whole groups, such as patients, to query set, holdout and members, all records of these
+            have their `groups`: tests then randomise and permute whole groups.
         calibration: data of the same domain. None with known members only: then no model is trained, and only the
             members test can be made.
         learner: the network and recipe of all models: the target's own, as far as it is known. None without a
@@ -188,8 +199,6 @@ def train_shadows(
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was.
         members: known members: records that the targets did use, sampled as the query set was. How much a target
             remembers of them shows how much of the query set it used, whatever its network and recipe.
-        groups: one value (integer or text) per query record, per holdout record and per member, if the provider
-            assigned whole groups, such as patients, to these sets. Tests then randomise and permute whole groups.
         execution: models per batch, progress, and where finished models are kept.
 
     Raises:
@@ -209,8 +218,8 @@ def train_shadows(
     (20, {<Kind.MIXED: 'mixed'>}, (20, 500))
     """
     sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration)
-    tests = default_tests(sets, targets, trains=learner is not None) if tests is None else tests
-    dealt_groups = None if groups is None else as_groups(*groups)
+    if tests is None:
+        tests = tests_without_models(sets, targets) if learner is None else default_tests(sets, targets)
     of_classes = [test.name for test in tests if test.of_classes]
     if of_classes and are_texts(query):
         raise InputError(
@@ -227,25 +236,24 @@ def train_shadows(
             f"of at least {1 / (1 + max(ranked)):.2g}, and {len(targets) / (1 + max(ranked)):.2g} adjusted for "
             f"{len(targets)} targets. Train at least {least} of them (`never`)."
         )
-    trained = [*(test for test in tests if test.trains), *(target for target in targets if target.parts)]
-    if (calibration is None or learner is None) and trained:
+    simulated = [target for target in targets if isinstance(target, SimulatedTarget)]
+    if (calibration is None or learner is None) and (simulated or any(test.trains for test in tests)):
         raise InputError(
             "without a calibration set and a learner no model is trained. Then the members test can be made, of "
-            "targets from files (`members`, FileTarget(on_members=)), and the deletion test (FileTarget(before=)). "
+            "targets from files with outputs on known members (`members`), and the deletion test, with outputs before. "
             "Give a calibration set and a learner for others."
         )
     if calibration is not None:
         refuse_overlap(query, calibration)
-    trainable = tuple(target for target in targets if target.parts)
-    pool = make_pool(sets, trainable, dealt_groups)
+    pool = make_pool(sets, simulated)
     for test in tests:
         test.refuse_pool(pool)
     drawing = stream(key, "draw")
     if calibration is None or learner is None:
         return no_models(pool.comparable())
-    kinds = kinds_of_targets(targets)
+    kinds = kinds_of_targets(simulated)
     of_guess = _together([test.draw(drawing, pool) for test in tests if test.of_guess])
-    of_targets = (target.draw(drawing, pool, kind) for target, kind in zip(targets, kinds, strict=True))
+    of_targets = [target.draw(drawing, pool, kind) for target, kind in zip(simulated, kinds, strict=True)]
     of_tests = _together([test.draw(drawing, pool) for test in tests if not test.of_guess])
     # Without rho, no model has its kinds, and no other test may use their names.
     none = np.zeros((0, len(pool.examples)), bool)
@@ -254,36 +262,35 @@ def train_shadows(
         raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
     if compares:
         # Records that a simulated target was trained on are no known non-members of it.
-        used = (int(rows[kind][0, pool.calibration].sum()) for kind in kinds if kind)
+        used = (int(rows[kind][0, pool.calibration].sum()) for kind in kinds)
         refuse_few(len(calibration) - max(used, default=0))
     return train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
 
 
-def default_tests(sets: Sets[Any], targets: Sequence[Target] = (), *, trains: bool = True) -> tuple[KSTest, ...]:
-    """The default tests: by known members, by a holdout, and by shadow models.
+def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
+    """The default tests where models are trained: by known members, by a holdout, and by shadow models.
 
     The shadow test is made with outputs on the calibration set, or if there are no other tests. rho comes last, but not
-    of texts. If no model is trained, these are the members test and, of targets with outputs before a deletion, the
+    of texts.
+    """
+    names = usual_tests({*sets}, on_calibration=all_on_calibration(targets))
+    values = {"never": max(ShadowTest().never, least_models(len(targets))), "targets": max(1, len(targets))}
+    tests = tuple(offered(test(), values) for test in TESTS if test.name in names)
+    return tests if Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT]) else (*tests, RhoTest())
+
+
+def tests_without_models(sets: Sets[Examples], targets: Sequence[Target]) -> tuple[KSTest, ...]:
+    """The default tests where no model is trained: the members test and, of targets with outputs before a deletion, the
     deletion test; with neither, the holdout test without models.
     """
-    files = [target for target in targets if isinstance(target, FileTarget)]
-    names = usual_tests({*sets}, on_calibration=trains and all_on_calibration(files))
-    if not trains and files and all(target.earlier for target in files):
-        names = (*names, DeletionTest.name)
-    alone = max(ShadowTest().never, least_models(len(targets)))
-    of_shadows = {"never": alone, "targets": max(1, len(targets))}
-    if not trains:
-        names, of_shadows = (*(name for name in names if name != "holdout"),), {**of_shadows, "mixed": 0}
-        names = names if {"members", "deletion"} & {*names} else ("holdout",) if Role.HOLDOUT in sets else ()
-    possible = [offered(test(), of_shadows) for test in TESTS if test.name in names]
-    tests = tuple(test for test in possible if trains or not test.trains)
+    tests: list[KSTest] = [MembersTest()] if Role.MEMBERS in sets else []
+    if targets and all(isinstance(target, FileTarget) and target.before for target in targets):
+        tests.append(DeletionTest())
+    if not tests and Role.HOLDOUT in sets:
+        tests.append(HoldoutTest(mixed=0))
     if not tests:
-        raise InputError(
-            "no test can be made without shadow models: it needs outputs on a holdout (`on_holdout`), at least."
-        )
-    if not trains or (Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT])):
-        return tests
-    return (*tests, RhoTest())
+        raise InputError("no test can be made without shadow models: it needs outputs on a holdout, at least.")
+    return tuple(tests)
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool, share_row, train_rows
@@ -32,11 +32,10 @@ from jaxaudit.audits.power.result import (
     power_finding,
 )
 from jaxaudit.data.examples import Examples, Sets
-from jaxaudit.data.labels import checked_groups, number_groups
 from jaxaudit.data.pairs import refuse_overlap
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
-from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.difficulty import difficulty
@@ -130,7 +129,6 @@ def measure_power(
     calibration: Examples,
     learner: Learner,
     *,
-    groups: Shaped[np.ndarray, " n"] | None = None,
     query_size: int | None = None,
     holdout_size: int | None = None,
     members_size: int | None = None,
@@ -148,10 +146,9 @@ def measure_power(
     rest is a normal approximation (`jaxaudit.metrics.power`).
 
     Args:
+        query: with the group of each record, if whole groups, such as patients, are assigned to query set and holdout.
         calibration: data of the same domain with no query record.
         learner: the model and training recipe of the target, as far as they are known.
-        groups: one value (integer or text) per query record, if whole groups, such as patients, are assigned to query
-            set and holdout.
         query_size: number of query records in the planned audit, of which `query` may be a random part, to save time.
         holdout_size, members_size: numbers of holdout records and known members; by default `query_size`.
         fraction: the used fraction to detect.
@@ -176,16 +173,19 @@ def measure_power(
     check_ranges("[4, inf)", query_records=len(query))
     check_ranges(f"[{LEAST_MODELS}, inf)", models=models)
     refuse_overlap(query, calibration)
-    dealt_groups = None if groups is None else _dealt(groups, len(query))
     pool, draws = make_pool(Sets(query=query, calibration=calibration)), np.arange(models) // 2
-    rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws, dealt_groups)}
+    groups = pool.groups
+    if groups is not None:
+        more = "power by groups rests on their variance; plan with more"
+        check_ranges(f"[{LEAST_GROUPS}, inf)", more, different_groups=int(groups.max()) + 1)
+    rows: Rows = {Kind.HALF: _halves(stream(key, "draw"), pool, draws)}
     trained = train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
     membership, odds = trained.membership[:, pool.query], trained.log_odds[:, pool.query]
-    taught = taught_difficulty(stream(key, "taught difficulty"), query, dealt_groups).odds
+    taught = taught_difficulty(stream(key, "taught difficulty"), query).odds
     inputs = None if pool.classless else query.inputs
-    predictors = difficulty(stream(key, "difficulty"), query.labels, inputs, dealt_groups, taught)
-    measured = separation(odds, membership, draws, dealt_groups, predictors)
-    memory = memory_of_models(odds, membership, predictors, dealt_groups, stretch=measured.stretch)
+    predictors = difficulty(stream(key, "difficulty"), query.labels, inputs, groups, taught)
+    measured = separation(odds, membership, draws, groups, predictors)
+    memory = memory_of_models(odds, membership, predictors, groups, stretch=measured.stretch)
     audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
     return replace(audit, models_per_batch=trained.models_per_batch, form=trained.form)
 
@@ -257,22 +257,9 @@ def planned_sizes(query: int, holdout: int | None, members: int | None, fraction
     return query, holdout, query if members is None else members
 
 
-def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:
-    """The group of each query record, numbered from 0."""
-    numbers = number_groups(checked_groups(groups, "query set"))
-    check_shapes((records,), groups=numbers)
-    count = int(numbers.max()) + 1
-    check_ranges(
-        f"[{LEAST_GROUPS}, inf)", "power by groups rests on their variance; plan with more", different_groups=count
-    )
-    return numbers
-
-
-def _halves(
-    key: Key[Array, ""], pool: Pool, draws: Int[np.ndarray, " models"], groups: Int[np.ndarray, " n"] | None
-) -> Membership:
+def _halves(key: Key[Array, ""], pool: Pool, draws: Int[np.ndarray, " models"]) -> Membership:
     """A random half of the query set for each model, and a share of the calibration set for each draw."""
-    records = np.arange(pool.query.start, pool.query.stop)
+    records, groups = np.arange(pool.query.start, pool.query.stop), pool.groups
     half = (len(records) if groups is None else int(groups.max()) + 1) // 2
     return np.concatenate(
         [

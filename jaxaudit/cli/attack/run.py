@@ -41,7 +41,8 @@ from jaxaudit.cli.shadows import BankData, BankModels, BankNetwork, TrainOptions
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import Examples, Table, candidate_indices
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.groups import as_groups
+from jaxaudit.data.examples import Sets
+from jaxaudit.data.groups import hash_of_groups, number_sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
@@ -170,7 +171,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
     if whole is not None:
         groups = read_groups(whole, options.data.data or "", len(texts), "texts", options.data.data_dir)
         # Work that was begun with other groups, or with none, is other work.
-        hashes["groups"] = as_groups(groups, groups[:0]).content_hash
+        hashes["groups"] = hash_of_groups(number_sets(Sets(query=groups)))
         data["groups"] = {"query": len(np.unique(groups)), "content_hash": hashes["groups"]}
     settled = {field.name: getattr(work.options.recipe, field.name) for field in fields(RecipeFlags)}
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, memory_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.cli.ks.inputs import AuditInputs
+from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import parse_field, with_fields
@@ -28,7 +28,8 @@ from jaxaudit.cli.pace import (
 )
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.examples import Role
+from jaxaudit.data.groups import groups_of
 from jaxaudit.ensemble import StepCost, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
@@ -43,7 +44,7 @@ LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", 
 def plan_audit(
     given_options: KSOptions,
     options: KSOptions,
-    sets: AuditInputs,
+    sets: Case,
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], SteppedLearner],
 ) -> tuple[KSOptions, Summary]:
@@ -119,7 +120,7 @@ def _planned(options: KSOptions, plan: Plan, full: Work, network: tuple[str, str
     return with_values(options, **chosen, test_option=(*options.audit.test_option, *changed))
 
 
-def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInputs:
+def take_records(sets: Case, records: int | None, key: Any) -> Case:
     """At most `records` records of each set, drawn at random, and the outputs on them.
 
     A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
@@ -127,36 +128,32 @@ def take_records(sets: AuditInputs, records: int | None, key: Any) -> AuditInput
     """
     if records is None:
         return sets
-    groups = sets.groups
+    groups = groups_of(sets.sets)
 
     def drawn(role: str, examples: Examples, of_records: np.ndarray | None = None) -> np.ndarray:
         generator = generator_of(stream(key, "records", role))
-        if groups is None or of_records is None:
+        if of_records is None:
             return np.sort(generator.permutation(len(examples))[:records])
-        count = groups_in_sample(records, groups.dealt_sets)
+        count = groups_in_sample(records, np.concatenate([*groups.only(Role.QUERY, Role.HOLDOUT).values()]))
         return np.flatnonzero(np.isin(of_records, generator.permutation(np.unique(of_records))[:count]))
 
-    of_sets = {} if groups is None else groups._asdict()
-    rows = {role: drawn(role, examples, of_sets.get(role)) for role, examples in sets.sets_by_role.items()}
-    taken = {role: examples.take(rows[role]) for role, examples in sets.sets_by_role.items()}
-    kept_examples = {id(examples): taken[role] for role, examples in sets.sets_by_role.items()}
+    rows = sets.sets.map(lambda role, examples: drawn(role, examples, groups.get(role)))
+    taken = sets.take(rows)
+    kept_examples = {id(examples): taken.sets[role] for role, examples in sets.sets.items()}
 
     def part(one: Part) -> Part:
         if id(one.examples) not in kept_examples:
             kept_examples[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
         return one._replace(examples=kept_examples[id(one.examples)])
 
-    none, of_files = np.zeros(0, int), Sets(**rows)
-    return sets._replace(
-        **taken,
-        files=tuple(file.taken(of_files) for file in sets.files),
-        simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
-        groups=groups and groups.take(rows[Role.QUERY], rows.get(Role.HOLDOUT, none), rows.get(Role.MEMBERS)),
+    return taken._replace(
+        simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated)
     )
 
 
-def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests: tuple[KSTest, ...]) -> Work:
-    query, audit = len(sets.query), given_options.audit
+def _work(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple[KSTest, ...]) -> Work:
+    audit, sizes = given_options.audit, sets.sets.map(lambda _, examples: len(examples))
+    query = sizes[Role.QUERY]
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     # Only the fields of a dataclass can be recorded as options of the run.
     lightest = {
@@ -167,14 +164,14 @@ def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests
     set_fields = [text for text in audit.test_option if parse_field("--test-option", text)[0] in lightest]
     return Work(
         query=query,
-        calibration=len(sets.calibration or ()),
-        holdout=0 if sets.holdout is None else len(sets.holdout),
+        calibration=sizes.get(Role.CALIBRATION, 0),
+        holdout=sizes.get(Role.HOLDOUT, 0),
         targets=targets,
         whole=query,
         tests=tests,
         epochs=options.recipe.epochs or 0,
         batch_size=options.recipe.batch_size,
-        members=0 if sets.members is None else len(sets.members),
+        members=sizes.get(Role.MEMBERS, 0),
         lightest=tuple(with_fields("--test-option", set_fields, lightest).values()),
     )
 

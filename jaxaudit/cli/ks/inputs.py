@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
-from jaxaudit.audits.ks.models import LEAST, Part
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, file_target
+from jaxaudit.audits.ks.models import LEAST, Part, refuse_shared
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
 from jaxaudit.audits.ks.train import offered
 from jaxaudit.cli.ks.options import (
@@ -32,20 +32,19 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     drop_from,
     group_columns,
-    groups_of_sets,
-    read_sets,
+    match,
     reader,
     tell_of_readings,
     text_reader,
+    with_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.pairs import HOLDOUT, MEMBERS, refuse_held, without_copies
+from jaxaudit.data.pairs import without_copies
 from jaxaudit.data.roles import ModelPlaces
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
@@ -64,10 +63,11 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
 
 
 class SourceSet(NamedTuple):
-    """What is kept of a set as it was read, before records of it were dropped: its hash, and those of its records."""
+    """What is kept of a set as it was read, before records were dropped: its hash, those of its records, its groups."""
 
     content_hash: str
     record_hashes: np.ndarray
+    groups: np.ndarray | None
 
 
 def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
@@ -77,29 +77,27 @@ def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
     return np.array([next(index for index, record_hash in left if record_hash == record) for record in records], int)
 
 
-class AuditInputs(NamedTuple):
+class Case(NamedTuple):
     """The data of an audit, matched record by record.
 
     Attributes:
-        calibration: with the query set's classes in its order, and no record of query set or holdout; None where known
-            members are enough.
-        holdout: records of the same provider that the target was not trained on, if any.
+        sets: the query set. The calibration set, with the query set's classes in its order, and no record of query set
+            or holdout; absent where known members are enough. The holdout: records of the same provider that the target
+            was not trained on. Known members, with no record of the others.
         files, simulated: targets given as files of outputs, and targets of known truth, to be trained.
-        members: records that the targets are known to have used, with no record of the others.
-        read, read_groups: each set by role as it was read, and the groups.
+        read: each set by role as it was read.
         commitment: of the blind challenge that the files of outputs answer.
     """
 
-    query: Examples
-    calibration: Examples | None
-    holdout: Examples | None
+    sets: Sets[Examples]
     files: tuple[FileTarget, ...] = ()
     simulated: tuple[SimulatedTarget, ...] = ()
-    groups: Groups | None = None
     read: Sets[SourceSet] = Sets()
-    read_groups: Groups | None = None
-    members: Examples | None = None
     commitment: str | None = None
+
+    @property
+    def query(self) -> Examples:
+        return self.sets[Role.QUERY]
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -107,18 +105,18 @@ class AuditInputs(NamedTuple):
         return (*self.files, *self.simulated)
 
     @property
-    def sets_by_role(self) -> Sets[Examples]:
-        """The sets by role."""
-        return Sets(query=self.query, calibration=self.calibration, holdout=self.holdout, members=self.members)
-
-    @property
     def records(self) -> int:
         """The number of records of all sets and simulated targets together: no model is trained on more."""
         parts = (part for target in self.simulated for part in target.parts)
-        return sum(map(len, self.sets_by_role.values())) + sum(len(part.examples) for part in parts)
+        return sum(map(len, self.sets.values())) + sum(len(part.examples) for part in parts)
+
+    def take(self, rows: Sets[np.ndarray]) -> "Case":
+        """The case with these records of each set, and the outputs on them; with all of a set that is not named."""
+        sets = self.sets.map(lambda role, examples: examples.take(rows[role]) if role in rows else examples)
+        return self._replace(sets=sets, files=tuple(file.taken(rows) for file in self.files))
 
 
-def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
+def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
     """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
     Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. A set alone
@@ -131,65 +129,51 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
     simulated = [parse_target_data(text)[0] for text in target.target_data]
     texts = text_reader([*names.values(), *simulated], options.model, make_adapters(options.model))
     read = texts or reader(data, group_columns(data.groups))
-    query, calibration, whole = (
-        read_sets(data, names, read) if Role.CALIBRATION in names else (read(names[Role.QUERY]), None, None)
-    )
-    held = read(names[Role.HOLDOUT]) if Role.HOLDOUT in names else None
-    holdout = None if held is None else align_target_data(query, held)
-    members = align_target_data(query, read(names[Role.MEMBERS])) if Role.MEMBERS in names else None
+    whole = names.map(lambda _, name: read(name))
+    query = whole[Role.QUERY]
+
+    def matched(role: Role, examples: Examples) -> Examples:
+        if role == Role.CALIBRATION:
+            return match(query, examples, data)
+        return examples if role == Role.QUERY else align_target_data(query, examples)
+
+    sets = whole.map(matched)
     if set_alone:
-        needed = LEAST_MEMBERS * (4 if calibration is None else 3)
+        needed = LEAST_MEMBERS * (3 if Role.CALIBRATION in sets else 4)
         if len(query) < needed:
             raise InputError(
                 f"{query.name} has {len(query)} records, and a set alone is dealt into parts of at least "
                 f"{LEAST_MEMBERS}: {needed} are needed. With outputs of a model (--target) fewer do."
             )
-        dealt_sets = dealt_set(jax.random.key(options.audit.seed), query, with_calibration=calibration is None)
-        query, holdout, members = (dealt_sets[role] for role in (Role.QUERY, Role.HOLDOUT, Role.MEMBERS))
-        held = holdout
-        if calibration is None:
-            calibration = whole = dealt_sets[Role.CALIBRATION]
+        key_of_deal = jax.random.key(options.audit.seed)
+        dealt_sets = dealt_set(key_of_deal, query, with_calibration=Role.CALIBRATION not in sets)
+        whole, sets = whole | dealt_sets, sets | dealt_sets
     if not data.drop_overlap:
-        for of, examples in ((HOLDOUT, holdout), (MEMBERS, members)):
-            sets_before = {"query set": query, "calibration set": calibration} | (
-                {} if of == HOLDOUT else {HOLDOUT: holdout}
-            )
-            for role, other in sets_before.items():
-                if examples is not None and other is not None:
-                    refuse_held(other, examples, role, of=of)
-    sets = Sets(query=query, holdout=holdout, calibration=whole, members=members)
+        refuse_shared(sets)
+    sets = with_groups(sets, data.groups, names, data.data_dir)
 
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
-        examples = sets[role]
+        # Of the calibration set outputs are on all records, those that are dropped, too.
+        examples = (whole if role == Role.CALIBRATION else sets)[role]
         if key is not None and is_challenge:
             return answers_of(load_answers(place.path, key, query.class_names, kind), key, role)
         if texts is not None:
             return load_log_likelihoods(place, len(examples), of=role.words)
         records = shared_record_names(names[role], place.path, query.class_names)
         outputs = load_outputs(place, query.class_names, len(examples), kind, of=role.words, records=records)
-        if role == Role.CALIBRATION and whole is not None:
-            return outputs.take(positions(whole, calibration))
-        return outputs
+        return outputs.take(positions(examples, sets[role])) if role == Role.CALIBRATION else outputs
 
-    files = file_targets(inputs, one, target.allow_unrelated_target)
-    sizes = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS).map(lambda _, examples: len(examples))
-    groups = groups_of_sets(data, names, sizes, data.data_dir)
-    audit_inputs = AuditInputs(
-        query,
-        calibration,
-        holdout,
-        files,
-        groups=groups,
-        read=Sets(query=query, holdout=held, calibration=whole).map(
-            lambda _, source_set: SourceSet(source_set.content_hash, source_set.record_hashes)
+    case = Case(
+        sets,
+        file_targets(inputs, one, target.allow_unrelated_target),
+        read=whole.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION).map(
+            lambda role, examples: SourceSet(examples.content_hash, examples.record_hashes, sets[role].groups)
         ),
-        read_groups=groups,
-        members=members,
         commitment=None if key is None else key.commitment,
     )
-    if holdout is not None and data.drop_overlap:
-        audit_inputs = _apart(audit_inputs, holdout)
-    return audit_inputs._replace(simulated=_simulated(options, names, audit_inputs, read))
+    if Role.HOLDOUT in sets and data.drop_overlap:
+        case = _apart(case)
+    return case._replace(simulated=_simulated(options, names, case, read))
 
 
 def file_targets(
@@ -209,33 +193,26 @@ def file_targets(
     tell_of_readings(outputs for of_model in (*sets, earlier) for outputs in of_model.values())
     names = name_apart([model.name for model in models], [without_folders(str(path)) for path in inputs.paths])
     return tuple(
-        file_target(
-            of_model.map(
-                lambda role, outputs, name=name: replace(outputs, name=name) if role == Role.QUERY else outputs
-            ),
-            earlier,
-            allow_unrelated,
-        )
-        for name, of_model in zip(names, sets, strict=True)
+        FileTarget(of_model, earlier, allow_unrelated).called(name) for name, of_model in zip(names, sets, strict=True)
     )
 
 
 def _simulated(
-    options: KSOptions, names: Sets[str], inputs: AuditInputs, read: Callable[[str], Examples]
+    options: KSOptions, names: Sets[str], case: Case, read: Callable[[str], Examples]
 ) -> tuple[SimulatedTarget, ...]:
     """One target trained on the union of what `--target-data` names, or three of known truth without any target.
 
     These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
     thirds of the calibration set, like the shadow models.
     """
-    query, calibration, members = inputs.query, inputs.calibration, inputs.members
+    query, sets = case.query, case.sets
     requested_parts = [parse_target_data(text) for text in options.target.target_data]
     if not requested_parts:
-        rest = [] if calibration is None else [Part(calibration, 0.67)]
-        rest += [] if members is None else [Part(members, 1.0)]
+        shares = Sets(calibration=0.67, members=1.0)
+        rest = [Part(sets[role], share) for role, share in shares.items() if role in sets]
         used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
-        return () if inputs.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
-    sets_by_source = {names[role]: examples for role, examples in inputs.sets_by_role.items() if role in names}
+        return () if case.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
+    sets_by_source = {names[role]: examples for role, examples in sets.items() if role in names}
     parts = [
         Part(sets_by_source[name] if name in sets_by_source else read(name), fraction)
         for name, fraction in requested_parts
@@ -249,35 +226,20 @@ def _simulated(
     return (SimulatedTarget(" + ".join(part_names), tuple(parts)),)
 
 
-def _apart(inputs: AuditInputs, holdout: Examples) -> AuditInputs:
+def _apart(case: Case) -> Case:
     """The same without records that query set, calibration set, holdout and members share."""
-    calibration = inputs.calibration
-    compared = {"query set": inputs.query, "holdout": holdout}
-    compared |= {} if inputs.members is None else {"members": inputs.members}
-    for role, other in list(compared.items())[1:]:
-        calibration = None if calibration is None else drop_from(calibration, other, role)
-    kept = without_copies(*compared.values())
-    lost = {role: len(examples) - len(left) for (role, examples), left in zip(compared.items(), kept, strict=True)}
+    compared = case.sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    whole = calibration = case.sets.get(Role.CALIBRATION)
+    for role in (*compared,)[1:]:
+        calibration = calibration and drop_from(calibration, compared[role], role.words)
+    rows = Sets(**dict(zip(map(str, compared), without_copies(*compared.values()), strict=True)))
+    lost = {role.words: len(examples) - len(rows[role]) for role, examples in compared.items()}
     if any(lost.values()):
         say(
-            f"{' and '.join(compared)} share records; dropped every record with a copy, "
+            f"{' and '.join(lost)} share records; dropped every record with a copy, "
             f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
         )
-    query_rows, holdout_rows, *members_rows = kept
-    rows = Sets(
-        query=query_rows,
-        holdout=holdout_rows,
-        members=next(iter(members_rows), None),
-        calibration=None if inputs.calibration is None else positions(inputs.calibration, calibration),
-    )
-    return inputs._replace(
-        query=inputs.query.take(rows[Role.QUERY]),
-        calibration=calibration,
-        holdout=holdout.take(rows[Role.HOLDOUT]),
-        members=inputs.members and inputs.members.take(rows[Role.MEMBERS]),
-        files=tuple(file.taken(rows) for file in inputs.files),
-        groups=inputs.groups and inputs.groups.take(*kept),
-    )
+    return case.take(rows if whole is None else rows | Sets(calibration=positions(whole, calibration)))
 
 
 def name_apart(names: Sequence[str], paths: Sequence[str]) -> list[str]:

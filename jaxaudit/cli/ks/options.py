@@ -22,7 +22,6 @@ from jaxaudit.cli.groups import (
     DealtFlags,
     Effort,
     Level,
-    NamedSets,
     Output,
     SetsFlags,
     ShadowNetwork,
@@ -39,7 +38,7 @@ from jaxaudit.cli.parsers import parse_target_data, share_check
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.data.roles import ModelPlaces
+    from jaxaudit.data.roles import ModelPlaces, NamedSets
 
 ALL = "all"
 
@@ -321,7 +320,7 @@ class KSInputs(NamedTuple):
         paths: of the targets.
     """
 
-    sets: NamedSets
+    sets: "NamedSets"
     targets: "tuple[ModelPlaces, ...]"
     before: "ModelPlaces | None" = None
     left_out: tuple[str, ...] = ()

@@ -4,7 +4,6 @@ Its shadow models are stored as a bank in the run's directory, for later audits 
 """
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.ks.effort import plan_audit, take_records
-from jaxaudit.cli.ks.inputs import AuditInputs, load_own_tests, positions, read_given, tests_of, tests_of_dealt
+from jaxaudit.cli.ks.inputs import Case, load_own_tests, positions, read_case, tests_of, tests_of_dealt
 from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, ks_inputs, tests_named
 from jaxaudit.cli.networks import IMAGE_SIZE, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
@@ -36,22 +35,24 @@ from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.examples import Role
+from jaxaudit.data.groups import groups_of, hash_of_groups
+from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
-from jaxaudit.shadow_models import BUILT_IN_KINDS, OF_QUERY, Kind
+from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__
 
 FILES = {
-    "targets": "outputs",
-    "holdout_targets": "on_holdout",
-    "members_targets": "on_members",
-    "calibration_targets": "on_calibration",
-    "before": "before",
-    "holdout_before": "before_on_holdout",
+    "targets": ("on", Role.QUERY),
+    "holdout_targets": ("on", Role.HOLDOUT),
+    "members_targets": ("on", Role.MEMBERS),
+    "calibration_targets": ("on", Role.CALIBRATION),
+    "before": ("before", Role.QUERY),
+    "holdout_before": ("before", Role.HOLDOUT),
 }
 """The files of a `FileTarget`, by their names in a result."""
 
@@ -65,7 +66,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
     options, with_rho = _filled(options), not is_texts(ks_inputs(options).sets.names.get(Role.QUERY, ""))
-    whole = read_given(options, set_alone=set_alone)
+    whole = read_case(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
     if given_options.audit.shadow_models is None:
@@ -74,11 +75,11 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     own_tests = load_own_tests(options.audit.tests or "all")
     tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
     network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
-    tell_of_large_numbers(network, (examples.inputs for examples in whole.sets_by_role.values()))
+    tell_of_large_numbers(network, (examples.inputs for examples in whole.sets.values()))
     options = with_values(options, model=network)
     key = jax.random.key(options.audit.seed)
 
-    def learner_of(sets: AuditInputs, model: str, hidden: str) -> SteppedLearner:
+    def learner_of(sets: Case, model: str, hidden: str) -> SteppedLearner:
         network = replace(options.model, model=model, hidden=hidden)
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
@@ -94,7 +95,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         sets = take_records(whole, options.data.sample, key)
         tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
     learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
-    sizes = sets.sets_by_role.map(lambda _, examples: len(examples))
+    sizes = sets.sets.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
@@ -134,7 +135,7 @@ def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
     options = _with_groups(options)
     options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(tests_named(options)))
-    sets = read_given(options)
+    sets = read_case(options)
     tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL), with_rho=False)
     files = {role: files for role, files in described_files(sets.files).items() if files}
     return Job(
@@ -148,7 +149,7 @@ def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
 
 def _judged(
     options: KSOptions,
-    sets: AuditInputs,
+    sets: Case,
     tests: tuple[KSTest, ...],
     learner: SteppedLearner | None,
     execution: Execution,
@@ -159,13 +160,12 @@ def _judged(
     shadows = train_shadows(
         key,
         sets.query,
-        sets.calibration,
+        sets.sets.get(Role.CALIBRATION),
         learner,
         sets.targets,
         tests=tests,
-        holdout=sets.holdout,
-        members=sets.members,
-        groups=sets.groups,
+        holdout=sets.sets.get(Role.HOLDOUT),
+        members=sets.sets.get(Role.MEMBERS),
         execution=execution,
     )
     # Training has shown all of the progress, if there was any.
@@ -199,28 +199,25 @@ def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
     return Outcome(record, kept, {"confidences.npz": arrays(kept)})
 
 
-def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
+def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
     """What a job says of its options and data."""
-    sets_by_role = {role.value: examples for role, examples in sets.sets_by_role.items()}
-    hashes = {name: examples.content_hash for name, examples in sets_by_role.items()}
-    data: dict[str, Any] = {name: describe_examples(examples) for name, examples in sets_by_role.items()}
+    hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
+    data: dict[str, Any] = {role.value: describe_examples(examples) for role, examples in sets.sets.items()}
     for index, target in enumerate(sets.simulated):
         # Of a simulated target the fractions count, too.
         parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)
         hashes |= {f"simulated target {index}": ", ".join(parts)}
-    for role, field in FILES.items():
-        files = (getattr(target, field) for target in sets.files)
-        hashes |= {f"{role} {index}": file.content_hash for index, file in enumerate(files) if file is not None}
+    for name, of_targets in _files_by_name(sets.files).items():
+        hashes |= {f"{name} {index}": file.content_hash for index, file in enumerate(of_targets)}
     if sets.commitment is not None:
         hashes["challenge"] = sets.commitment
-    if sets.groups is not None:
-        counts = zip(("query", "holdout", "members"), sets.groups.counts, strict=True)
-        hashes["groups"] = sets.groups.content_hash
-        counts_by_role = {role: count for role, count in counts if count or role != "members"}
-        data["groups"] = {**counts_by_role, "content_hash": hashes["groups"]}
+    if groups := groups_of(sets.sets):
+        hashes["groups"] = hash_of_groups(groups)
+        counts = {role.value: len(np.unique(of_set)) for role, of_set in groups.items()}
+        data["groups"] = {**counts, "content_hash": hashes["groups"]}
     target_parts = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
     data["target_data"] = [
-        describe_examples(examples) for examples in target_parts.values() if examples not in (*sets_by_role.values(),)
+        describe_examples(examples) for examples in target_parts.values() if examples not in (*sets.sets.values(),)
     ]
     options = options if is_image(sets.query) else with_values(options, image_size=None)
     return {"options": options, "data": data, "hashes": hashes}
@@ -228,14 +225,17 @@ def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
 
 def described_files(targets: Sequence[FileTarget]) -> dict[str, list[dict[str, str]]]:
     """Name, kind and content hash of the targets' files of outputs, by what the outputs are on."""
-    files = {role: [getattr(target, field) for target in targets] for role, field in FILES.items()}
     return {
-        role: [
-            {"name": outputs.name, "kind": outputs.kind, "content_hash": outputs.content_hash}
-            for outputs in outputs_of_role
-            if outputs is not None
-        ]
-        for role, outputs_of_role in files.items()
+        name: [{"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in of_targets]
+        for name, of_targets in _files_by_name(targets).items()
+    }
+
+
+def _files_by_name(targets: Sequence[FileTarget]) -> dict[str, list[Outputs]]:
+    """The files of all targets; each role is there for all of them, or for none."""
+    return {
+        name: [getattr(target, field)[role] for target in targets if role in getattr(target, field)]
+        for name, (field, role) in FILES.items()
     }
 
 
@@ -253,10 +253,10 @@ def of_texts(options: KSOptions) -> KSOptions:
 
 ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
 OF_BANK = (Kind.MIXED, *OF_QUERY)
-"""Built-in kinds of models that a bank can hold, beside all kinds of your own tests."""
+"""The kinds of models that a bank can hold."""
 
 
-def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapping[str, Writer]:
+def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str, Writer]:
     """A writer for each file of the bank; empty if there is no model that a bank can hold.
 
     Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
@@ -265,13 +265,11 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     shadows_kept = audit.shadows
     if shadows_kept is None or len(sets.query.class_names) > MOST_CLASSES:
         return {}
-    own_kinds = {kind: count for kind, count in Counter(shadows_kept.kinds).items() if kind not in BUILT_IN_KINDS}
-    built_in = [index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK]
-    indices = np.concatenate([shadows_kept.of(*own_kinds), np.array(built_in, int)])
+    indices = np.array([index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK], int)
     if not len(indices):
         return {}
     shadows = shadows_kept.take(indices)
-    parts = (sets.query, sets.holdout, sets.calibration)
+    parts = [sets.sets.get(role) for role in ROLES]
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
     kept = [
@@ -295,6 +293,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
     ):
         # Members and records used only by targets have no column in the bank.
         array[:, columns] = of_models[:, : len(columns)]
+    groups = [source_set.groups for source_set in sets.read.values() if source_set.groups is not None]
     measured = None
     if audit.sampled_alike is not None:
         # Of records without classes the labels are not compared, and all are equal.
@@ -316,14 +315,13 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         image_size=options.data.image_size or "none",
         gray=options.data.gray,
         seed=options.audit.seed,
-        groups=sets.read_groups is not None,
+        groups=bool(groups),
         group_columns=group_columns(options.data.groups),
-        own_kinds=own_kinds,
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
         command=tuple(command_line("ks", options)),
     )
     if dropped.any():
         arrays[DROPPED] = dropped
-    if sets.read_groups is not None:
-        arrays[GROUPS] = sets.read_groups.dealt_sets.astype(np.int64)
+    if groups:
+        arrays[GROUPS] = np.concatenate(groups).astype(np.int64)
     return bank_files(description, arrays)

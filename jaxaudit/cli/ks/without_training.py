@@ -20,7 +20,7 @@ from jaxaudit.cli.ks.run import described_files, ks_outcome
 from jaxaudit.cli.options import refuse_options, with_values
 from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_groups, read_scores, reader, with_dealt_groups
+from jaxaudit.cli.read_sets import read_scores, reader, with_dealt_groups, with_groups
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -52,9 +52,9 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if bank.groups is not None and Role.MEMBERS in inputs.sets.names:
         options = with_dealt_groups(options, inputs.sets.names[Role.MEMBERS])
     sets, description = _read_sets(options, bank), bank.description
-    member_examples, groups = _read_members(options, bank)
+    member_examples = _read_members(options, bank)
     targets = _read_targets(options, bank, member_examples)
-    shadows = open_bank(bank, members=member_examples, member_groups=groups, sets=sets)
+    shadows = open_bank(bank, members=member_examples, sets=sets)
     names = {role: examples.name for role, examples in sets.items()}
     missing = bank.missing()
     if len(missing) == len(bank):
@@ -142,15 +142,15 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     return sets_by_role
 
 
-def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.ndarray | None]:
-    """The known members, with the bank's classes, and their groups, if the bank keeps groups whole.
+def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
+    """The known members, with the bank's classes, and their groups.
 
     Of records without classes only their number is known.
     """
     data, description = options.data, bank.description
     name = ks_inputs(options).sets.names.get(Role.MEMBERS)
     if name is None or not all(Role.MEMBERS in model.places for model in ks_inputs(options).targets):
-        return None, None
+        return None
     if description.outputs in SCORED:
         count = count_of("members", name)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
@@ -161,12 +161,7 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
         members, names = read(name), description.class_names or tuple(map(str, range(description.classes)))
         first = members.take(slice(1))
         members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
-    if (data.groups is None) != (bank.groups is None):
-        raise InputError(
-            "--groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
-        )
-    groups = None if data.groups is None else read_groups(data.groups, name, len(members), "members", data.data_dir)
-    return members, groups
+    return with_groups(Sets(members=members), data.groups, Sets(members=name), data.data_dir)[Role.MEMBERS]
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:

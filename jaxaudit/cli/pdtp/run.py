@@ -21,7 +21,8 @@ from jaxaudit.cli.pdtp import PDTPOptions
 from jaxaudit.cli.read_sets import read_groups, with_dealt_groups
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data import Examples, Table
-from jaxaudit.data.groups import as_groups, groups_file
+from jaxaudit.data.examples import Sets
+from jaxaudit.data.groups import groups_file, hash_of_groups, number_sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SOURCE
@@ -85,7 +86,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
             reduction = msgspec.structs.replace(reduction, removed=removed)
         return replace(audit, records=indices[audit.records], reduction=reduction)
 
-    held = {} if groups is None else {"groups": as_groups(groups, groups[:0]).content_hash}
+    held = {} if groups is None else {"groups": hash_of_groups(number_sets(Sets(query=groups)))}
 
     def outcome(audit: PDTPAudit, provenance: Provenance) -> Outcome:
         record = recorded("pdtp", audit.result, [SOURCE], provenance)

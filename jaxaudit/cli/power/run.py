@@ -17,9 +17,8 @@ from jaxaudit.audits.power.audit import (
     reduced,
 )
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.ks.effort import take_records
-from jaxaudit.cli.ks.inputs import THIRD, AuditInputs, with_calibration_set
+from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.pace import (
@@ -32,19 +31,20 @@ from jaxaudit.cli.pace import (
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
-    read_groups,
+    match,
     read_scores,
-    read_sets,
     reader,
     tell_of_large_numbers,
     text_reader,
     with_dealt_groups,
+    with_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.groups import as_groups, groups_file
+from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.groups import groups_file, groups_of, hash_of_groups
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
@@ -68,16 +68,14 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
         for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
-    work, calibration = _work(options, sets), sets.calibration
-    assert calibration is not None
+    work = _work(options, sets)
 
     def audit(execution: Execution) -> PowerAudit:
         return measure_power(
             key,
             sets.query,
-            calibration,
+            sets.sets[Role.CALIBRATION],
             _learner(options, sets),
-            groups=sets.groups and sets.groups.query,
             query_size=options.sizes.query_size,
             holdout_size=options.sizes.holdout_size,
             members_size=options.sizes.members_size,
@@ -87,11 +85,12 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             execution=execution,
         )
 
-    hashes = {role.value: examples.content_hash for role, examples in sets.sets_by_role.items()}
+    groups = groups_of(sets.sets)
+    hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
     return Job(
         options=options,
-        data={role.value: describe_examples(examples) for role, examples in sets.sets_by_role.items()},
-        hashes=hashes if sets.groups is None else {**hashes, "groups": sets.groups.content_hash},
+        data={role.value: describe_examples(examples) for role, examples in sets.sets.items()},
+        hashes={**hashes, "groups": hash_of_groups(groups)} if groups else hashes,
         audit=audit,
         outcome=_outcome,
         models=lambda _: work.models,
@@ -146,7 +145,7 @@ def _outcome(audit: PowerAudit, provenance: Provenance) -> Outcome:
     return Outcome(recorded("power", audit.result, SOURCES, provenance), {}, {})
 
 
-def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
+def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
     """The options with defaults, and the whole sets that they name."""
     options = with_usual(with_defaults(options), models=SHADOW_MODELS)
     data, model = options.data, options.model
@@ -162,28 +161,26 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
         options = with_usual(options, query_size=max(2, len(whole) // 3))
         query, calibration = with_calibration_set(jax.random.key(options.audit.seed), whole, THIRD)
     else:
-        query, calibration, _ = read_sets(data, named_sets(data).names, read)
+        query = read(data.query or "")
+        calibration = match(query, read(data.calibration), data)
         options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
-    groups = None
-    if data.groups is not None:
-        values = read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
-        groups = as_groups(values, values[:0])
-    return options, AuditInputs(query, calibration, None, groups=groups)
+    sets = Sets(query=query, calibration=calibration)
+    return options, Case(with_groups(sets, data.groups, Sets(query=data.query or ""), data.data_dir))
 
 
-def _learner(options: PowerOptions, sets: AuditInputs) -> SteppedLearner:
+def _learner(options: PowerOptions, sets: Case) -> SteppedLearner:
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
-def _work(options: PowerOptions, sets: AuditInputs) -> PowerWork:
+def _work(options: PowerOptions, sets: Case) -> PowerWork:
     """The training that these options require, on the whole sets."""
     models, epochs = options.audit.models or SHADOW_MODELS, options.recipe.epochs or 1
-    return PowerWork(len(sets.query), len(sets.calibration or ()), models, epochs, options.recipe.batch_size)
+    return PowerWork(len(sets.query), len(sets.sets[Role.CALIBRATION]), models, epochs, options.recipe.batch_size)
 
 
-def plan_power(given_options: PowerOptions, options: PowerOptions, sets: AuditInputs) -> tuple[PowerOptions, Summary]:
+def plan_power(given_options: PowerOptions, options: PowerOptions, sets: Case) -> tuple[PowerOptions, Summary]:
     """The options for a measurement of this effort, and the plan, as for `ks`."""
     full, learner = _work(options, sets), _learner(options, sets)
     cost = count_step(learner, sets.query.inputs, sets.query.labels)

@@ -17,9 +17,8 @@ from jaxaudit.cli.groups import (
     ShadowRecipe,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.options import parse_tests
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
-from jaxaudit.cli.own_code import own_code, parse_field
+from jaxaudit.cli.own_code import own_code
 from jaxaudit.cli.parsers import parse_image_size
 from jaxaudit.errors import InputError
 
@@ -77,19 +76,6 @@ class BankModels(Seeded):
         "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
         minimum=1,
         maximum=MOST,
-    )
-    tests: str | None = option(
-        "Your own tests, as package.module:Test or file.py:Test: plan the models of the kinds that they define, too, "
-        "beside --models. Those of built-in tests need no name.",
-        metavar="NAME,...",
-        check=lambda text: parse_tests(text, ()),
-        names="codes",
-    )
-    test_option: tuple[str, ...] = option(
-        "Set an option of a test of --tests: its name, a field, and a value, such as sureness.models=39. Repeatable.",
-        default=(),
-        metavar="NAME.FIELD=VALUE",
-        check=partial(parse_field, "--test-option"),
     )
 
 

@@ -11,28 +11,23 @@ import jax
 import msgspec
 import numpy as np
 from jaxtyping import Array, Key
-from msgspec import structs
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
-from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.cli.groups import named_sets
-from jaxaudit.cli.ks.inputs import built_in_tests, load_own_tests
-from jaxaudit.cli.ks.options import parse_tests
 from jaxaudit.cli.options import command_line, with_values
-from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.read_sets import group_columns, with_groups_of_sets
-from jaxaudit.cli.shadows import OF_SCORES, BankData, BankModels, PlannedModels, PlanOptions
+from jaxaudit.cli.shadows import OF_SCORES, BankData, PlannedModels, PlanOptions
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank.bank import DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kind, read_description
 from jaxaudit.data.bank.outputs import FOLDER
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import read_npy
-from jaxaudit.data.groups import Groups
+from jaxaudit.data.groups import groups_in_words
 from jaxaudit.errors import InputError, writing
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty, working_in
-from jaxaudit.shadow_models import kind_words
 from jaxaudit.version import __version__
 
 Arrays = dict[str, np.ndarray]
@@ -49,8 +44,8 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     recipe = earlier.recipe if earlier is not None and options.models.recipe is None else options.models.recipe
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, recipe=recipe or None)
-    planned = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
-    description, arrays = deal_bank(key, sets, planned, options.data.coins, tests_of_bank(options.models))
+    description = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
+    arrays = deal_bank(key, sets, description, options.data.coins)
     refuse_other(out, earlier, description)
     lay(out, arrays, earlier, description)
     return _summary(out, description, sets.groups, 0 if earlier is None else earlier.models)
@@ -108,20 +103,9 @@ def _refuse_made(out: Path) -> None:
 
 
 def number_of_models(requested: int | None, earlier: Description | None, sets: BankSets) -> int:
-    """The requested number, else that of the existing bank, else that of the usual test; those of `--tests` apart."""
+    """The requested number, else that of the existing bank, else that of the usual test."""
     usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
-    return requested or (usual if earlier is None else earlier.models - earlier.own_models)
-
-
-def tests_of_bank(options: BankModels) -> tuple[KSTest, ...]:
-    """The tests that the options name, for the models of the kinds that these define."""
-    if options.tests is None:
-        if options.test_option:
-            raise InputError(f"--test-option {options.test_option[0]} needs --tests: the test that has this option.")
-        return ()
-    tests_by_name = {**built_in_tests(), **load_own_tests(options.tests)}
-    tests = {name: tests_by_name[name] for name in parse_tests(options.tests)}
-    return tuple(with_fields("--test-option", options.test_option, tests).values())
+    return requested or (usual if earlier is None else earlier.models)
 
 
 def bank_description(
@@ -145,7 +129,7 @@ def bank_description(
             gray=data.gray,
             seed=chosen.seed,
             recipe=chosen.recipe or "",
-            groups=sets.groups is not None,
+            groups=bool(sets.groups),
             group_columns=group_columns(data.groups),
             command=tuple(command),
             **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},
@@ -154,38 +138,26 @@ def bank_description(
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def deal_bank(
-    key: Key[Array, ""], sets: BankSets, description: Description, coins: bool, tests: Sequence[KSTest]
-) -> tuple[Description, Arrays]:
-    """The description with the models of these tests before the others, and the arrays by the names of their files."""
-    sizes, scored = description.sizes, description.outputs in SCORED
-    of_classes = [test.title for test in tests if test.of_classes]
-    if of_classes and scored:
-        raise InputError(f"{' and '.join(of_classes)}: compare probabilities of classes, and these records have none.")
+def deal_bank(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
+    """The arrays of a bank by the names of their files."""
+    sizes = description.sizes
     bank_plan = plan_bank(
         key,
         description.models,
         sizes.query,
         holdout=sizes.holdout,
         calibration=sizes.calibration,
-        groups=sets.groups,
+        groups=np.concatenate([*sets.groups.values()]) if sets.groups else None,
         dropped=sets.dropped,
         coins=coins,
-        tests=tests,
-        labels=None if scored else sets.labels,
     )
-    own_kinds = dict(bank_plan.own_kinds)
-    try:
-        description = structs.replace(description, own_kinds=own_kinds, models=len(bank_plan.membership))
-    except ValueError as error:
-        raise InputError(f"these sets, --models and --tests make no bank: {error}.") from error
-    labels = {} if scored else {LABELS: sets.labels}
+    labels = {} if description.outputs in SCORED else {LABELS: sets.labels}
     arrays: Arrays = {**labels, MEMBERSHIP: bank_plan.membership, SEEDS: bank_plan.seeds}
-    if sets.groups is not None:
-        arrays[GROUPS] = sets.groups.dealt_sets.astype(np.int64)
+    if sets.groups:
+        arrays[GROUPS] = np.concatenate([*sets.groups.values()]).astype(np.int64)
     if sets.dropped.any():
         arrays[DROPPED] = sets.dropped
-    return description, arrays
+    return arrays
 
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
@@ -206,10 +178,9 @@ def refuse_other(out: Path, earlier: Description | None, planned: Description) -
             "command, or name a new directory (nothing was changed)."
         )
     if earlier.models > planned.models:
-        least = earlier.models - earlier.own_models
         raise InputError(
-            f"--out {out} is a bank of {least} models, and a bank only grows: give --models {least} or more (nothing "
-            "was changed)."
+            f"--out {out} is a bank of {earlier.models} models, and a bank only grows: give --models {earlier.models} "
+            "or more (nothing was changed)."
         )
 
 
@@ -225,7 +196,6 @@ def _facts(of: Description) -> dict[str, Any]:
         "direction": of.direction,
         "views": of.queries,
         "groups": of.groups,
-        "models of --tests": of.own_kinds,
         "recipe": of.recipe,
     }
 
@@ -248,7 +218,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
             )
 
 
-def _summary(out: Path, description: Description, groups: Groups | None, before: int) -> Summary:
+def _summary(out: Path, description: Description, groups: Sets[np.ndarray], before: int) -> Summary:
     sizes, bank = description.sizes, shlex.quote(str(out))
     added = "" if not before else f", {description.models - before} of them new"
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
@@ -256,11 +226,10 @@ def _summary(out: Path, description: Description, groups: Groups | None, before:
     outputs_text = (
         description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
     )
-    of_tests = "".join(f", {count} {kind_words(kind)}" for kind, count in description.own_kinds.items())
     lines = (
-        f"{out}: training sets of {description.models} shadow models{added}{of_tests}, dealt from {columns} records, "
+        f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, "
         "in this order.",
-        *(() if groups is None else (f"Groups: {groups.in_words}.",)),
+        *((f"Groups: {groups_in_words(groups)}.",) if groups else ()),
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
         f"{outputs_text} on all {description.records:,} records as",
         f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}",

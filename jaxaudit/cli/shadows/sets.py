@@ -18,7 +18,6 @@ from jaxaudit.data import Examples, align_classes, align_target_data, concatenat
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.groups import Groups
 from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
@@ -36,6 +35,7 @@ class BankSets(NamedTuple):
         counts: numbers of records of each set, dropped ones included.
         labels: class of each record; -1 for records of a class without query records.
         dropped: records that no model is trained on.
+        groups: of query set and holdout, if groups are kept whole.
         sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
             without a holdout.
     """
@@ -46,7 +46,7 @@ class BankSets(NamedTuple):
     hashes: Hashes
     labels: Int[np.ndarray, " n"]
     dropped: Bool[np.ndarray, " n"]
-    groups: Groups | None
+    groups: Sets[Int[np.ndarray, " _"]]
     sampled_alike: SampledAlike | None
 
 
@@ -72,13 +72,14 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     other = examples_by_role.get(Role.CALIBRATION)
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    of_groups = examples_by_role.only(Role.QUERY, Role.HOLDOUT).map(lambda _, examples: len(examples))
-    groups = groups_of_sets(data, names, of_groups, data.data_dir)
+    groups = groups_of_sets(data.groups, names, examples_by_role.map(lambda _, examples: len(examples)), data.data_dir)
+    query = replace(query, groups=groups.get(Role.QUERY))
+    held = None if held is None else replace(held, groups=groups.get(Role.HOLDOUT))
     holdout = None if held is None else align_target_data(query, held)
     calibration, shared = _calibration(query, other, data.drop_unshared)
     if not data.drop_overlap:
         _refuse_shared(query, holdout, calibration)
-    dropped = _copies(query, holdout, other, groups)
+    dropped = _copies(query, holdout, other)
     of_calibration = slice(len(dropped) - len(shared), None)
     dropped[of_calibration] &= shared
     if dropped.any() and not data.drop_overlap:
@@ -103,7 +104,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         np.concatenate(labels).astype(np.int32),
         dropped,
         groups,
-        None if holdout is None else _sampled_alike(key, query, holdout, groups, dropped),
+        None if holdout is None else _sampled_alike(key, query, holdout, dropped),
     )
 
 
@@ -118,7 +119,7 @@ def count_bank_sets(data: BankData) -> BankSets:
     refuse_options(values, "is for records that are read, and of scores only their number is known")
     names = named_sets(data).names.only(*map(Role, Sizes._fields))
     counts = names.map(lambda role, text: count_of(f"--{role}", text))
-    groups = groups_of_sets(data, names, counts.only(Role.QUERY, Role.HOLDOUT), data.data_dir)
+    groups = groups_of_sets(data.groups, names, counts, data.data_dir)
     records = sum(counts.values())
     none = np.zeros(records, bool)
     return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)
@@ -138,7 +139,7 @@ def count_of(flag: str, text: str) -> int:
 
 
 def _sampled_alike(
-    key: Key[Array, ""], query: Examples, holdout: Examples, groups: Groups | None, dropped: Bool[np.ndarray, " n"]
+    key: Key[Array, ""], query: Examples, holdout: Examples, dropped: Bool[np.ndarray, " n"]
 ) -> SampledAlike | None:
     """The test of `ks` whether these sets are exchangeable; None if no record of a set is left."""
     dropped_records = dropped[: len(query) + len(holdout)]
@@ -147,7 +148,6 @@ def _sampled_alike(
         return None
     query_and_holdout = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
     inputs = token_counts(query_and_holdout) if are_texts(query_and_holdout) else query_and_holdout.inputs
-    whole = None if groups is None else groups.take(left, held).dealt_sets
     alikeness = alike(
         stream(key, "exchangeability"),
         inputs,
@@ -155,7 +155,7 @@ def _sampled_alike(
         None,
         query_and_holdout.record_hashes.view("S16"),
         len(left),
-        groups=whole,
+        groups=query_and_holdout.groups,
     )
     return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
 
@@ -181,9 +181,7 @@ def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examp
             refuse_held(calibration, holdout, "calibration set")
 
 
-def _copies(
-    query: Examples, holdout: Examples | None, calibration: Examples | None, groups: Groups | None
-) -> Bool[np.ndarray, " n"]:
+def _copies(query: Examples, holdout: Examples | None, calibration: Examples | None) -> Bool[np.ndarray, " n"]:
     """Records to drop, because their membership would not determine whether a model was trained on their content.
 
     In query set and holdout: every record with a copy in either that is not kept together with it. These do not depend
@@ -195,7 +193,8 @@ def _copies(
             # Rejects sets whose records could not be equal because they were stored in different forms.
             find_overlap(query, other.take(slice(1)))
     record_hashes = _hashes(query, holdout)
-    units = np.arange(len(record_hashes)) if groups is None else groups.dealt_sets
+    groups = [part.groups for part in (query, holdout) if part is not None and part.groups is not None]
+    units = np.concatenate(groups) if groups else np.arange(len(record_hashes))
     _, index = np.unique(record_hashes, return_inverse=True)
     first, last = np.full(index.max() + 1, len(units)), np.full(index.max() + 1, -1)
     np.minimum.at(first, index, units)

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,9 @@ from jaxaudit.cli.shadows import ShowOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import SCORED
-from jaxaudit.errors import visible, without_folders
+from jaxaudit.data.examples import Sets
+from jaxaudit.data.groups import groups_in_words
+from jaxaudit.errors import without_folders
 from jaxaudit.shadow_models import kind_words
 
 SCHEMA = "jaxaudit.shadows/1"
@@ -59,7 +60,6 @@ def _facts(view: Found) -> dict[str, Any]:
         "missing": view.missing,
         "refused": {str(model): why for model, why in view.usable.refused.items()},
         "training_accuracy": accuracy,
-        "own_kinds": _own_kinds(view),
         "tests": {answer.test.name: {"possible": answer.possible, "lacks": answer.lacks} for answer in view.tests},
         "next": _next(view),
     }
@@ -78,7 +78,8 @@ def _lines(view: Found) -> Iterator[str]:
     if bank.dropped.any():
         yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies or classes"
     if bank.groups is not None:
-        yield f"  groups: {bank.groups.in_words}"
+        of_sets = Sets(query=bank.groups[bank.query], holdout=bank.groups[bank.holdout])
+        yield f"  groups: {groups_in_words(of_sets)}"
     if description.recipe:
         yield f"  recipe: {description.recipe}"
     yield f"  seed: {'not dealt by jaxaudit' if description.seed is None else description.seed}"
@@ -90,9 +91,6 @@ def _lines(view: Found) -> Iterator[str]:
     yield "Tests that the finished models allow:"
     for answer in view.tests:
         yield f"  {answer.test.title}: {_answer(answer)}"
-    for kind, count in _own_kinds(view).items():
-        planned = description.own_kinds[kind]
-        yield visible(f"  tests of your own kind {kind}: {count} of {planned} models finished")
     for model, why in list(view.usable.refused.items())[:LISTED]:
         yield f"Not usable, model {model}: {why}"
     missing = view.missing
@@ -100,13 +98,6 @@ def _lines(view: Found) -> Iterator[str]:
         more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
         yield f"Missing: {', '.join(map(str, missing[:LISTED]))}{more}. To add one:"
         yield f"  {_next(view)}"
-
-
-def _own_kinds(view: Found) -> dict[str, int]:
-    """The number of finished models of each kind that your own tests define."""
-    kinds = kinds_of(view.bank)
-    counts = Counter(kinds[model] for model in view.usable.accuracy)
-    return {kind: counts[kind] for kind in view.bank.description.own_kinds}
 
 
 def _answer(answer: Available) -> str:

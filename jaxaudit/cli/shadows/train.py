@@ -27,7 +27,6 @@ from jaxaudit.cli.shadows.plan import (
     lay,
     number_of_models,
     refuse_other,
-    tests_of_bank,
 )
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.show import Job, Summary
@@ -89,7 +88,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             for name, version in _here().items()
         },
     )
-    description, arrays = deal_bank(key, sets, description, options.data.coins, tests_of_bank(options.models))
+    arrays = deal_bank(key, sets, description, options.data.coins)
     refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
@@ -180,7 +179,7 @@ def _learner(options: TrainOptions, query: Examples, records: int) -> Learner:
 
 def _in_words(options: TrainOptions) -> str:
     """The recipe in words: every option of the network and its training, and hashes of your own code."""
-    sources = [f"source of {role} {digest}" for role, digest in source_hashes(with_values(options, tests=None)).items()]
+    sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
     if options.model.learner is not None:
         return ", ".join([f"learner {options.model.learner}", *sources])
     set_fields = [

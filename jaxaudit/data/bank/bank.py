@@ -19,8 +19,9 @@ from jaxtyping import Bool, Float, Float32, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, description_json, read_description
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
-from jaxaudit.data.groups import Groups, as_groups
+from jaxaudit.data.groups import number_sets
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import expanded, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
@@ -48,8 +49,8 @@ class Bank:
         labels: the class of each record, from 0; all 0 if records have no classes.
         membership: row m marks the records that model m is trained on.
         seeds: the training seed of each model, if models have stated seeds.
-        groups: the group (such as the patient) of each query and holdout record, if a model gets a group whole or not
-            at all.
+        groups: the group (such as the patient) of each query and holdout record, numbered from 0, if a model gets a
+            group whole or not at all.
         dropped: marks records that no model is trained on and no test uses, because of copies in the data. The label of
             a dropped record means nothing.
         correct: in a bank of `log_odds`, whether each model classifies each record correctly, if known.
@@ -60,7 +61,7 @@ class Bank:
     labels: Int[np.ndarray, " n"]
     membership: Bool[np.ndarray, "models n"]
     seeds: UInt32[np.ndarray, " models"] | None
-    groups: Groups | None
+    groups: Int[np.ndarray, " dealt"] | None
     dropped: Bool[np.ndarray, " n"]
     correct: Bool[np.ndarray, "models n"] | None = None
 
@@ -149,7 +150,8 @@ def load_bank(path: str | Path) -> Bank:
     groups = None
     if description.groups:
         values = read(GROUPS, (sizes.compared,), 2**63)
-        groups = as_groups(values[: sizes.query], values[sizes.query :])
+        of_sets = number_sets(Sets(query=values[: sizes.query], holdout=values[sizes.query :]))
+        groups = np.concatenate([*of_sets.values()])
     correct = read(CORRECT, (models, n)) if CORRECT in present else None
     arrays = (labels.astype(int), membership, seeds, dropped, correct)
     for array in arrays:

@@ -88,8 +88,6 @@ class Description(StrictStruct, frozen=True, kw_only=True):
         recipe: how the models are trained, in free text.
         groups: whether groups are kept whole, see `groups.npy`.
         group_columns: columns of the sets that hold groups and are not inputs.
-        own_kinds: numbers of models by kind, of the kinds that are not told by the query and holdout records: those of
-            your own tests. They are the first models of the bank, kind after kind.
         models_per_batch: of models trained by this package, since another batch size would round differently.
         form: how their convolutions are computed, where this package trains them on an accelerator.
         device: on which they are trained; empty if another program trains them.
@@ -114,7 +112,6 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     recipe: str = ""
     groups: bool = False
     group_columns: tuple[str, ...] = ()
-    own_kinds: dict[str, Annotated[int, Meta(ge=1, le=MOST_MODELS)]] = msgspec.field(default_factory=dict)
     models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
     form: str | None = None
     device: str = ""
@@ -125,11 +122,6 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     def sizes(self) -> Sizes:
         counts = self.counts or Counts(query=self.records)
         return Sizes(counts.query, counts.holdout, counts.calibration)
-
-    @property
-    def own_models(self) -> int:
-        """The number of models of `own_kinds`."""
-        return sum(self.own_kinds.values())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -150,8 +142,6 @@ class Description(StrictStruct, frozen=True, kw_only=True):
             raise ValueError(f"{self.outputs} is of records without classes, in one view")
         if len(self.class_names) not in (0, self.classes) or len(set(self.class_names)) < len(self.class_names):
             raise ValueError(f"class_names must be {self.classes} different names, or none")
-        if self.own_models > self.models:
-            raise ValueError(f"own_kinds are of {self.own_models} models, but there are {self.models}")
         if self.models * self.records > MOST_ROWS:
             raise ValueError(f"{self.models} models times {self.records} records are more than {MOST_ROWS}")
 

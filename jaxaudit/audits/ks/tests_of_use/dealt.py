@@ -2,29 +2,23 @@
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
-from msgspec.structs import replace
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
-from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
-    HOLDOUT_MODELS,
     HOLDOUT_OUTPUTS,
     OUTPUTS_ON_ONE_SCALE,
     TARGET_OUTPUTS,
-    better_recipe,
+    Check,
 )
-from jaxaudit.metrics.difficulty import difficulty, residual_scores
-from jaxaudit.metrics.effect import UNKNOWN
-from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike
-from jaxaudit.metrics.holdout import holdout_test, swapped
-from jaxaudit.metrics.permutation import least_permutations, permutation_test
+from jaxaudit.metrics.difficulty import difficulty
+from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shares import profile
-from jaxaudit.metrics.usage import Difficulty, Usage, conclude, without_fraction
+from jaxaudit.metrics.usage import Difficulty
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -34,63 +28,17 @@ TAUGHT = "taught"
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
-def measured(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
-    """The numbers of the holdout test, computed once for each target."""
-
-    def compute() -> tuple[TargetOutputs, Usage]:
-        queries, indices, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
-        usage = holdout_test(
-            stream(key, "holdout test"),
-            outputs.log_odds[:queries],
-            outputs.log_odds[indices][queries:],
-            outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, indices]),
-            evidence.members(Kind.MIXED)[:, indices],
-            groups=groups,
-            predictors=predictors_of(key, evidence, indices, groups),
-            level=level,
-            stated=stated,
-            permutations=least_permutations(evidence.targets),
-            printed=outputs.printed,
-            own_recipe=outputs.trained_here or evidence.own_recipe,
-            recipe=better_recipe(evidence.fit(HOLDOUT_MODELS, Kind.MIXED), evidence.advice.recipe),
-        )
-        return outputs, replace(usage, difficulty=difficulty_by(key, evidence))
-
-    # The target is stored with its numbers, so that its `id` cannot be reused by another object.
-    return evidence.once(f"holdout test {id(outputs)} {level} {stated}", compute)[1]
-
-
-def measured_alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
-    """The numbers of the holdout test without a shadow model: the exact p-value, and no fraction.
-
-    The score is that of the members test: what the difficulty of records leaves of the target's own outputs.
-    """
-    queries, indices, groups = evidence.queries, evidence.dealt_records, evidence.pool.groups
-    scores = residual_scores(outputs.log_odds[indices], predictors_of(key, evidence, indices, groups))
-    test = permutation_test(
-        stream(key, "holdout test"),
-        scores[:queries],
-        scores[queries:],
-        groups=None if groups is None else np.unique(groups, return_inverse=True)[1],
-        permutations=least_permutations(evidence.targets),
-    )
-    usage = conclude("holdout", test.p_larger, None, UNKNOWN, swapped(test.p_smaller), stated=stated)
-    reason = f"no use was detected, and {NOT_KNOWN}"
-    return replace(without_fraction(usage, (reason,)), difficulty=difficulty_by(key, evidence))
-
-
 def predictors_of(
     key: Key[Array, ""],
     evidence: Evidence,
     indices: slice | Int[np.ndarray, " some"],
-    groups: Int[np.ndarray, " some"] | None,
 ) -> Float[np.ndarray, "some kinds"]:
     """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets.
 
     They are class, neighbours, and what the records themselves teach; shadow models come beside them.
     """
     examples, records = evidence.pool.examples, evidence.pool.compared[indices]
-    lesson = taught_by_records(key, evidence)
+    lesson, groups = taught_by_records(key, evidence), evidence.groups(indices)
     # Where neighbours are as near, the first is taken: the order must not be that of the sets.
     order = lesson.order[lesson.order < len(records)]
 
@@ -127,31 +75,17 @@ def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficul
     pool, indices = evidence.pool, np.r_[evidence.dealt_records, evidence.known_members]
 
     def teach() -> TaughtDifficulty:
-        records, groups = pool.examples.take(pool.compared[indices]), groups_with_members(evidence)
-        return taught_difficulty(stream(key, "taught difficulty"), records, groups, evidence.progress)
+        records = pool.examples.take(pool.compared[indices])
+        return taught_difficulty(stream(key, "taught difficulty"), records, evidence.progress)
 
     return evidence.once(TAUGHT, teach)
-
-
-def groups_with_members(evidence: Evidence) -> Int[np.ndarray, " records"] | None:
-    """The group of each record of query set, holdout and known members; None if no groups were dealt.
-
-    Known members that nobody named the groups of are groups of their own.
-    """
-    pool, known_members = evidence.pool, evidence.known_members
-    if pool.groups is None:
-        return None
-    alone = 1 + int(pool.groups.max()) + np.arange(known_members.stop - known_members.start)
-    return np.concatenate([pool.groups, alone if pool.member_groups is None else pool.member_groups])
 
 
 def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
 
     def measure() -> Alike:
-        measured_anew = sets_alike(
-            stream(key, "exchangeability"), evidence, evidence.dealt_records, evidence.queries, evidence.pool.groups
-        )
+        measured_anew = sets_alike(stream(key, "exchangeability"), evidence, evidence.dealt_records, evidence.queries)
         before = evidence.pool.sampled_alike
         # Labels that were compared when a bank was planned are no classes if records have none.
         labels = measured_anew.labels if before is None or evidence.pool.classless else before.labels
@@ -160,12 +94,17 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     return evidence.once("dealt", measure)
 
 
+def checks_of_sets(key: Key[Array, ""], evidence: Evidence) -> tuple[Check, Check]:
+    """Whether query set and holdout are alike, and whether copies lie in both."""
+    alikeness = exchangeable(key, evidence)
+    return holdout_like_query(alikeness), holdout_apart(alikeness)
+
+
 def sets_alike(
     key: Key[Array, ""],
     evidence: Evidence,
     indices: slice | Int[np.ndarray, " some"],
     size: int,
-    groups: Int[np.ndarray, " some"] | None,
     at_hand: Examples | None = None,
 ) -> Alike:
     """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others.
@@ -182,7 +121,7 @@ def sets_alike(
         None if odds is None or rows is None else profile(cut(odds), rows).outside,
         None if at_hand is None else at_hand.record_hashes.view("S16"),
         size,
-        groups=groups,
+        groups=examples.groups,
     )
     return alikeness._replace(labels=NOT_MEASURED) if evidence.pool.classless else alikeness
 

@@ -10,8 +10,8 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.dealt import (
     OF_P,
+    checks_of_sets,
     difficulty_by,
-    exchangeable,
     predictors_of,
     taught_by_records,
 )
@@ -22,7 +22,6 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check
 from jaxaudit.metrics.deletion import deletion_test
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
@@ -100,7 +99,7 @@ class DeletionTest(KSTest):
     ) -> Judgement:
         pool, dealt_records, before = evidence.pool, evidence.dealt_records, outputs.before
         assert before is not None  # `refuse` of the audit has seen to it
-        predictors = predictors_of(key, evidence, dealt_records, pool.groups)
+        predictors = predictors_of(key, evidence, dealt_records)
         # Both at the coarser resolution.
         odds_after = before.at_resolution(outputs.log_odds[None])[0, dealt_records]
         odds_before = outputs.at_resolution(before.log_odds[None])[0]
@@ -117,7 +116,7 @@ class DeletionTest(KSTest):
             permutations=least_permutations(evidence.targets),
             question=self.question,
         )
-        alikeness, words = exchangeable(key, evidence), LEFT if self.question == "left" else OF_USE
+        words = LEFT if self.question == "left" else OF_USE
         if of_one_model(odds_before, odds_after):
             # Its share is all, which says nothing of a deletion.
             detected, undetermined = (f"{UNCHANGED.says} {of}" for of in (words.detected, words.undetermined))
@@ -131,7 +130,7 @@ class DeletionTest(KSTest):
         return judgement_of_use(
             self,
             msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
-            (holdout_like_query(alikeness), holdout_apart(alikeness)),
+            checks_of_sets(key, evidence),
             needs=OF_P | {HOLDOUT_APART, BEFORE_OUTPUTS, BEFORE_ON_HOLDOUT},
             of_p=OF_P,
             p_trust=OF_LATER,

@@ -7,19 +7,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Array, Key
+from msgspec import structs
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests_of_use.dealt import (
     EXACT,
     OF_P,
-    exchangeable,
-    measured,
-    measured_alone,
+    checks_of_sets,
+    difficulty_by,
     predictors_of,
     taught_by_records,
 )
-from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, Lack, helped, limited, of_holdout
+from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN, Lack, helped, limited, of_holdout
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
@@ -30,10 +30,12 @@ from jaxaudit.metrics.checks import (
     better_recipe,
 )
 from jaxaudit.metrics.deletion import Change, before_after
-from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
-from jaxaudit.metrics.permutation import check_groups
+from jaxaudit.metrics.difficulty import residual_scores
+from jaxaudit.metrics.effect import UNKNOWN
+from jaxaudit.metrics.holdout import holdout_test, swapped
+from jaxaudit.metrics.permutation import check_groups, least_permutations, permutation_test
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import STATED_FRACTION, refuse_stated
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, refuse_stated, without_fraction
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -129,15 +131,14 @@ class HoldoutTest(KSTest):
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        alikeness, advice = exchangeable(key, evidence), evidence.advice
-        checks = (holdout_like_query(alikeness), holdout_apart(alikeness))
+        checks, advice, recipe = checks_of_sets(key, evidence), evidence.advice, ""
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
-            usage = measured(key, outputs, evidence, level, self.stated)
-            usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
             checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit, advice.recipe)
+            usage = _by_models(key, outputs, evidence, level, self.stated, recipe)
+            usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
-            usage, trust, lacks, recipe = measured_alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,), ""
+            usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
         groups, n = evidence.pool.groups, evidence.queries
         query, held = (
             (0, 0) if groups is None else (len(np.unique(groups_of_set)) for groups_of_set in (groups[:n], groups[n:]))
@@ -146,7 +147,7 @@ class HoldoutTest(KSTest):
         more = f"Improve the shadow models: {recipe}." if recipe else more
         return judgement_of_use(
             self,
-            usage,
+            structs.replace(usage, difficulty=difficulty_by(key, evidence)),
             checks,
             needs=NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS},
             of_p=OF_P,
@@ -165,6 +166,46 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
+def _by_models(
+    key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float, recipe: str
+) -> Usage:
+    """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
+    queries, dealt_records = evidence.queries, evidence.dealt_records
+    return holdout_test(
+        stream(key, "holdout test"),
+        outputs.log_odds[:queries],
+        outputs.log_odds[dealt_records][queries:],
+        outputs.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt_records]),
+        evidence.members(Kind.MIXED)[:, dealt_records],
+        groups=evidence.pool.groups,
+        predictors=predictors_of(key, evidence, dealt_records),
+        level=level,
+        stated=stated,
+        permutations=least_permutations(evidence.targets),
+        printed=outputs.printed,
+        own_recipe=outputs.trained_here or evidence.own_recipe,
+        recipe=recipe,
+    )
+
+
+def _alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
+    """The numbers of the test without a shadow model: the exact p-value, and no fraction.
+
+    The score is that of the members test: what the difficulty of records leaves of the target's own outputs.
+    """
+    queries, dealt_records = evidence.queries, evidence.dealt_records
+    scores = residual_scores(outputs.log_odds[dealt_records], predictors_of(key, evidence, dealt_records))
+    test = permutation_test(
+        stream(key, "holdout test"),
+        scores[:queries],
+        scores[queries:],
+        groups=evidence.pool.groups,
+        permutations=least_permutations(evidence.targets),
+    )
+    usage = conclude("holdout", test.p_larger, None, UNKNOWN, swapped(test.p_smaller), stated=stated)
+    return without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",))
+
+
 def _change(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float) -> Change | None:
     """The used fraction before a deletion minus the fraction after, all outputs at the coarser resolution."""
     before, dealt_records = outputs.before, evidence.dealt_records
@@ -178,6 +219,6 @@ def _change(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, lev
         outputs.at_resolution(before.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt_records])),
         evidence.members(Kind.MIXED)[:, dealt_records],
         groups=evidence.pool.groups,
-        predictors=predictors_of(key, evidence, dealt_records, evidence.pool.groups),
+        predictors=predictors_of(key, evidence, dealt_records),
         level=level,
     )

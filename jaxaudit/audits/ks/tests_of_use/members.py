@@ -12,9 +12,8 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.dealt import (
     EXACT,
     OF_P,
+    checks_of_sets,
     difficulty_by,
-    exchangeable,
-    groups_with_members,
     models_on,
     predictors_of,
     sets_alike,
@@ -26,7 +25,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.exchangeability import holdout_apart, holdout_like_query
+from jaxaudit.metrics.exchangeability import holdout_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.scores import cut
@@ -122,9 +121,7 @@ class MembersTest(KSTest):
     ) -> Judgement:
         pool, member_records, dealt_records = evidence.pool, evidence.known_members, evidence.dealt_records
         members, indices = member_records.stop - member_records.start, np.r_[dealt_records, member_records]
-        groups = groups_with_members(evidence)
-        first_members = None if groups is None else np.roll(groups, members)
-        predictors, (odds, rows) = predictors_of(key, evidence, indices, groups), models_on(evidence, indices)
+        predictors, (odds, rows) = predictors_of(key, evidence, indices), models_on(evidence, indices)
         target_odds = outputs.log_odds[indices]
         if odds is None or rows is None:
             scores = residual_scores(target_odds, predictors)
@@ -135,19 +132,17 @@ class MembersTest(KSTest):
             stream(key, "members test"),
             scores,
             (evidence.queries, dealt_records.stop - evidence.queries, members),
-            groups=groups,
+            groups=evidence.groups(indices),
             level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),
             question=self.question,
         )
-        alikeness = exchangeable(key, evidence)
         arguments = (
             stream(key, "members alike"),
             evidence,
             np.r_[member_records, dealt_records],
             members,
-            first_members,
             pool.at_hand,
         )
         members_alike = holdout_like_query(
@@ -159,7 +154,7 @@ class MembersTest(KSTest):
         return judgement_of_use(
             self,
             msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
-            (holdout_like_query(alikeness), holdout_apart(alikeness), members_alike),
+            (*checks_of_sets(key, evidence), members_alike),
             needs=NEEDS,
             of_p=OF_P,
             p_trust=EXACT,

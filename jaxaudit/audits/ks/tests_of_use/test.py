@@ -136,7 +136,8 @@ class KSTest(Protocol):
     def kinds(self) -> tuple[str, ...]:
         """Kinds of the models that it uses. May be empty.
 
-        A test of your own names kinds that no other test uses; a bank holds them if it is planned with the test.
+        A test of your own may name kinds that no other test uses: then its models are trained by the audit, and no bank
+        has them.
         """
         return ()
 

@@ -161,6 +161,7 @@ NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
     "allow_unrelated_target": "allow_unrelated",
     "column": "rename",
+    "images": "image_size",
     "leave_one_out": "rates",
     "lora": "layers",
     "out": "directory",

@@ -23,7 +23,7 @@ from jaxaudit.cli.parsers import (
     groups_place,
     is_table,
     parse_hidden,
-    parse_image_size,
+    parse_images,
     parse_lora,
     parse_patience,
     parse_template,
@@ -50,17 +50,8 @@ JUDGED = (
 
 
 @dataclass(frozen=True)
-class DataFolder:
-    """Where data sets are stored."""
-
-    data_dir: Path | None = option(
-        "Folder of data sets and of their original files.", variable="JAXAUDIT_DATA", names="data"
-    )
-
-
-@dataclass(frozen=True)
-class Columns(DataFolder):
-    """Where data sets are stored, and what the columns of a table are."""
+class Columns:
+    """What the columns of a table are."""
 
     label: str | None = option(
         "Of a CSV or Parquet file: the column with the label. [default: label]",
@@ -85,10 +76,13 @@ class Columns(DataFolder):
 class Images(Columns):
     """How images are prepared."""
 
-    image_size: str | None = option(
-        "Resize images to HEIGHTxWIDTH; none keeps their size.", default="none", check=parse_image_size, of=GIVEN
+    images: str | None = option(
+        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors.",
+        default="none",
+        metavar="SIZE[,color]",
+        check=parse_images,
+        of=GIVEN,
     )
-    gray: bool = option("Convert images to grayscale.", "--gray/--color", default=True, of=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -283,9 +277,11 @@ class SetsFlags(Images):
         names="data",
         of=~ModelSource.ANSWERS,
     )
-    image_size: str | None = option(
-        "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
-        check=parse_image_size,
+    images: str | None = option(
+        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors. [default: "
+        "28x28; none for medical-cnn]",
+        metavar="SIZE[,color]",
+        check=parse_images,
         of=GIVEN,
     )
     drop_overlap: bool = option(
@@ -294,7 +290,6 @@ class SetsFlags(Images):
         default=False,
         of=GIVEN,
     )
-    drop_unshared: bool = option("Drop calibration classes that have no query record.", default=False, of=GIVEN)
 
 
 @dataclass(frozen=True)

@@ -239,15 +239,13 @@ def ask(questions: Sequence[Question]) -> None:
 def _questions(options: Any) -> Iterator[Question]:
     fields = [field for field in fields_of(options) if field.value is not None]
     values_by_name = {field.name: field.value for field in fields}
-    folder, out = values_by_name.get("data_dir"), values_by_name.get("out")
-    if folder is not None:
-        yield _check_folder, (folder,)
+    out = values_by_name.get("out")
     for field in fields:
         for value in field.value if isinstance(field.value, tuple) else (field.value,):
             if field.declared.check is not None:
                 yield field.declared.check, (value,)
             if field.declared.names in PLACES:
-                yield _check_place, (field, value, folder)
+                yield _check_place, (field, value)
     if "report" in values_by_name:
         from jaxaudit.runs.directory import claim_report
 
@@ -259,34 +257,31 @@ def _questions(options: Any) -> Iterator[Question]:
         yield claim, (out,)
 
 
-def _check_place(field: OptionField, value: Any, folder: Path | None) -> None:
+def _check_place(field: OptionField, value: Any) -> None:
     path = field.declared.place(value) if field.declared.place else value
-    if path is None or field.name == "data_dir":
+    if path is None:
         return
     if field.declared.names == "file":
         _check_path(field.flag, path)
     else:
-        _check_data(field.flag, str(path), folder)
+        _check_data(field.flag, str(path))
 
 
-def _check_folder(folder: Path) -> None:
-    mode = _mode(folder)
-    # A missing folder is created when a set is prepared in it.
-    if mode is not None and not stat.S_ISDIR(mode):
-        raise InputError(f"--data-dir {folder} is not a folder; name the folder of the data sets.")
-
-
-def _check_data(option: str, name: str, data_dir: Path | None) -> None:
+def _check_data(option: str, name: str) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
     if _mode(name) is None:
+        # Imported here because NumPy takes a tenth of a second.
+        from jaxaudit.data.tfds import data_folder
+
         source = name.rpartition("@")[0] if "@" in name else name
-        candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
+        folder = data_folder(None)
+        candidates = [Path(source)] if folder is None else [Path(source), folder / source]
         existing = [path for path in candidates if _mode(path) is not None]
         a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
         if not existing and (a_set or not source.strip()):
             return
         if not existing:
-            raise InputError(_missing(option, source, "" if data_dir is None else f" here or in {data_dir}"))
+            raise InputError(_missing(option, source, "" if folder is None else f" here or in {folder}"))
         name = str(existing[0])
     _check_path(option, name)
 

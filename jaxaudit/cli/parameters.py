@@ -174,7 +174,7 @@ def _parameter(field: OptionField) -> inspect.Parameter:
         default = choice(default) if isinstance(default, str) else default
         kind = choice | None if optional else choice
         help, metavar = f"{help} [{' | '.join(declared.choices)}]", "NAME"
-    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
+    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar}
     # In the help a range would leave no room for the option's name.
     settings["parser"] = _number_within(base, declared) if ranged else None
     if declared.argument:

@@ -44,13 +44,16 @@ def _parts(flag: str, text: str, pattern: str, form: str) -> Sequence[Any]:
     return match.groups()
 
 
-def parse_image_size(text: str) -> tuple[int, int] | None:
-    """(height, width) from `28x28`; None from `none`."""
-    if text == "none":
-        return None
-    form = "HEIGHTxWIDTH, such as 28x28, or none to keep the size"
-    height, width = _parts("--image-size", text.lower(), r"(?!0+x)(\d{1,4})x(?!0+$)(\d{1,4})", form)
-    return int(height), int(width)
+def parse_images(text: str) -> tuple[tuple[int, int] | None, bool]:
+    """(height, width), or None where they stay, and whether images become gray, from `SIZE[,color]`.
+
+    >>> parse_images("28x28"), parse_images("none,color")
+    (((28, 28), True), (None, False))
+    """
+    form = "HEIGHTxWIDTH, such as 28x28, or none to keep the size; and ,color to keep colors"
+    pattern = r"(?:none|(?!0+x)(\d{1,4})x(?!0+(?:,|$))(\d{1,4}))(,color)?"
+    height, width, color = _parts("--images", text.lower(), pattern, form)
+    return None if height is None else (int(height), int(width)), color is None
 
 
 def parse_hidden(text: str) -> tuple[int, ...]:

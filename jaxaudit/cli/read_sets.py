@@ -17,9 +17,9 @@ from jaxtyping import Shaped
 
 from jaxaudit.cli.groups import Columns, DealtFlags, Images, NamedSets, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_image_size, parse_template, parse_tokens
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
+from jaxaudit.data import Examples, align_classes, is_image, load, prepare_images
 from jaxaudit.data.challenge import dealt_side
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import Groups, as_groups, groups_file, groups_in_file, load_groups
@@ -55,16 +55,16 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Exa
             "--shadows, `ks` trains language models on texts."
         )
     dealt_side(expanded(name))
-    size = parse_image_size(data.image_size or "none")
-    examples = load_told(name, data, image_size=size, gray=data.gray, groups=groups)
+    size, gray = parse_images(data.images or "none")
+    examples = load_told(name, data, image_size=size, gray=gray, groups=groups)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
-    return _prepared(name, examples, size, data.gray)
+    return _prepared(name, examples, size, gray)
 
 
 def load_told(name: str, data: Columns, **how: Any) -> Examples:
     """`load`, with what was guessed or left out said on stderr."""
-    examples = load(name, data_dir=data.data_dir, label=data.label, drop=data.drop, **how)
+    examples = load(name, label=data.label, drop=data.drop, **how)
     for note in examples.notes:
         say(f"{examples.name}: {note}")
     return examples
@@ -107,9 +107,9 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
             say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
 
 
-def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
+def match(query: Examples, calibration: Examples, *, drop_shared: bool) -> Examples:
     """The calibration set with the query set's classes in the same order, and without records of the query set."""
-    aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
+    aligned = align_classes(query, calibration)
     if not drop_shared:
         refuse_overlap(query, aligned)
         return aligned
@@ -126,7 +126,7 @@ def read_sets(
 ) -> tuple[Examples, Examples, Examples]:
     """The query set, the calibration set matched to it, and the calibration set as it was read."""
     query, whole = read(names[Role.QUERY]), read(names[Role.CALIBRATION])
-    return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
+    return query, match(query, whole, drop_shared=data.drop_overlap), whole
 
 
 def drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
@@ -143,7 +143,7 @@ def read_inputs(name: str, options: Images) -> Examples:
     Integer images become floats in [0, 1] with an axis of channels. Floats are not changed, because a network may need
     them on its own scale, unless a size or grayscale is requested.
     """
-    size, gray = parse_image_size(options.image_size or "none"), options.gray
+    size, gray = parse_images(options.images or "none")
     examples = load_told(name, options, image_size=size, gray=gray)
     floats = np.issubdtype(examples.inputs.dtype, np.floating)
     if not is_image(examples) or (floats and size is None and not gray):
@@ -327,17 +327,17 @@ def group_columns(groups: str | None) -> tuple[str, ...]:
     return (groups,) if groups is not None and groups_file(groups) is None else ()
 
 
-def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " records"]:
+def read_groups(text: str, data: str, records: int, of: str) -> Shaped[np.ndarray, " records"]:
     """As `load_groups`, and the values of a key of texts."""
     if not is_texts(data) or groups_file(text) is not None:
-        return load_groups(text, data, records, of, data_dir)
+        return load_groups(text, data, records, of)
     values = read_texts(expanded(data)).column(text)
     if values is None:
         raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
     return np.array(values)
 
 
-def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int], data_dir: Path | None) -> Groups | None:
+def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int]) -> Groups | None:
     """The groups of the records of each set that was dealt, of so many records; None if no groups are named."""
     if data.groups is None:
         return None
@@ -347,9 +347,7 @@ def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int], data_d
         )
 
     def of(role: Role) -> Shaped[np.ndarray, " records"] | None:
-        return (
-            read_groups(data.groups or "", names[role], counts[role], role.words, data_dir) if role in counts else None
-        )
+        return read_groups(data.groups or "", names[role], counts[role], role.words) if role in counts else None
 
     query, holdout = of(Role.QUERY), of(Role.HOLDOUT)
     assert query is not None  # a query set is always there

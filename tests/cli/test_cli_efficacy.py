@@ -217,7 +217,7 @@ def write_bad() -> None:
         ((*USUAL, "--model", "mine:Nothing"), ("--model mine:Nothing", "'Nothing'")),
         ((*USUAL, "--data", "text.npz", "--classes", "4"), ("text.npz", "2", "--classes", "4")),
         ((*USUAL, "--data", "empty.npz"), ("empty.npz", "label")),
-        ((*USUAL, "--image-size", "big"), ("--image-size big", "28x28")),
+        ((*USUAL, "--images", "big"), ("--images big", "28x28")),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):

@@ -140,7 +140,8 @@ def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.Mo
         "120",
         "--test-option",
         "rho.controls=0",
-        "--color",
+        "--images",
+        "none,color",
         "--json",
     ]
     done = jaxaudit(*words, "--seed", "0")

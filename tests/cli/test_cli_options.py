@@ -20,7 +20,6 @@ from typer.main import get_command
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS
 from jaxaudit.cli.app import COMMANDS, app
-from jaxaudit.cli.attack import AttackOptions
 from jaxaudit.cli.deal import DealOptions
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import KSOptions
@@ -35,7 +34,6 @@ from jaxaudit.cli.options import (
     json_options,
     models_source,
     refuse_without_effect,
-    with_values,
 )
 from jaxaudit.cli.shadows import PLAN, TRAIN
 from jaxaudit.errors import InputError
@@ -234,30 +232,17 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(
             assert source in field.of or source is ModelSource.TRAINING or field.flag not in command_line("", options)
 
 
-def test_what_only_the_environment_says_is_refused_nowhere(monkeypatch: pytest.MonkeyPatch):
-    """It holds for every command, whatever the models of one come from."""
-    monkeypatch.setenv("JAXAUDIT_DATA", "sets/")
-    done = jaxaudit("attack", "--shadows", "none", "--target", "none.npy")
-    assert done.code == 2
-    assert "--shadows none" in done.err
-    assert "--data-dir" not in done.err
-    options = options_of(AttackOptions, shadows=Path("none"), data_dir=Path("sets"))
-    refuse_without_effect(options)
-    with pytest.raises(InputError, match=r"^--data-dir: no effect with --shadows"):
-        refuse_without_effect(with_values(options, data_dir=Path("others")))
-
-
 WITH_EFFECT = {
     (
         "ks",
         ModelSource.BANK,
-    ): """shadows deal groups query calibration data_dir label drop target before target_kind
+    ): """shadows deal groups query calibration label drop target before target_kind
     allow_unrelated_target tests test_option question same_recipe leave_one_out stated_share level seed as_json details
     out report name fail_on""",
     (
         "ks",
         ModelSource.ANSWERS,
-    ): """deal query groups data_dir label drop image_size gray drop_overlap drop_unshared target before
+    ): """deal query groups label drop images drop_overlap target before
     target_kind allow_unrelated_target commitment tests question stated_share level seed as_json details out report
     name fail_on""",
     (
@@ -298,7 +283,6 @@ def test_a_place_is_no_part_of_a_run():
             query=f"{folder}/q.npz",
             calibration="mnist",
             deal=Path(folder, "deal"),
-            data_dir=Path(folder),
             target=(Path(folder, "t.csv"),),
             target_data=(f"{folder}/c.npz:0.5",),
             epochs=3,
@@ -309,7 +293,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here) == identity_of(there)
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
-    places = "deal query calibration groups data_dir target before target_data shadows scores"
+    places = "deal query calibration groups target before target_data shadows scores"
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 
@@ -327,7 +311,6 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         query=f"{tmp_path}/data/q.npz@train[:10]",
         target=(tmp_path / "a.csv", Path("/elsewhere/secret/b.csv")),
         target_data=("/elsewhere/secret/c.npz:0.5",),
-        data_dir=Path("/elsewhere/secret/sets"),
         model="/elsewhere/secret/net.py:Net",
         hidden="512,256",
     )
@@ -336,7 +319,6 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         "query": "data/q.npz@train[:10]",
         "target": ["a.csv", "b.csv"],
         "target_data": ["c.npz:0.5"],
-        "data_dir": "sets",
         "model": "net.py:Net",
         "hidden": "512,256",
     }

@@ -226,18 +226,6 @@ def test_a_record_that_occurs_twice_is_refused_or_dropped(folder: Path, path: st
     good(*SETS, "--drop-overlap", models=30)
 
 
-def test_classes_that_the_query_set_lacks_are_left_out(folder: Path):
-    labels = arrays_of("c")["y"]
-    save("c", class_names=np.array(["b", "a", "z"]))
-    for name in "qh":
-        save(name, y=arrays_of(name)["y"] % 2, class_names=np.array(["a", "b"]))
-    refused(planning())
-    good(*SETS, "--drop-unshared")
-    bank = load_bank("bank")
-    np.testing.assert_array_equal(bank.dropped[2 * N :], labels == 2)
-    np.testing.assert_array_equal(bank.labels[2 * N :], np.array([1, 0, -1])[labels])
-
-
 def test_files_are_added_in_order_whatever_their_form(folder: Path):
     good()
     np.save("first.npy", outputs(0).astype(np.float32))

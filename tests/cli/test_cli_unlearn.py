@@ -187,7 +187,7 @@ def test_the_recorded_command_repeats_the_run():
         *("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=10", "--seeds", "2"),
         *("--methods", "fisher"),
     ]
-    words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
+    words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--images", "none,color"]
     first = jaxaudit("unlearn", *words, "--json").result
     command = first["provenance"]["command"]
     assert "--class" in command

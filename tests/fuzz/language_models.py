@@ -18,7 +18,7 @@ from fuzz.readers import SECRET, Reader
 SETS, RECORDS = ("query", "holdout"), 6
 OPTIONS: tuple[tuple[str, ...], ...] = (
     *((), (), ("--answer-start", "prompt-tokens")),
-    *(("--template", "Q {} A "), ("--precision", "bfloat16"), ("--no-words",)),
+    *(("--template", "Q {} A "), ("--precision", "bfloat16")),
 )
 
 

@@ -154,7 +154,6 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
     train_options = TrainOptions(
         data=BankData(
             query=options.data.data,
-            data_dir=options.data.data_dir,
             groups=options.audit.groups,
             coins=True,
             drop_overlap=True,
@@ -168,7 +167,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
     whole, data = options.audit.groups, {"query": describe_examples(texts)}
     hashes = {"query": texts.content_hash}
     if whole is not None:
-        groups = read_groups(whole, options.data.data or "", len(texts), "texts", options.data.data_dir)
+        groups = read_groups(whole, options.data.data or "", len(texts), "texts")
         # Work that was begun with other groups, or with none, is other work.
         hashes["groups"] = as_groups(groups, groups[:0]).content_hash
         data["groups"] = {"query": len(np.unique(groups)), "content_hash": hashes["groups"]}

@@ -62,13 +62,13 @@ def deal_given(options: DealOptions) -> Summary:
 
 def deal_records(options: DealOptions) -> Summary:
     """Deals the records and writes every side."""
-    data, groups, data_dir = options.data.data, options.data.names_of_groups, options.data.data_dir
+    data, groups = options.data.data, options.data.names_of_groups
     how, out, salt = options.deal, options.out, new_salt()
     # A column with groups is no input, and its values are not written: the files are shared.
     source = read_source(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = _as_compared(source.examples).record_hashes.view("S16")
-    group_values = None if groups is None else load_groups(groups, data, count, "data", data_dir)
+    group_values = None if groups is None else load_groups(groups, data, count, "data")
     units = dealt_units(group_values, copies, within=options.data.by is not None)
     seed = seed_of(how)
     key = key_of_deal(seed, how)

@@ -67,16 +67,16 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
             f"{options.flag_of_groups} {groups} is the name of inputs or labels, which are shared with the records; "
             "copy the groups to an array or column of another name, or to a file."
         )
-    data, data_dir = options.data, options.data_dir
+    data = options.data
     columns = [] if groups is None else [groups]
     stored = load_told(data, options, groups=columns, exact=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
-    path, split = file_and_split(data, data_dir)
+    path, split = file_and_split(data, None)
     name = without_folders(data) if path is None else path.name + (f"@{split}" if split else "")
     file = path if path is not None and not split and path.is_file() else None
     archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None
     pairs = {} if archive is None else find_pairs(archive.names, name)
-    how: dict[str, Any] = {"data_dir": data_dir, "label": options.label, "drop": options.drop, "groups": columns}
+    how: dict[str, Any] = {"label": options.label, "drop": options.drop, "groups": columns}
     if not split and (file is None or len(pairs) > 1):
         _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
     if archive is not None and list(pairs) == [""]:

@@ -7,7 +7,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOu
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_images, parse_reference, parse_template
 from jaxaudit.errors import InputError
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
@@ -22,7 +22,12 @@ class EfficacyData(Images):
         "answer, question and answer, or text. [default: some digits]",
         names="data",
     )
-    gray: bool = option("Convert images to grayscale.", "--gray/--color", default=False)
+    images: str | None = option(
+        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors.",
+        default="none,color",
+        metavar="SIZE[,color]",
+        check=parse_images,
+    )
     classes: int | None = option(
         "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
         "data, or of labels per record]",

@@ -173,7 +173,7 @@ def read_given(options: KSOptions, *, set_alone: bool = False) -> AuditInputs:
 
     files = file_targets(inputs, one, target.allow_unrelated_target)
     sizes = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS).map(lambda _, examples: len(examples))
-    groups = groups_of_sets(data, names, sizes, data.data_dir)
+    groups = groups_of_sets(data, names, sizes)
     audit_inputs = AuditInputs(
         query,
         calibration,

@@ -24,7 +24,7 @@ from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, load_own_tests, positions, read_given, tests_of, tests_of_dealt
 from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, ks_inputs, tests_named
-from jaxaudit.cli.networks import IMAGE_SIZE, make_shadow_learner, with_defaults
+from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged
 from jaxaudit.cli.parsers import is_texts
@@ -133,7 +133,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
     options = _with_groups(options)
-    options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(tests_named(options)))
+    options = with_values(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
     sets = read_given(options)
     tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL), with_rho=False)
     files = {role: files for role, files in described_files(sets.files).items() if files}
@@ -222,7 +222,7 @@ def _of_sets(options: KSOptions, sets: AuditInputs) -> dict[str, Any]:
     data["target_data"] = [
         describe_examples(examples) for examples in target_parts.values() if examples not in (*sets_by_role.values(),)
     ]
-    options = options if is_image(sets.query) else with_values(options, image_size=None)
+    options = options if is_image(sets.query) else with_values(options, images=None)
     return {"options": options, "data": data, "hashes": hashes}
 
 
@@ -313,8 +313,7 @@ def files_of_bank(options: KSOptions, sets: AuditInputs, audit: KSAudit) -> Mapp
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
         sampled_alike=None if measured is None else SampledAlike(**measured),
-        image_size=options.data.image_size or "none",
-        gray=options.data.gray,
+        images=options.data.images or "none",
         seed=options.audit.seed,
         groups=sets.read_groups is not None,
         group_columns=group_columns(options.data.groups),

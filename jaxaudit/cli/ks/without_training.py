@@ -120,7 +120,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
                 raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
         return {}
     data = replace(options.data, label=ks_inputs(options).sets.label)
-    read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
+    read = reader(replace(data, images=description.images), description.group_columns)
     sets_by_role: dict[str, Examples] = {}
     for role in Sizes._fields:
         name = names.get(Role(role))
@@ -155,9 +155,7 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
         count = count_of("members", name)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
     else:
-        read = reader(
-            replace(data, image_size=description.image_size, gray=description.gray), description.group_columns
-        )
+        read = reader(replace(data, images=description.images), description.group_columns)
         members, names = read(name), description.class_names or tuple(map(str, range(description.classes)))
         first = members.take(slice(1))
         members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
@@ -165,7 +163,7 @@ def _read_members(options: KSOptions, bank: Bank) -> tuple[Examples | None, np.n
         raise InputError(
             "--groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
         )
-    groups = None if data.groups is None else read_groups(data.groups, name, len(members), "members", data.data_dir)
+    groups = None if data.groups is None else read_groups(data.groups, name, len(members), "members")
     return members, groups
 
 

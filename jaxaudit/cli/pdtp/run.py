@@ -114,5 +114,5 @@ def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
     data, groups = options.data, options.audit.groups or ""
-    values = read_groups(groups, data.data or DEFAULT_DATA, len(whole), "training set", data.data_dir)
+    values = read_groups(groups, data.data or DEFAULT_DATA, len(whole), "training set")
     return values if chosen is None else values[chosen]

@@ -168,7 +168,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, AuditInputs]:
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
     groups = None
     if data.groups is not None:
-        values = read_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
+        values = read_groups(data.groups, data.query or "", len(query), "query set")
         groups = as_groups(values, values[:0])
     return options, AuditInputs(query, calibration, None, groups=groups)
 

@@ -103,12 +103,6 @@ class LMOptions(TableOptions):
         default=False,
         decides=False,
     )
-    words: bool = option(
-        "Whether to add covariate.words_1 to _3: how difficult the words of each answer are, by n-grams of records of "
-        "other groups. Only of files that `jaxaudit deal` made: words of sets of two sources would accuse.",
-        "--words/--no-words",
-        default=True,
-    )
 
     @property
     def files_of_sets(self) -> dict[str, Path]:

@@ -76,7 +76,7 @@ def score_texts(options: LMOptions) -> Summary:
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
     columns["covariate.prompt_tokens"] = [tokens.start for tokens in encoded["target"]]
-    if options.words and _all_dealt(sides):
+    if _all_dealt(sides):
         difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
     with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:

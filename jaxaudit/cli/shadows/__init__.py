@@ -20,7 +20,7 @@ from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import parse_tests
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
 from jaxaudit.cli.own_code import own_code, parse_field
-from jaxaudit.cli.parsers import parse_image_size
+from jaxaudit.cli.parsers import parse_images
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
@@ -42,15 +42,16 @@ class BankData(DealtFlags, SetsFlags):
         "it, with --coins on about half.",
         names="data",
     )
-    image_size: str | None = option(
-        "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
+    images: str | None = option(
+        "Resize images to HEIGHTxWIDTH and make them gray, before records are compared; none keeps their size, and "
+        ",color their colors.",
         default="none",
-        check=parse_image_size,
+        metavar="SIZE[,color]",
+        check=parse_images,
     )
     drop_overlap: bool = option(
         "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
     )
-    drop_unshared: bool = option("Do not use calibration records of classes without a query record.", default=False)
     coins: bool = option(
         "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
         "epsilon (attack --delta).",

@@ -133,7 +133,7 @@ def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]
     if test.inputs.shape[1:] != train.inputs.shape[1:]:
         raise InputError(
             f"{test.name} has records of shape {test.inputs.shape[1:]}, but training records have "
-            f"{train.inputs.shape[1:]}; give test records of the same shape (--image-size resizes images)."
+            f"{train.inputs.shape[1:]}; give test records of the same shape (--images resizes images)."
         )
     seen = find_overlap(train, test)[1]
     if not len(seen):
@@ -186,11 +186,11 @@ def check_kind(options: UnlearnOptions) -> None:
     if not is_texts(data.data or ""):
         values = {"--forget": data.forget, "--recipe tokens": options.model.tokens}
         return refuse_options(values, f"for texts, and --data {data.data} is none ({', '.join(TEXTS)})")
-    of_classes: dict[str, bool] = {}
-    for field in fields_of(options):
-        if field.name in ("class_name", "per_class", "fraction", "image_size", "gray", "label", "drop"):
-            flag = "--color" if field.name == "gray" else field.flag
-            of_classes[flag] = field.value != getattr(usual, field.name)
+    of_classes = {
+        field.flag: field.value != getattr(usual, field.name)
+        for field in fields_of(options)
+        if field.name in ("class_name", "per_class", "fraction", "images", "label", "drop")
+    }
     refuse_options(of_classes, "for records of classes, and texts have none")
     for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
         if value is None:

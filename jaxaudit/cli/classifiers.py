@@ -74,15 +74,15 @@ class ClassifierOptions(TextNetwork):
         check=lambda text: check_family(text),
     )
     hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
-    smoothing: float | None = option(
+    smoothing: float | None = recipe_option(
         "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
     )
-    penalty: float = option(
+    penalty: float = recipe_option(
         "lr: half the weight of the squared coefficients, 1 / C.", default=1.0, minimum=1e-9, maximum=1e9
     )
-    trees: int = option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
-    depth: int = option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
-    neighbours: int = option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
+    trees: int = recipe_option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
+    depth: int = recipe_option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
+    neighbours: int = recipe_option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
 
 
 def check_family(text: str) -> None:

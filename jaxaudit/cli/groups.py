@@ -211,13 +211,6 @@ class Seeded:
 
 
 @dataclass(frozen=True)
-class Level(Seeded):
-    """The random seed, and the confidence level of the intervals."""
-
-    level: float = option("Confidence level of the intervals.", default=0.95, check=share_check("level"))
-
-
-@dataclass(frozen=True)
 class Output:
     """Options of what is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
 
@@ -241,13 +234,6 @@ class Output:
         metavar="FILE.html",
         decides=False,
     )
-
-
-@dataclass(frozen=True)
-class ListOutput(Output):
-    """Options of output, and the number of records that a terminal lists."""
-
-    top: int = option("Number of records to list.", default=10, minimum=0, maximum=MOST, decides=False)
 
 
 def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:

@@ -58,6 +58,7 @@ class Command:
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
         compiles: whether it compiles so much that programs are stored for the next run.
+        listed: how many records a terminal lists.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Command:
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
+    listed: int = 0
 
     def as_function(self) -> Callable[..., None]:
         """The command as a function for Typer."""
@@ -83,7 +85,7 @@ def run(command: Command, options: Any) -> None:
     gc.disable()
     try:
         from jaxaudit.cli.progress import lasting_work
-        from jaxaudit.cli.show import show, show_summary, show_text, text_at_80_columns
+        from jaxaudit.cli.show import show, show_summary, text_at_80_columns
 
         if command.compiles:
             from jaxaudit.cli.programs import keep_programs
@@ -109,7 +111,7 @@ def run(command: Command, options: Any) -> None:
         from jaxaudit.report.terminal import as_terminal
 
         run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
-        part = part_of(run_result, getattr(output, "top", 0))
+        part = part_of(run_result, command.listed)
         try:
             if out is not None:
                 _save(out, outcome, text_at_80_columns(as_terminal(part)))
@@ -123,8 +125,6 @@ def run(command: Command, options: Any) -> None:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if output.details else "--details prints all checks and numbers."
             show(as_terminal(part, hint), outcome.record if as_json else None)
-            if outcome.aside and not as_json:
-                show_text(outcome.aside)
     if part.conditions & set(getattr(output, "fail_on", ())):
         raise typer.Exit(3)
 

@@ -21,13 +21,10 @@ MOST = 1_000_000
 WIDEST = 65_536
 SHARES = {
     "fraction": "(0, 1]",
-    "stated_share": "(0, 1)",
     "members_share": "(0, 1)",
     "withdraw": "(0, 1)",
     "holdout_share": "(0, 1)",
-    "level": "(0, 1)",
     "learning_rate": "(0, inf)",
-    "unlearn_rate": "(0, inf)",
 }
 """The numbers that these options accept, as an interval."""
 
@@ -153,7 +150,7 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
 
 
 def parse_outputs(text: str) -> tuple[str, Path]:
-    """The name of a method and the file of its models' outputs, from METHOD=FILE.npz.
+    """The name of a method, or of references, and the file of its models' outputs, from METHOD=FILE.npz.
 
     >>> parse_outputs("scrub=runs/scrub.npz")
     ('scrub', PosixPath('runs/scrub.npz'))

@@ -6,7 +6,7 @@ sets, are read here, too, for every command. What was guessed is said on standar
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -357,14 +357,15 @@ def groups_of_sets(data: DealtFlags, names: Sets[str], counts: Sets[int]) -> Gro
 SHOWN = 10
 
 
-def read_scores(
-    path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
-) -> ScoreTable:
+def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> ScoreTable:
     """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or taken for granted.
 
-    The arguments are those of `load_scores`.
+    `directions` has names of scores, each with `lower` or `higher`.
     """
-    table = load_scores(path, rename=rename, lower=lower, higher=higher)
+    given: dict[str, list[str]] = {"lower": [], "higher": []}
+    for score, way in directions:
+        given[way].append(score)
+    table = load_scores(path, **given)
     for note in table.notes:
         say(f"{table.name}: {note}")
     # An index of rows without a name, as pandas writes it, is nobody's score.
@@ -380,12 +381,12 @@ def read_scores(
     if taken:
         say(
             f"{table.name}: by their names, scores are taken for records that were used as {'; as '.join(taken)} "
-            "(--lower and --higher of jaxaudit ks say otherwise)"
+            "(--direction SCORE=lower or SCORE=higher of jaxaudit ks says otherwise)"
         )
     unknown = [name for name, direction in table.directions.items() if not direction]
     if unknown:
         say(
             f"{table.name}: it is not known whether {', '.join(unknown[:SHOWN])} is lower or higher for records that "
-            "were used: no verdict rests on it; --lower or --higher of jaxaudit ks says it"
+            "were used: no verdict rests on it; --direction SCORE=lower or SCORE=higher of jaxaudit ks says it"
         )
     return table

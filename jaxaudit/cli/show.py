@@ -31,14 +31,12 @@ Audit = TypeVar("Audit")
 class Outcome(NamedTuple):
     """The result of a command in all of its output forms: the record, arrays for charts, and further files of `--out`.
 
-    `aside` is printed below the table and never written to a file, `note` when `--out` is written. `kind` is that of
-    the run, if the command has several.
+    `note` is printed when `--out` is written. `kind` is that of the run, if the command has several.
     """
 
     record: "msgspec.Struct"
     arrays: "Mapping[str, np.ndarray]"
     files: "Mapping[str, Writer]"
-    aside: str = ""
     note: str = ""
     kind: str = ""
 

@@ -243,8 +243,8 @@ TRAINED += recipe("tokens=words", "optimizer=adamw", "learning-rate=0.01", "batc
 def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
     assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
     plan = ("shadows", "plan", *DEALT, "--models", "8", "--out", "planned")
-    refused(plan, ("texts have no classes", "--outputs log-likelihood --direction higher"))
-    done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood", "--direction", "higher")
+    refused(plan, ("texts have no classes", "--outputs log-likelihood"))
+    done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood")
     assert done.code == 0, done.err
     groups = [
         json.loads(line)["group"]
@@ -277,7 +277,7 @@ def test_dealt_chats_go_through_every_command_that_trains(here: Path):
     run("attack", "--shadows", "bank", "--attacks", "base", "--json")
     run("attack", "--query", "chat.jsonl", *TRAINED, "--pooled-shadow-models", "8", "--attacks", "lira", "--json")
     # The groups that the deal wrote are taken without being named, as from other files.
-    few = ("--shadow-models", "19", "--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
+    few = ("--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
     said = run("ks", *DEALT, *members, "--target-data", "deal/members.jsonl", *TRAINED, *few, "--json")
     assert "groups: those that the files have (group)" in said
     parts = ("--data", "deal/members.jsonl", "--forget", "deal/query.jsonl", "--test-data", "deal/holdout.jsonl")

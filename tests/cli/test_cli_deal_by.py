@@ -308,7 +308,7 @@ def planned(*words: str, out: str) -> tuple[str, np.ndarray]:
     return done.err, np.load(f"{out}/membership.npy")
 
 
-SCORES = {"texts": ("--outputs", "score", "--direction", "lower")}
+SCORES = {"texts": ("--outputs", "lower-score")}
 
 
 @pytest.mark.parametrize("name", list(SUFFIX))

@@ -237,18 +237,18 @@ WITH_EFFECT = {
         "ks",
         ModelSource.BANK,
     ): """shadows deal groups query calibration label drop target before target_kind
-    allow_unrelated_target tests test_option question same_recipe leave_one_out stated_share level seed as_json details
+    allow_unrelated_target tests test_option question same_recipe leave_one_out seed as_json details
     out report name fail_on""",
     (
         "ks",
         ModelSource.ANSWERS,
     ): """deal query groups label drop images drop_overlap target before
-    target_kind allow_unrelated_target commitment tests question stated_share level seed as_json details out report
+    target_kind allow_unrelated_target tests test_option question seed as_json details out report
     name fail_on""",
     (
         "ks",
         ModelSource.SCORES,
-    ): """scores column lower higher by show_words question same_recipe stated_share level seed as_json details out
+    ): """scores direction by test_option question same_recipe seed as_json details out
     report name fail_on""",
     ("power", ModelSource.BANK): "shadows holdout_size members_size fraction seed as_json details out report fail_on",
     (
@@ -259,12 +259,12 @@ WITH_EFFECT = {
     (
         "attack",
         ModelSource.BANK,
-    ): """target members target_kind delta shadows attacks attack_option seed level top
+    ): """target members target_kind delta shadows attacks attack_option seed top
     as_json details out report fail_on""",
     (
         "unlearn",
         ModelSource.OUTPUTS,
-    ): "outputs retrained original labels outputs_kind seed level as_json details out report fail_on",
+    ): "outputs labels outputs_kind seed as_json details out report fail_on",
 }
 
 

@@ -64,7 +64,7 @@ def test_all_problems_at_once(sets: Path):
     done = jaxaudit(
         *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--deal", "~/deal", "--before", "b.npz"),
         *("--target", "t.csv", "--target", "u.csv", "--target-data", "fra.npz:0.5", "--target-data", "far.npz:2"),
-        *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1"), "--level", "7"),
+        *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1")),
         *("--test-option", "rho=0", "--images", "9"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
     )
@@ -74,11 +74,11 @@ def test_all_problems_at_once(sets: Path):
     for said in (
         *("--query quer.npz", "--calibration gone/c.npy", "/deal: there is no such", "--target t.csv"),
         *("--target u.csv", "--before b.npz", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
-        *("--recipe hidden=many", "--level ", "--test-option rho=0", "--images 9", "--recipe learning-rate "),
+        *("--recipe hidden=many", "--test-option rho=0", "--images 9", "--recipe learning-rate "),
         *("--out query.npz", "nowhere/r.html", "--tests"),
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
-    assert len(lines) == 17
+    assert len(lines) == 16
     assert "did you mean query.npz?" in lines[[said.startswith("Error: --query") for said in lines].index(True)]
     assert content(sets) == before
 

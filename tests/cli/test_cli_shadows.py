@@ -133,7 +133,6 @@ OTHERS = {
     "query set": ("--deal", "swapped", *SETS[2:]),
     "calibration set": SETS[:2],
     "outputs": (*SETS, "--outputs", "probabilities"),
-    "views": (*SETS, "--views", "2"),
     "groups": (*SETS, "--groups", "who"),
     "recipe": (*SETS, "--how-trained", "another"),
 }

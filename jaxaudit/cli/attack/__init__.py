@@ -14,9 +14,9 @@ from jaxaudit.cli.groups import (
     MOST,
     OUTPUT,
     TRAINING,
-    Level,
-    ListOutput,
+    Output,
     RecipeFlags,
+    Seeded,
     bank_of_shadows,
     dealt_groups,
     failing,
@@ -75,7 +75,7 @@ class ByBank:
 
 
 @dataclass(frozen=True)
-class AttackFlags(ByBank, Level):
+class AttackFlags(ByBank, Seeded):
     """Options of the targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
@@ -131,10 +131,9 @@ class AttackFlags(ByBank, Level):
 
 
 @dataclass(frozen=True)
-class AttackOutput(ListOutput):
+class AttackOutput(Output):
     """Options of what is printed and written."""
 
-    top: int = option("Number of targets to list, by attack accuracy.", default=5, minimum=0, decides=False)
     fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
 
 
@@ -194,6 +193,10 @@ ATTACK = Command(
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,
     judging by the classifier's output on it? Guessing has an accuracy of 50%. Models of yours: --shadows, with a bank.
 
+    How classifiers are trained is --model, --epochs and the settings of --recipe:
+
+    {recipe}
+
     Examples:
 
     `jaxaudit attack` (embedded breast cancer data, a neural network, less than a minute)
@@ -215,4 +218,5 @@ ATTACK = Command(
     """,
     (_check_attacks,),
     first=("data", "model", "shadows"),
+    listed=5,
 )

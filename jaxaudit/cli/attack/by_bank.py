@@ -57,7 +57,6 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
             shadows,
             targets,
             attacks=attacks,
-            level=options.audit.level,
             delta=options.audit.delta,
             progress=execution.progress,
         )

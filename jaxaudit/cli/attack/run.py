@@ -98,7 +98,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
             bins=audit_flags.bins,
             execution=execution,
         )
-        return attack(models, attacks=attacks, level=audit_flags.level)
+        return attack(models, attacks=attacks)
 
     def outcome(audit: AttackAudit, provenance: Provenance) -> Outcome:
         indices = chosen[audit.records]
@@ -178,7 +178,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
         with tempfile.TemporaryDirectory(prefix="jaxaudit-") if kept is None else nullcontext(kept) as folder:
             bank = work.audit(replace(execution, checkpoints=Path(folder)))
             shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
-            return attack_records(shadows, attacks=attacks, level=options.audit.level), bank
+            return attack_records(shadows, attacks=attacks), bank
 
     def outcome(audit_and_bank: tuple[AttackAudit, Bank], provenance: Provenance) -> Outcome:
         return attack_outcome(*audit_and_bank, len(texts), provenance)

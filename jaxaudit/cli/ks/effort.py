@@ -159,10 +159,7 @@ def _work(given_options: KSOptions, options: KSOptions, sets: AuditInputs, tests
     query, audit = len(sets.query), given_options.audit
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     # Only the fields of a dataclass can be recorded as options of the run.
-    lightest = {
-        test.name: test.lighter() if is_dataclass(test) and (test.of_guess or audit.shadow_models is None) else test
-        for test in tests
-    }
+    lightest = {test.name: test.lighter() if is_dataclass(test) else test for test in tests}
     # Of a rho without replicates nothing is left to set.
     set_fields = [text for text in audit.test_option if parse_field("--test-option", text)[0] in lightest]
     return Work(

@@ -19,11 +19,10 @@ from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
-from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import AuditInputs, load_own_tests, positions, read_given, tests_of, tests_of_dealt
-from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, ks_inputs, tests_named
+from jaxaudit.cli.ks.options import ALL, KSOptions, ks_inputs, tests_named
 from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged
@@ -68,9 +67,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     whole = read_given(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
-    if given_options.audit.shadow_models is None:
-        # As many as adjusted p-values need.
-        options = with_values(options, shadow_models=max(SHADOW_MODELS, least_models(len(whole.targets))))
     own_tests = load_own_tests(options.audit.tests or "all")
     tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
     network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
@@ -170,7 +166,7 @@ def _judged(
     )
     # Training has shown all of the progress, if there was any.
     progress = execution.progress if learner is None else None
-    return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
+    return judge(key, shadows, sets.targets, tests=tests, progress=progress, **more)
 
 
 def _with_groups(options: KSOptions) -> KSOptions:
@@ -182,7 +178,7 @@ def _with_groups(options: KSOptions) -> KSOptions:
 
 
 def _filled(options: KSOptions) -> KSOptions:
-    options = with_usual(with_defaults(options), shadow_models=SHADOW_MODELS)
+    options = with_defaults(options)
     return with_values(options, tests=",".join(tests_named(options)))
 
 

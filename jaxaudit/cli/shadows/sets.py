@@ -59,8 +59,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     names = sets_named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
     if model is None and is_texts(names[Role.QUERY]):
         raise InputError(
-            "texts have no classes, so models give each a number: --outputs log-likelihood --direction higher, or "
-            "--outputs score; `shadows train` trains language models on them."
+            "texts have no classes, so models give each a number: --outputs log-likelihood, or another one of those; "
+            "`shadows train` trains language models on them."
         )
     adapters = None if model is None else make_adapters(model)
     columns = group_columns(data.groups)

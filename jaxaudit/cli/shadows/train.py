@@ -75,7 +75,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     device = jax.local_devices()[0]
     planned = PlannedModels(seed=options.models.seed, models=models, recipe=_in_words(options))
     if are_texts(query):
-        planned = replace(planned, outputs="log-likelihood", direction="higher")
+        planned = replace(planned, outputs="log-likelihood")
     description = bank_description(
         options.data,
         planned,

@@ -101,7 +101,7 @@ def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: 
             raise InputError(
                 f"{name}: the column {column} may be the score {score_names[0]!r} of a model {model!r}, or one score "
                 "of the "
-                f"{role} with a dot in its name. For the second, call it {plain} (`rename`); for the first, give all "
+                f"{role} with a dot in its name. For the second, call it {plain}; for the first, give all "
                 f"models of the role {role} a name, and a score of the same name, such as {role}.A.loss and "
                 f"{role}.B.loss."
             )

@@ -275,7 +275,6 @@ def test_dealt_chats_go_through_every_command_that_trains(here: Path):
     members = ("--calibration", "deal/members.jsonl")
     run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--out", "bank")
     run("attack", "--shadows", "bank", "--attacks", "base", "--json")
-    run("attack", "--query", "chat.jsonl", *TRAINED, "--pooled-shadow-models", "8", "--attacks", "lira", "--json")
     # The groups that the deal wrote are taken without being named, as from other files.
     few = ("--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
     said = run("ks", *DEALT, *members, "--target-data", "deal/members.jsonl", *TRAINED, *few, "--json")

@@ -141,7 +141,6 @@ def test_what_cannot_be_dealt_so_is_refused(here: Path) -> None:
     by = ("--by", "author", "--out", "other")
     refused(("deal", "chat.jsonl", *by, "--groups", "author"), ("--groups: ", "leave it out"))
     refused(("deal", "chat.jsonl", *by, "--withdraw", "0.3"), ("--withdraw: ", "leave it out"))
-    refused(("deal", "chat.jsonl", *by, "--pairs", "short.jsonl"), ("--pairs: ", "leave it out"))
     refused(("deal", "all.npz", *by, "--blind"), ("--blind: ", "leave it out"))
     refused(("deal", "chat.jsonl", *by, "--members-share", "0.6"), ("leave no records to withdraw",))
     refused(("deal", "chat.jsonl", "--by", "answer", "--out", "other"), ("--by answer is a text of the records",))
@@ -335,14 +334,6 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
     groups = np.load("bank/groups.npy")
     assert groups.shape == (count,)
     assert all(len(np.unique(rows[:, groups == group], axis=1).T) == 1 for group in np.unique(groups))
-
-
-def test_an_attack_on_texts_takes_the_groups_of_the_deal(of_deals: Path):
-    words = ("attack", "--query", "texts/query.jsonl", "--model", "gpt-1-8", "--epochs", "1")
-    recipe_words = recipe("tokens=words", "optimizer=adamw")
-    done = jaxaudit(*words, *recipe_words, "--pooled-shadow-models", "4", "--seed", "3")
-    assert done.code == 0, done.err
-    assert SAID in done.err
 
 
 def test_a_dry_run_of_training_reads_the_same_groups(of_deals: Path):

@@ -19,7 +19,7 @@ from jaxaudit.cli.groups import ShadowRecipe
 from jaxaudit.cli.pace import OperationsPace, PlannedTraining, pace_of
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import StepCost, StepTime, bytes_under_way, count_step
+from jaxaudit.ensemble import StepCost, StepTime, count_step
 from jaxaudit.ensemble.checkpoint import write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -266,11 +266,3 @@ def test_a_dry_run_and_a_long_run_are_timed(dry_run: bool, operations: float, mo
 
 def test_workers_elsewhere_are_not_timed_here():
     assert pace_of(ShadowRecipe(dry_run=True, workers="2"), training(), 1e15).where == OperationsPace().where
-
-
-def test_memory_is_that_of_arrays_and_the_program():
-    more = COST._replace(step_bytes=COST.step_bytes + (1 << 30))
-    small, large = training(), training(more)
-    assert large.bytes - small.bytes == bytes_under_way(more, 2) - bytes_under_way(COST, 2)
-    longer = training(COST._replace(equations=3 * COST.equations))
-    assert longer.bytes - small.bytes == 2 * COST.equations * pace.BYTES_OF_EQUATION

@@ -1,10 +1,6 @@
 """Runs `jaxaudit attack --shadows BANK`: from its options to its result, with no training."""
 
-import csv
-import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -25,8 +21,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.directory import Writer, arrays
+from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_bank
+from jaxaudit.runs.saved import record_files
 
 
 def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
@@ -79,12 +76,7 @@ def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Pro
         scores[name] = np.full((len(attack_scores), records), np.nan)
         scores[name][:, columns] = attack_scores[:, _units(audit)]
 
-    def write(file: IO[bytes]) -> None:
-        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        csv.writer(text, lineterminator="\n").writerows(_rows(audit, bank, columns))
-        text.detach()
-
-    files: dict[str, Writer] = {"scores.npz": arrays(scores), "records.csv": write}
+    files = {"scores.npz": arrays(scores), **record_files(_of_records(audit, bank, columns))}
     return Outcome(recorded("attack", audit.result, audit.sources, provenance), {}, files)
 
 
@@ -121,11 +113,11 @@ def _units(audit: AttackAudit) -> Int[np.ndarray, " records"]:
     return np.arange(len(audit.records)) if audit.unit_of_record is None else audit.unit_of_record
 
 
-def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) -> Iterator[list[Any]]:
-    """A header, and a row for each record; where groups are attacked, with the number and the results of its group."""
-    by_record = audit.by_record
+def _of_records(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) -> dict[str, np.ndarray]:
+    """Columns with a row for each record; where groups are attacked, with the number and the results of its group."""
+    by_record, units = audit.by_record, _units(audit)
     assert by_record is not None
-    record_arrays = by_record.vulnerability
+    record_arrays, places = by_record.vulnerability, [place_in_set(bank, column) for column in columns.tolist()]
     numbers = {
         "models_with": record_arrays.inside,
         "models_without": record_arrays.outside,
@@ -140,26 +132,17 @@ def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) 
         "wrongly_named": record_arrays.wrongly,
         "same_outputs": by_record.copies,
     }
+    if by_record.revealing is not None:
+        numbers["revealing_class"] = np.where(by_record.revealing < 0, np.nan, by_record.revealing)
     deciding = audit.scores[audit.result.decided_by]
-    scores = {
-        f"{kind}_{index}": values.tolist()
-        for index, (record_scores, called) in enumerate(zip(deciding, by_record.called, strict=False))
-        for kind, values in (
-            ("score", record_scores),
-            ("called", np.where(np.isnan(record_scores), "", (called * 1).astype(str))),
-        )
+    for index, (scores, called) in enumerate(zip(deciding, by_record.called, strict=False)):
+        numbers |= {f"score_{index}": scores, f"called_{index}": np.where(np.isnan(scores), np.nan, called)}
+    # Groups count from 1, as those of `ks` do.
+    group = {} if audit.unit_of_record is None else {"group": units + 1}
+    return {
+        "set": np.array([of for of, _ in places]),
+        "place": np.array([index for _, index in places]),
+        **group,
+        "label": bank.labels[columns],
+        **{name: values[units] for name, values in numbers.items()},
     }
-    grouped = audit.unit_of_record is not None
-    yield ["set", "place", *(["group"] if grouped else []), "label", *numbers, "revealing_class", *scores]
-    for at, column in zip(_units(audit).tolist(), columns.tolist(), strict=True):
-        of, index = place_in_set(bank, column)
-        revealing = "" if by_record.revealing is None or by_record.revealing[at] < 0 else by_record.revealing[at]
-        shown = [_shown(number[at].item()) for number in numbers.values()]
-        extra = [_shown(score[at]) for score in scores.values()]
-        # Groups count from 1, as those of `ks` do.
-        yield [of, index, *([at + 1] if grouped else []), int(bank.labels[column]), *shown, revealing, *extra]
-
-
-def _shown(value: Any) -> Any:
-    """A number for a table; empty if it is missing."""
-    return "" if value is None or (isinstance(value, float) and np.isnan(value)) else value

@@ -125,11 +125,9 @@ def summary(
     return report.summary([*lines, *power], commands)
 
 
-def texts_summary(report: DealReport, paired: bool) -> Summary:
-    """What is printed of a deal of texts; `paired` if it was of two versions of each record."""
+def texts_summary(report: DealReport) -> Summary:
+    """What is printed of a deal of texts."""
     head, *lines = _dealt(report)
-    if paired:
-        lines = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *lines]
     if report.units.written:
         lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
     lines += _of_groups(report)

@@ -131,9 +131,10 @@ class BankOptions:
     """The records of a bank, and where it is written."""
 
     data: BankData = group(DATA, BankData())
-    bank: Path | None = option(
+    bank: Path = option(
         "Write the bank into this new directory, or add models to it.",
         "--out",
+        default=...,
         metavar="BANK",
         decides=False,
     )
@@ -226,11 +227,8 @@ def check_recipe(text: str) -> None:
 
 
 def _check_sets(options: BankOptions) -> None:
-    data = options.data
-    query = data.query if data.deal is None else str(data.deal)
-    for flag, value in (("--deal or --query, the data in question", query), ("--out, the directory", options.bank)):
-        if value is None:
-            raise InputError(f"{flag}, is missing.")
+    if options.data.query is None and options.data.deal is None:
+        raise InputError("--deal or --query, the data in question, is missing.")
 
 
 def _check_holdout(options: PlanOptions) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxaudit import unlearning
 from jaxaudit.cli.options import fields_of, refuse_options
 from jaxaudit.cli.own_code import OF_TEXTS, with_fields
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
+from jaxaudit.cli.parsers import MOST, TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.unlearn import UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples, concatenate
@@ -25,7 +25,8 @@ from jaxaudit.models import PureModule, hidden_states
 TEST = "@test"
 
 
-Epochs = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Epochs = Annotated[int | None, msgspec.Meta(ge=1, le=MOST)]
+Rate = Annotated[float | None, msgspec.Meta(gt=0, le=1e300)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -36,7 +37,7 @@ def _fields(**declared: tuple[Any, Any]) -> Any:
     return make_dataclass("MethodFields", [(name, *field) for name, field in declared.items()], frozen=True)()
 
 
-TRAINED: dict[str, Any] = {"epochs": (Epochs | None, None), "learning_rate": (Positive | None, None)}
+TRAINED: dict[str, Any] = {"epochs": (Epochs, None), "learning_rate": (Rate, None)}
 """What all methods have that train; None is the usual value of the method."""
 FIELDS = {
     "fisher": _fields(variant=(Literal["golatkar", "paper", "becker-code"], "golatkar"), alpha=(NotNegative, 3e-6)),

@@ -25,8 +25,7 @@ from jaxaudit.models import PureModule, hidden_states
 TEST = "@test"
 
 
-Epochs = Annotated[int | None, msgspec.Meta(ge=1, le=MOST)]
-Rate = Annotated[float | None, msgspec.Meta(gt=0, le=1e300)]
+Epochs = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -37,7 +36,10 @@ def _fields(**declared: tuple[Any, Any]) -> Any:
     return make_dataclass("MethodFields", [(name, *field) for name, field in declared.items()], frozen=True)()
 
 
-TRAINED: dict[str, Any] = {"epochs": (Epochs, None), "learning_rate": (Rate, None)}
+TRAINED: dict[str, Any] = {
+    "epochs": (Epochs | None, None),  # pyright: ignore[reportOperatorIssue]
+    "learning_rate": (Positive | None, None),  # pyright: ignore[reportOperatorIssue]
+}
 """What all methods have that train; None is the usual value of the method."""
 FIELDS = {
     "fisher": _fields(variant=(Literal["golatkar", "paper", "becker-code"], "golatkar"), alpha=(NotNegative, 3e-6)),

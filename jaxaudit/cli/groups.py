@@ -6,7 +6,7 @@ Those of the query and the calibration set, and of shadow models, are shared by 
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jaxaudit.cli.options import (
     EVERY_SOURCE,
@@ -158,10 +158,8 @@ class RecipeFlags(Machines):
     clip_norm: float | None = recipe_option(
         "Clip each step's gradient to this norm, before the optimizer.", minimum=1e-9, maximum=1e9
     )
-    schedule: str = recipe_option(
-        "Learning rate by epoch; step: a tenth after 1/2 and 3/4 of the epochs.",
-        default="constant",
-        choices=("constant", "cosine", "linear", "step"),
+    schedule: Literal["constant", "cosine", "linear", "step"] = recipe_option(
+        "Learning rate by epoch; step: a tenth after 1/2 and 3/4 of the epochs.", default="constant"
     )
     warmup: int | None = recipe_option(
         "Epochs in which the learning rate rises to its value. [default: 0]", minimum=0, maximum=MOST
@@ -180,9 +178,8 @@ class RecipeFlags(Machines):
         check=partial(own_code, "--recipe augment"),
         names="code",
     )
-    precision: str | None = recipe_option(
-        "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]",
-        choices=("float32", "bfloat16"),
+    precision: Literal["float32", "bfloat16"] | None = recipe_option(
+        "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]"
     )
     models_per_batch: int | None = recipe_option(
         "Models per batch. [default: by shapes in ks, power and shadows; else measured once a machine]",
@@ -241,10 +238,9 @@ def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:
     return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
 
 
-def failing(*verdicts: str) -> Any:
-    """A field for `--fail-on`, whose choices are the command's verdicts."""
-    help = "Exit with status 3 on this verdict. Repeatable."
-    return option(help, default=(), choices=tuple(verdict.replace(" ", "-") for verdict in verdicts), decides=False)
+def failing() -> Any:
+    """A field for `--fail-on`, whose kind has the command's verdicts."""
+    return option("Exit with status 3 on this verdict. Repeatable.", default=(), decides=False)
 
 
 Effort = Literal["quick", "full"]
@@ -344,7 +340,6 @@ def effort_of_plan(reduced: str) -> Any:
         f"for. {reduced} are reduced to fit, unless given. The plan depends on the shapes "
         "of the data and on the options alone: every machine trains the same.",
         default="quick",
-        choices=get_args(Effort),
     )
 
 

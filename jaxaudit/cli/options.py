@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxaudit.errors import InputError, without_folders
 
@@ -64,7 +64,6 @@ class DeclaredOption:
         help: one line of help.
         flags: its flags; by default its name with hyphens.
         argument: whether it is a positional argument, without a flag.
-        choices: the allowed values.
         minimum, maximum: of a number.
         metavar: the placeholder for its value in the help.
         check: raises `InputError` if a value is invalid by itself.
@@ -79,12 +78,11 @@ class DeclaredOption:
     help: str
     flags: tuple[str, ...] = ()
     argument: bool = False
-    choices: tuple[str, ...] = ()
     minimum: int | float | None = None
     maximum: int | float | None = None
     metavar: str | None = None
     check: Check | None = None
-    names: typing.Literal["", "data", "file", "code", "codes"] = ""
+    names: Literal["", "data", "file", "code", "codes"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: ModelSource = EVERY_SOURCE
@@ -116,6 +114,12 @@ class OptionField(typing.NamedTuple):
         if self.declared.in_recipe:
             return f"--recipe {self.setting}"
         return self.flags[0] if self.flags else self.declared.metavar or self.name.upper()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed values, where its kind is a `Literal`, an optional one or several of them; else none."""
+        literals = [kind for kind in (self.kind, *typing.get_args(self.kind)) if typing.get_origin(kind) is Literal]
+        return typing.get_args(literals[0]) if literals else ()
 
     @property
     def setting(self) -> str:

@@ -82,13 +82,13 @@ def values_of(field: OptionField) -> st.SearchStrategy[Any]:
         base = next(each for each in typing.get_args(kind) if each is not types.NoneType)
     said = one_of(base, field)
     # What has a default cannot be said to be nothing.
-    return st.none() | said if field.value is None and not declared.choices else said
+    return st.none() | said if field.value is None and not field.choices else said
 
 
 def one_of(kind: Any, field: OptionField) -> st.SearchStrategy[Any]:
     declared = field.declared
-    if declared.choices:
-        return st.sampled_from(declared.choices)
+    if field.choices:
+        return st.sampled_from(field.choices)
     if kind is bool:
         return st.booleans()
     if kind is int:
@@ -143,7 +143,7 @@ def test_every_command_can_be_read_by_programs_written_down_and_failed_on(comman
     assert {"--json", "--out", "--report", "--seed"} <= flags.keys()
     # Efficacy has no verdict to fail on.
     assert ("--fail-on" in flags) is (command.name != "efficacy")
-    assert all(field.declared.choices for flag, field in flags.items() if flag == "--fail-on")
+    assert all(field.choices for flag, field in flags.items() if flag == "--fail-on")
     assert not flags["--out"].declared.decides
 
 
@@ -154,7 +154,7 @@ def test_what_an_option_is_declared_not_to_be_is_refused(command: Command, monke
     tried = 0
     for field in fields_of(command.options()):
         declared, wrong = field.declared, list[Any]()
-        if declared.choices:
+        if field.choices:
             wrong = ["zero"]
         elif declared.minimum is not None or declared.maximum is not None:
             step = 1 if "int" in str(field.kind) else 1e-3
@@ -192,9 +192,9 @@ SOURCES = {
 
 def other(field: OptionField) -> Any:
     """A value that is not the option's default."""
-    kind, declared = field.kind, field.declared
-    if declared.choices:
-        value = next(each for each in declared.choices if each != field.value)
+    kind = field.kind
+    if field.choices:
+        value = next(each for each in field.choices if each != field.value)
         return (value,) if typing.get_origin(kind) is tuple else value
     if kind is bool:
         return not field.value

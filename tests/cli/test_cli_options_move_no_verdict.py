@@ -86,7 +86,7 @@ def measured() -> list[tuple[str, str, tuple[str, ...]]]:
         for field in fields_of(command.options()):
             nothing = not field.declared.decides or field.flag == "--leave-one-out"
             if nothing and field.flag not in ELSEWHERE and command.name not in TRAINED:
-                on = ("--fail-on", (field.declared.choices or ("",))[0])
+                on = ("--fail-on", (field.choices or ("",))[0])
                 declared.append((command.name, field.flag, on if field.flag == "--fail-on" else SAID[field.flag]))
     return declared
 

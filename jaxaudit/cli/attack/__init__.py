@@ -60,7 +60,7 @@ class ByBank:
         names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
-        "--shadows: what the targets' files contain.", default="auto", choices=("auto", "probabilities", "logits")
+        "--shadows: what the targets' files contain.", default="auto"
     )
     delta: float | None = bank_option(
         "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
@@ -125,7 +125,7 @@ class AttackFlags(ByBank, Seeded):
 class AttackOutput(Output):
     """Options of what is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
+    fail_on: tuple[Literal["attack-succeeds", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, Network, Output, Seeded
 from jaxaudit.cli.harness import Command
@@ -9,8 +10,6 @@ from jaxaudit.cli.options import group, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_images, parse_reference, parse_template
 from jaxaudit.errors import InputError
-
-LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,10 @@ class WeightsFlags(Network):
 class EfficacyFlags(Seeded):
     """How it is measured."""
 
-    likelihood: str = option(
+    likelihood: Literal["categorical", "bernoulli", "gaussian"] = option(
         "What the outputs mean: categorical (logits of classes), bernoulli (logits of labels of their own, each 0 or "
         "1) or gaussian (real numbers, of standard deviation 1).",
         default="categorical",
-        choices=LIKELIHOODS,
     )
     true_fisher: bool = option(
         "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "

@@ -111,7 +111,6 @@ class Targets:
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
         default="auto",
-        choices=("auto", "probabilities", "logits", "log-odds"),
     )
     target_data: tuple[str, ...] = training_option(
         "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
@@ -161,7 +160,6 @@ class ScoreTableFlags:
     by: Literal["group"] | None = option(
         "Also a verdict for each group of the query set, such as an author: which are still remembered, with p-values "
         "adjusted for all of them. The column group has the group of each record.",
-        choices=("group",),
     )
 
 
@@ -205,7 +203,6 @@ class KSFlags(Seeded):
         "With members or --before: how much of the query set was used, as the members were, or how much memory of it "
         "is left in a model that was trained on after the use to unlearn it. The numbers are the same. [default: left "
         "of what --before shows, else used]",
-        choices=("used", "left"),
     )
     same_recipe: bool = option(
         "The shadow models have the target's own network and recipe. Without this word, "
@@ -236,9 +233,9 @@ class KSOutput(Output):
         metavar="ROLE=WORDS",
         check=check_words,
     )
-    fail_on: tuple[str, ...] = failing(
-        "forgotten", "not forgotten", "inconclusive", "group remembered", "group suspected"
-    )
+    fail_on: tuple[
+        Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
+    ] = failing()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`jaxaudit pdtp`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
 from jaxaudit.cli.groups import (
@@ -52,7 +53,7 @@ class PDTPFlags(Seeded):
 class PDTPOutput(Output):
     """What is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("records exposed", "inconclusive")
+    fail_on: tuple[Literal["records-exposed", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)

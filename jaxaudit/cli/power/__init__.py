@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jaxaudit.cli.groups import (
     AUDIT,
@@ -98,7 +99,7 @@ class PowerFlags(Seeded):
 class PowerOutput(Output):
     """Options of what is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("insufficient")
+    fail_on: tuple[Literal["insufficient"], ...] = failing()
 
 
 @dataclass(frozen=True)

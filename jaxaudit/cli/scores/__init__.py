@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
@@ -87,16 +88,14 @@ class LMOptions(TableOptions):
         "tokenizer]",
         check=parse_template,
     )
-    answer_start: str = option(
+    answer_start: Literal["characters", "prompt-tokens"] = option(
         "Where an answer begins: at the first token with a character of it (characters), or behind as many tokens as "
         "the prompt has alone (prompt-tokens), as open-unlearning counts: that leaves out the first word where the "
         "tokenizer joins it with the blank before it.",
         default="characters",
-        choices=("characters", "prompt-tokens"),
     )
-    precision: str | None = option(
-        "Type of the numbers of weights and activations. [default: as each config.json says, else float32]",
-        choices=("float32", "bfloat16", "float16"),
+    precision: Literal["float32", "bfloat16", "float16"] | None = option(
+        "Type of the numbers of weights and activations. [default: as each config.json says, else float32]"
     )
     keep_text: bool = option(
         "Also write each record's text, for the check whether records alone tell the sets apart.",
@@ -142,13 +141,12 @@ class OpenUnlearningOptions(JoinOptions):
         metavar="TARGET_EVAL.json",
         names="file",
     )
-    muse: str = option(
+    muse: Literal["privleak", "verbmem", "knowmem"] = option(
         "Of MUSE's logs, which records of the forget set: privleak are the texts of the attacks (mia_*), beside a "
         "holdout; verbmem passages to complete (ROUGE-L, extraction strength, exact memorisation); knowmem questions "
         "(ROUGE-L). The last two have no holdout, so two models or more that never used the forget set must tell "
         "(--unused).",
         default="privleak",
-        choices=("privleak", "verbmem", "knowmem"),
     )
 
 

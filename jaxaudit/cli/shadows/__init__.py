@@ -106,13 +106,12 @@ class BankModels(Seeded):
 class PlannedModels(BankModels):
     """Options of the planned models, and of what their files of outputs contain."""
 
-    outputs: str = option(
+    outputs: Literal["logits", "probabilities", "log-likelihood", "loss", "lower-score", "higher-score"] = option(
         "What your script saves: logits or probabilities of every class; or one number for each record, such as a "
         "language model's: its log-likelihood in nats (mean over tokens), its loss (the same with the other sign), or "
         "a score of any unit that is lower or higher for records that a model was trained on. --query, --holdout and "
         "--calibration may then be numbers of records, such as 400, or .npy files of as many rows.",
         default="logits",
-        choices=tuple(OUTPUTS),
     )
     recipe: str | None = option(
         "How the models are trained, in your words.",

@@ -150,7 +150,6 @@ class GivenOutputs:
     outputs_kind: Literal["auto", "probabilities", "logits"] = outputs_option(
         "What the files of --outputs contain; log-probabilities are logits.",
         default="auto",
-        choices=("auto", "probabilities", "logits"),
     )
 
 
@@ -158,7 +157,7 @@ class GivenOutputs:
 class UnlearnOutput(Output):
     """What is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("distinguishable", "not distinguishable", "inconclusive")
+    fail_on: tuple[Literal["distinguishable", "not-distinguishable", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)

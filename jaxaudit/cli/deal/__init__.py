@@ -116,7 +116,6 @@ class DealOptions:
         metavar="DIR",
         decides=False,
     )
-    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
 
 
 def _check_by(options: DealOptions) -> None:

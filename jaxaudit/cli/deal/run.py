@@ -31,7 +31,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary, texts_summary
+from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, summary, texts_summary
 from jaxaudit.cli.deal.source import NUMBERS, DealtUnits, dealt_units, draw_deal, has_all_classes, read_source
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
@@ -139,8 +139,7 @@ def deal_records(options: DealOptions) -> Summary:
         write_files(draft, files)
     blind = BlindChallenge(challenge, read_key(out / KEY).committed) if how.blind else None
     report = DealReport(source.name, out, sides, units, further_arrays, left_out, groups is not None)
-    power = () if units.written else before_sharing(data, sides, options.data.label, options.data.drop)
-    return summary(report, blind, power)
+    return summary(report, blind)
 
 
 def _further(arrays: Iterable[str]) -> list[str]:

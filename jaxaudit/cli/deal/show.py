@@ -11,7 +11,6 @@ from jaxaudit.cli.deal.source import DealtUnits, NamedGroups, named_groups
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.challenge import DEAL_RECORD, HOME, KEY
 from jaxaudit.data.labels import COLUMN
-from jaxaudit.metrics.members import LEAST_MEMBERS
 
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
@@ -57,35 +56,9 @@ class DealReport(NamedTuple):
         """Which groups the deal can name; None of records that nobody gave groups for."""
         return None if not self.has_groups else named_groups(self.units, {of: s.rows for of, s in self.sides.items()})
 
-    def summary(self, lines: Sequence[str], commands: Sequence[str]) -> Summary:
-        """These lines, and the same as numbers; `commands` are those of the later test."""
-        sides = {
-            of: {"file": str(self.out / side.file), "records": len(side.rows), "groups": side.groups}
-            for of, side in self.sides.items()
-        }
-        naming = self.named
-        numbers = {
-            "source": self.source,
-            "sets": sides,
-            "groups": "within" if self.units.within else "whole" if self.units.written else None,
-            "copies": self.units.copied,
-            "by_group": None if naming is None else naming._asdict(),
-            "also_written": list(self.further),
-            "left_out": list(self.left_out),
-            "commands": list(commands),
-        }
-        return Summary(tuple(lines), numbers)
 
-
-def summary(
-    report: DealReport,
-    challenge: BlindChallenge | None = None,
-    power: Sequence[str] = (),
-) -> Summary:
-    """What is printed of a deal of records with outputs.
-
-    `challenge` is that of a blind deal, and `power` are the lines of `before_sharing`.
-    """
+def summary(report: DealReport, challenge: BlindChallenge | None = None) -> Summary:
+    """What is printed of a deal of records with outputs; `challenge` is that of a blind deal."""
     sides, units = report.sides, report.units
     lines = [*_dealt(report, (KEY,) if challenge else ())]
     if challenge:
@@ -104,7 +77,7 @@ def summary(
         ]
     lines += _of_groups(report)
     lines += _of_columns(report, "arrays")
-    commands = [shlex.join(_command(report, blind=challenge is not None))]
+    command = shlex.join(_command(report, blind=challenge is not None))
     if challenge:
         request = [f"To test a model later, get its outputs on the records of {challenge.file}:"]
     else:
@@ -113,16 +86,15 @@ def summary(
             "To test a model later, get its outputs on the records of each file, as arrays",
             f"{', '.join(names[:-1])} and {names[-1]} of one .npz or as files of these names in one folder:",
         ]
-    lines += ["", *request, "", f"  {commands[0]}"]
+    lines += ["", *request, "", f"  {command}"]
     if units.within:
-        commands.append("jaxaudit ks --scores scores.csv --by group")
         lines += [
             "",
             f"For a verdict on each group, a table of scores with the column {COLUMN}:",
             "",
-            f"  {commands[1]}",
+            "  jaxaudit ks --scores scores.csv --by group",
         ]
-    return report.summary([*lines, *power], commands)
+    return Summary(tuple(lines))
 
 
 def texts_summary(report: DealReport) -> Summary:
@@ -141,7 +113,7 @@ def texts_summary(report: DealReport) -> Summary:
     by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
     lines += ["", "To test a model later (add --baseline, --before):", "", *(f"  {command}" for command in commands)]
-    return report.summary((head, *lines), commands)
+    return Summary((head, *lines))
 
 
 def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
@@ -203,26 +175,6 @@ def _of_columns(report: DealReport, kind: str) -> list[str]:
             f"{', '.join(report.further)}."
         )
     return lines
-
-
-def before_sharing(data: str, sides: Mapping[str, DealSide], label: str | None, drop: Sequence[str]) -> tuple[str, ...]:
-    """How to learn what a test by this deal will be able to tell; nothing where `power` cannot measure it.
-
-    `data` are the records as the user names them, with the options `label` and `drop`. With groups, without a holdout,
-    or with too few members, it cannot.
-    """
-    if len(sides) < len(LABELS) or len(sides["members"].rows) < LEAST_MEMBERS:
-        return ()
-    sizes = [(f"--{'members' if name == 'members' else f'{name}-size'}", str(len(sides[name].rows))) for name in LABELS]
-    words = ["jaxaudit", "power", "--query", data, *(word for pair in sizes for word in pair)]
-    words += [*([] if label is None else ["--label", label]), *(word for name in drop for word in ("--drop", name))]
-    return (
-        "",
-        "To learn before you share anything what the test will be able to tell, and what a larger holdout would",
-        "bring (it trains models on these records, for some minutes):",
-        "",
-        f"  {shlex.join(words)}",
-    )
 
 
 def _command(report: DealReport, blind: bool) -> list[str]:

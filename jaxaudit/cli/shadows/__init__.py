@@ -24,7 +24,6 @@ from jaxaudit.cli.parsers import parse_images
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
-LONGEST_RECIPE = 10_000
 Way = Literal["lower", "higher"]
 OUTPUTS: dict[str, tuple[Literal["logits", "probabilities", "log_likelihood", "score"], Way | None]] = {
     "logits": ("logits", None),
@@ -112,11 +111,6 @@ class PlannedModels(BankModels):
         "a score of any unit that is lower or higher for records that a model was trained on. --query, --holdout and "
         "--calibration may then be numbers of records, such as 400, or .npy files of as many rows.",
         default="logits",
-    )
-    recipe: str | None = option(
-        "How the models are trained, in your words.",
-        "--how-trained",
-        check=lambda text: check_recipe(text),
     )
 
     @property
@@ -212,17 +206,6 @@ class ImportOptions:
     labels: Path | None = option(
         "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
     )
-    recipe: str | None = option(
-        "How the models were trained. [default: as their files say]",
-        "--how-trained",
-        check=lambda text: check_recipe(text),
-    )
-
-
-def check_recipe(text: str) -> None:
-    """Rejects a description that is too long."""
-    if len(text) > LONGEST_RECIPE:
-        raise InputError(f"--how-trained has {len(text)} characters; give at most {LONGEST_RECIPE}.")
 
 
 def _check_sets(options: BankOptions) -> None:
@@ -254,7 +237,7 @@ PLAN = Command(
 
     `jaxaudit shadows plan --deal deal --calibration c.npz --models 40 --out bank`
 
-    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --how-trained ResNet-18 --out bank`
+    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --out bank`
 
     `jaxaudit shadows plan --query 400 --holdout 400 --outputs lower-score --out bank`
     """,

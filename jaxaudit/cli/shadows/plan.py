@@ -44,9 +44,8 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     earlier = bank_there(out)
     key = jax.random.key(options.models.seed)
     sets = count_bank_sets(options.data) if options.models.scored else read_bank_sets(key, options.data)
-    recipe = earlier.recipe if earlier is not None and options.models.recipe is None else options.models.recipe
     models = number_of_models(options.models.models, earlier, sets)
-    options = with_values(options, models=models, recipe=recipe or None)
+    options = with_values(options, models=models)
     planned = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
     description, arrays = deal_bank(key, sets, planned, options.data.coins, tests_of_bank(options.models))
     refuse_other(out, earlier, description)
@@ -141,7 +140,6 @@ def bank_description(
             sampled_alike=sets.sampled_alike,
             images=data.images or "none",
             seed=chosen.seed,
-            recipe=chosen.recipe or "",
             groups=sets.groups is not None,
             group_columns=group_columns(data.groups),
             command=tuple(command),

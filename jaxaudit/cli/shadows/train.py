@@ -69,7 +69,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
-    planned = PlannedModels(seed=options.models.seed, models=models, recipe=_in_words(options))
+    planned = PlannedModels(seed=options.models.seed, models=models)
     if are_texts(query):
         planned = replace(planned, outputs="log-likelihood")
     description = bank_description(
@@ -77,6 +77,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         planned,
         sets,
         command_line(COMMAND, options),
+        recipe=_in_words(options),
         models_per_batch=number,
         form=form_of(learner),
         device=_and("" if earlier is None else earlier.device, f"{device.platform}: {device.device_kind}"),

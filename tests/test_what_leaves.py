@@ -124,7 +124,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         run("scores open-unlearning", *log, "--out", f"tables/{records}.csv")
     if find_spec("torch") and find_spec("transformers"):
         save_model(home / "model")
-        run("scores lm", home / "model", "--query", "texts/query.jsonl", "--out", "tables/scores.csv")
+        run("scores lm", home / "model", "texts/query.jsonl", "--out", "tables/scores.csv")
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
     model = Path(f"{file}_model")

@@ -8,17 +8,14 @@ a `Summary` for a command that trains and writes its own directory.
 
 import dataclasses
 import datetime
-import difflib
 import gc
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +205,6 @@ Question = tuple[Callable[..., object], tuple[Any, ...]]
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors)", re.IGNORECASE)
-LISTED = 10_000
 LONGEST = 100
 
 
@@ -269,21 +265,16 @@ def _check_place(field: OptionField, value: Any) -> None:
 
 def _check_data(option: str, name: str) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
-    if _mode(name) is None:
-        # Imported here because NumPy takes a tenth of a second.
-        from jaxaudit.data.tfds import data_folder
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.tfds import data_folder, on_disk
 
-        source = name.rpartition("@")[0] if "@" in name else name
-        folder = data_folder(None)
-        candidates = [Path(source)] if folder is None else [Path(source), folder / source]
-        existing = [path for path in candidates if _mode(path) is not None]
-        a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
-        if not existing and (a_set or not source.strip()):
-            return
-        if not existing:
-            raise InputError(_missing(option, source, "" if folder is None else f" here or in {folder}"))
-        name = str(existing[0])
-    _check_path(option, name)
+    source = name.rpartition("@")[0] if "@" in name and _mode(name) is None else name
+    path, folder = on_disk(source, None), data_folder(None)
+    if path is not None:
+        return _check_path(option, path)
+    is_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
+    if source.strip() and not is_set:
+        raise InputError(_missing(option, source, "" if folder is None else f" here or in {folder}"))
 
 
 def _check_path(option: str, path: str | Path) -> None:
@@ -296,12 +287,7 @@ def _check_path(option: str, path: str | Path) -> None:
 
 def _missing(option: str, path: str, where: str) -> str:
     shown = path if len(path) <= LONGEST else f"{path[:LONGEST]}..."
-    beside = list[str]()
-    with suppress(OSError, ValueError), os.scandir(Path(os.path.expanduser(path)).parent) as entries:
-        beside += [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
-    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.8)
-    advice = f"did you mean {Path(path).with_name(near[0])}?" if near else "is the path right?"
-    return f"{option} {shown}: there is no such file or folder{where}; {advice}"
+    return f"{option} {shown}: there is no such file or folder{where}; is the path right?"
 
 
 def _mode(path: str | Path) -> int | None:

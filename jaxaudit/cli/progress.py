@@ -9,7 +9,6 @@ The same command resumes it, by four lines:
 """
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -217,8 +216,8 @@ class Interrupted(SystemExit):
 def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -> Iterator[Begin]:
     """The context of a command's work; stored work is removed when the work is done.
 
-    Work is stored in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
-    stays there if any model was stored. A command that stores its work itself describes it in words by `elsewhere`.
+    Work is stored in `out/unfinished`. If the command ends early, it stays there if any model was stored. A command
+    that stores its work itself describes it in words by `elsewhere`.
 
     Raises:
         InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
@@ -234,7 +233,7 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
     def begin(identity: "Identity", models: int, line: str) -> Path | None:
         nonlocal work, total
         total = models
-        work = _open_cached(identity) if out is None else _open_at(out, identity)
+        work = None if out is None else _open_at(out, identity)
         if work is not None and work.lock is None:
             say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
@@ -252,7 +251,7 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
             work.keep() if kept and not is_written else work.remove()
         if not isinstance(error, KeyboardInterrupt) or is_written:
             raise
-        goes_on = "continues from there" if kept else "starts again"
+        goes_on = "continues from there" if kept else "starts again (with --out, it would continue)"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")
         raise Interrupted(INTERRUPTED) from error
     if work is not None:
@@ -275,26 +274,6 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
         work.remove()
         raise
     return work
-
-
-def _open_cached(identity: "Identity") -> "Unfinished | None":
-    """Opens the work in the cache folder; failing to store work there is not an error."""
-    from jaxaudit.data.cache import cache_dir
-    from jaxaudit.runs.unfinished import NAME, InUseError, drop_leftovers, identity_hash, open_unfinished
-
-    directory = cache_dir() / NAME / identity_hash(identity)
-    drop_leftovers(directory.parent)
-    try:
-        try:
-            return open_unfinished(directory, identity)
-        except InUseError:
-            say("another process is running the same command; this one cannot be resumed")
-        except InputError:  # its name is the identity's, so what it holds is damaged
-            shutil.rmtree(directory)
-            return open_unfinished(directory, identity)
-    except OSError:
-        pass
-    return None
 
 
 def _in_words(work: "Unfinished | None", total: int) -> str:

@@ -131,7 +131,8 @@ def test_from_a_deal_to_a_table_of_scores(here: Path, models: Path):
 def test_a_chat_template_that_fails_is_said_in_a_line(here: Path, models: Path):
     shutil.copytree(models / "tuned", "model")
     Path("model/chat_template.jinja").write_text("{{ raise_exception(messages[1].content) }}")
-    words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
+    shutil.copy("chat.jsonl", "query.jsonl")
+    words = ("scores", "lm", "model", "query.jsonl", "--out", "s.csv")
     refused(words, ("model: its chat template cannot be used", "record 1"))
 
 
@@ -142,7 +143,8 @@ def test_a_file_whose_name_is_no_set_needs_a_set_in_its_lines(here: Path, models
 def test_large_templates_are_refused(here: Path, models: Path):
     shutil.copytree(models / "tuned", "model")
     Path("model/chat_template.jinja").write_text("a" * (2**20 + 1))
-    words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
+    shutil.copy("chat.jsonl", "query.jsonl")
+    words = ("scores", "lm", "model", "query.jsonl", "--out", "s.csv")
     refused(words, ("its chat template is no text of at most 1,048,576 characters",))
 
 
@@ -160,7 +162,8 @@ def write_adapter(folder: Path, seed: int) -> None:
 def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
     for seed, name in enumerate(("unlearned", "first", "other")):
         write_adapter(here / name, seed)
-    base, query = str(models / "base"), ("--query", "chat.jsonl")
+    shutil.copy("chat.jsonl", "query.jsonl")
+    base, query = str(models / "base"), ("query.jsonl",)
     roles = ("--before", "first", "--unused", "other", "--baseline", base)
     done = jaxaudit("scores", "lm", base, *query, "--adapter", "unlearned", *roles, "--out", "s.csv")
     assert done.code == 0, done.err

@@ -64,7 +64,7 @@ def test_every_line_is_on_one_side_with_all_its_keys(here: Path):
     assert record["query"]["sha256"] == hashlib.sha256(Path("deal/query.jsonl").read_bytes()).hexdigest()
     assert {path.stat().st_mode & 0o777 for path in Path("deal").iterdir()} == {0o600}
     assert "check that none is private: author, id." in out
-    assert "jaxaudit scores lm MODEL --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv" in out
+    assert "jaxaudit scores lm MODEL deal/query.jsonl deal/holdout.jsonl --out scores.csv" in out
     assert "npz" not in out
 
 
@@ -84,7 +84,7 @@ def test_groups_are_dealt_whole_and_their_values_are_in_no_file(packed: bool, he
     )
     assert all({"group", "question", "answer", "id"} == each.keys() for side in sides.values() for each in side)
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in Path("deal").iterdir())
-    assert "--members deal/members.jsonl" in out
+    assert " deal/members.jsonl " in out
     assert "by random numbers" in out
 
 
@@ -92,7 +92,7 @@ def test_what_was_shared_is_withdrawn_in_part_and_a_file_of_groups_will_do(here:
     np.save("groups.npy", np.arange(COUNT) // SIZE)
     record, out = dealt("texts.jsonl", "--withdraw", "0.25", "--groups", "groups.npy")
     assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (5, 15, None)
-    assert "--members deal/members.jsonl --holdout HOLDOUT" in out
+    assert " deal/members.jsonl deal/holdout.jsonl --out" in out
     # The author is another name for the group.
     assert lines("query")[0].keys() == {"id", "question", "answer", "group"}
     assert "names for them: author." in out

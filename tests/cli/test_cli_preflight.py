@@ -79,7 +79,6 @@ def test_all_problems_at_once(sets: Path):
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
     assert len(lines) == 16
-    assert "did you mean query.npz?" in lines[[said.startswith("Error: --query") for said in lines].index(True)]
     assert content(sets) == before
 
 

@@ -105,9 +105,7 @@ def texts_summary(report: DealReport) -> Summary:
     lines += _of_groups(report)
     lines += _of_columns(report, "keys")
     words = ["jaxaudit", "scores", "lm", "MODEL"]
-    for name in LABELS:
-        path = str(report.out / report.sides[name].file) if name in report.sides else name.upper()
-        words += [f"--{name}", path] if name in report.sides or name == "holdout" else []
+    words += [str(report.out / f"{name}.jsonl") for name in LABELS if name in report.sides or name == "holdout"]
     naming = report.named
     # With records of a group in both sets, there is no test of whole groups.
     by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""

@@ -7,7 +7,6 @@ from typing import Literal
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.parsers import parse_template
-from jaxaudit.errors import InputError
 
 MODELS = "Models of known truth"
 
@@ -66,11 +65,10 @@ class LMOptions(TableOptions):
         names="file",
     )
     texts: tuple[Path, ...] = option(
-        "Records as JSON Lines, gzipped or not, instead of files by set. Each line has messages, "
-        "prompt and completion, instruction and output, prompt or question and answer, or text; set "
-        "(query, holdout, members or reference), where the file's name does not say it, as that of query.jsonl; and, "
-        "where known, group, pair and index.",
-        default=(),
+        "Records as JSON Lines, gzipped or not. Each line has messages, prompt and completion, instruction and output, "
+        "prompt or question and answer, or text; set (query, holdout, members or reference), where the file's name "
+        "does not say it, as that of query.jsonl; and, where known, group, pair and index.",
+        default=...,
         argument=True,
         names="file",
     )
@@ -79,9 +77,6 @@ class LMOptions(TableOptions):
         "may then be adapters of MODEL, too.",
         names="file",
     )
-    query: Path | None = option("The query set: records in question, as TEXTS without set.", names="file")
-    holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
-    members: Path | None = option("Records of the same source that stay in training.", names="file")
     template: str | None = option(
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: '; a chat by the chat template of the "
@@ -102,20 +97,6 @@ class LMOptions(TableOptions):
         default=False,
         decides=False,
     )
-
-    @property
-    def files_of_sets(self) -> dict[str, Path]:
-        """The file of each set that has one of its own."""
-        files = {"query": self.query, "holdout": self.holdout, "members": self.members}
-        return {name: path for name, path in files.items() if path is not None}
-
-
-def _check_sets_of_texts(options: LMOptions) -> None:
-    if bool(options.texts) is bool(options.files_of_sets):
-        raise InputError(
-            "give the records either as TEXTS, with a set in each line or in the file's name, or as --query, --holdout "
-            "and --members."
-        )
 
 
 @dataclass(frozen=True)
@@ -185,16 +166,13 @@ LM = Command(
 
     Examples:
 
-    `jaxaudit scores lm model --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv`
-
     `jaxaudit scores lm model deal/query.jsonl deal/holdout.jsonl deal/members.jsonl --out scores.csv`
 
     `jaxaudit scores lm base deal/*.jsonl --adapter unlearned --before finetuned --baseline base --out scores.csv`
 
     `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
     """,
-    (_check_sets_of_texts,),
-    first=("scores", "query", "holdout"),
+    first=("scores",),
     compiles=False,
 )
 

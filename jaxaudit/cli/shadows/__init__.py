@@ -124,10 +124,9 @@ class BankOptions:
     """The records of a bank, and where it is written."""
 
     data: BankData = group(DATA, BankData())
-    bank: Path = option(
+    bank: Path | None = option(
         "Write the bank into this new directory, or add models to it.",
         "--out",
-        default=...,
         metavar="BANK",
         decides=False,
     )
@@ -209,8 +208,10 @@ class ImportOptions:
 
 
 def _check_sets(options: BankOptions) -> None:
-    if options.data.query is None and options.data.deal is None:
-        raise InputError("--deal or --query, the data in question, is missing.")
+    query = options.data.query or options.data.deal
+    for flag, value in (("--deal or --query, the data in question", query), ("--out, the directory", options.bank)):
+        if value is None:
+            raise InputError(f"{flag}, is missing.")
 
 
 def _check_holdout(options: PlanOptions) -> None:

@@ -40,7 +40,7 @@ ADVICE = "free space there and repeat the command."
 
 def write_planned_bank(options: PlanOptions) -> Summary:
     """Draws the training sets and writes the bank, or adds models to it."""
-    options, out = with_groups_of_sets(options, named_sets(options.data)), options.bank
+    options, out = with_groups_of_sets(options, named_sets(options.data)), options.bank or Path()
     earlier = bank_there(out)
     key = jax.random.key(options.models.seed)
     sets = count_bank_sets(options.data) if options.models.scored else read_bank_sets(key, options.data)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -56,7 +57,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     options = _filled(options, query)
     tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
     learner = _learner(options, query, len(sets.labels))
-    out = options.bank
+    out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
     training = None

@@ -156,7 +156,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         checkpoints = begin(identity, models, f"{job.line}{counted}")
     with crew(machines) as workers:
         pace = str if workers is None else workers.pace
-        with progress_on_stderr(job.label, job.after, job.shorter, pace) as progress:
+        with progress_on_stderr(job.label, job.after, pace) as progress:
             audit = job.audit(Execution(number, progress, checkpoints, workers))
     # Resumed work keeps the number with which it was started.
     number = getattr(audit, "models_per_batch", None) or number

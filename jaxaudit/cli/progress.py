@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 LOG_SECONDS = 30
-LONG_SECONDS = 60
 LEAST_SECONDS = 3.0
 """Seconds of timed steps before the remaining time is estimated."""
 USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -38,31 +37,25 @@ Show = Callable[[int, int, float | None], None]
 
 @contextmanager
 def progress_on_stderr(
-    label: str, after: str | None = None, shorter: str = "", pace: Callable[[], str] = str
+    label: str, after: str | None = None, pace: Callable[[], str] = str
 ) -> Iterator[Callable[[int, int], None]]:
     """A bar with the remaining time on a terminal; a line every half minute if stderr is a file.
 
     Args:
         label: the name of the work.
         after: a line printed when it is done.
-        shorter: advice, printed once with the remaining time if that is more than a minute.
         pace: returns more text about the work, called whenever progress is shown.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
-        clock, advice, ended = Pace(), shorter, False
+        clock, ended = Pace(), False
 
         def show_and_check(done: int, total: int) -> None:
-            nonlocal advice, ended
+            nonlocal ended
             check()
             if ended:
                 return
-            left = clock.left(done, total)
-            if advice and left is not None:
-                if left > LONG_SECONDS:
-                    say(f"about {duration(left)} left; {advice}")
-                advice = ""
-            show(min(done, total), total, left)
+            show(min(done, total), total, clock.left(done, total))
             if after is not None and done >= total:
                 ended = True
                 shown.close()

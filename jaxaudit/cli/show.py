@@ -65,7 +65,6 @@ class Job(Generic[Audit]):
         line: printed before the work.
         label: of the progress bar.
         after: printed when training is done.
-        shorter: advice if the work takes long.
         record_shape, classes: facts that affect the best number of models per batch, apart from the options.
         measure: measures that number; None leaves it to the audit.
         extra: further facts for the provenance.
@@ -81,7 +80,6 @@ class Job(Generic[Audit]):
     line: str = ""
     label: str = "training"
     after: str | None = None
-    shorter: str = ""
     record_shape: tuple[int, ...] = ()
     classes: int = 0
     measure: Callable[[], int] | None = None

@@ -233,14 +233,6 @@ def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys
         "training: 100% after 3 min",
         "comparing",
     ]
-    clock[0] = 2000.0
-    with progress_on_stderr("measuring", shorter="--measured-records N") as show:
-        for now, done in ((0, 0), (20, 1), (21, 2), (22, 3), (23, 4), (24, 5), (29, 6)):
-            clock[0] = 2000.0 + now
-            show(done, 1001)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "17 min" in line
-    assert "--measured-records N" in line
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

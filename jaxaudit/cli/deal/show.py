@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.cli.deal.source import DealtUnits, NamedGroups, named_groups
+from jaxaudit.cli.deal.source import DealtUnits, single_groups
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.challenge import DEAL_RECORD, HOME, KEY
 from jaxaudit.data.labels import COLUMN
@@ -52,9 +52,10 @@ class DealReport(NamedTuple):
     has_groups: bool
 
     @property
-    def named(self) -> NamedGroups | None:
-        """Which groups the deal can name; None of records that nobody gave groups for."""
-        return None if not self.has_groups else named_groups(self.units, {of: s.rows for of, s in self.sides.items()})
+    def single(self) -> tuple[tuple[str, ...], bool]:
+        """As `single_groups`; nothing of records that nobody gave groups for."""
+        rows = {of: side.rows for of, side in self.sides.items()}
+        return single_groups(self.units, rows) if self.has_groups else ((), False)
 
 
 def summary(report: DealReport, challenge: BlindChallenge | None = None) -> Summary:
@@ -106,9 +107,8 @@ def texts_summary(report: DealReport) -> Summary:
     lines += _of_columns(report, "keys")
     words = ["jaxaudit", "scores", "lm", "MODEL"]
     words += [str(report.out / f"{name}.jsonl") for name in LABELS if name in report.sides or name == "holdout"]
-    naming = report.named
     # With records of a group in both sets, there is no test of whole groups.
-    by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
+    by = " --by group" if report.units.within or report.single[1] else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
     lines += ["", "To test a model later (add --baseline, --before):", "", *(f"  {command}" for command in commands)]
     return Summary((head, *lines))
@@ -156,9 +156,8 @@ def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
 
 def _of_groups(report: DealReport) -> list[str]:
     """Where groups can be looked up, and which of them a deal can name."""
-    naming = report.named
     home = [f"{HOME} says which records of {report.source} each number stands for."] if report.has_groups else []
-    return home if naming is None else [*home, *naming.lines]
+    return [*home, *report.single[0]]
 
 
 def _of_columns(report: DealReport, kind: str) -> list[str]:

@@ -100,7 +100,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         models=models,
         line=f"{count:,} records, {options.model.model}, on {jax.default_backend()}",
         label="measuring",
-        shorter="--measured-records N measures N records only, --sample N trains on N",
         record_shape=examples.inputs.shape[1:],
         classes=len(table.class_names),
         measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, left_out),

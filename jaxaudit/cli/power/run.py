@@ -78,9 +78,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             calibration,
             _learner(options, sets),
             groups=sets.groups and sets.groups.query,
-            query_size=options.sizes.query_size,
-            holdout_size=options.sizes.holdout_size,
-            members_size=options.sizes.members_size,
+            **vars(options.sizes),
             fraction=options.audit.fraction,
             models=work.models,
             reduced=reduced(full_work, work),
@@ -125,16 +123,14 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
 
 def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a table of scores."""
-    table, sizes = read_scores(options.audit.scores or Path()), options.sizes
+    table = read_scores(options.audit.scores or Path())
     return Job(
         options=options,
         data=describe_scores(table),
         audit=lambda _: power_of_scores(
             jax.random.key(options.audit.seed),
             table,
-            query_size=sizes.query_size,
-            holdout_size=sizes.holdout_size,
-            members_size=sizes.members_size,
+            **vars(options.sizes),
             fraction=options.audit.fraction,
         ),
         outcome=_outcome,

@@ -79,7 +79,7 @@ def score_texts(options: LMOptions) -> Summary:
     if _all_dealt(sides):
         difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
-    with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
+    with progress_on_stderr("scoring") as progress:
 
         def report_progress(more: int) -> None:
             nonlocal done

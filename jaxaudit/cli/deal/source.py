@@ -225,7 +225,8 @@ def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tu
     enough = held >= needed
     lines = (
         f"Single groups: to name one of {counted} {adjusted}, {ASK}",
-        f"needs {needed:,} groups in the holdout, and there are {held:,}: {'enough' if enough else 'none can be named'}.",
+        f"needs {needed:,} groups in the holdout, and there are {held:,}: "
+        f"{'enough' if enough else 'none can be named'}.",
         *(() if enough else ("Is it single ones you ask about? --by in place of --groups deals for that.",)),
     )
     if units.count < len(units.of_record):

@@ -328,11 +328,6 @@ class ShadowRecipe(RecipeFlags):
         return f"{'' if self.patience is None else 'at most '}{self.epochs} epochs each"
 
 
-def shadow_count(default: int, help: str) -> Any:
-    """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
-    return training_option(f"{help} [default: {default}]", minimum=19, maximum=MOST)
-
-
 def effort_of_plan(reduced: str) -> Any:
     """`--effort`, as a field; `reduced` are the words for what a plan leaves out, in that order."""
     return training_option(

@@ -42,8 +42,6 @@ DENSE, LARGE = "mlp", 100
 """Numbers above this are too large to learn from with the usual learning rates."""
 MOST_NAMES = 4
 """Files that a line names."""
-DARK = 2**14
-"""Levels of 16 bits below this are a quarter of the scale, as those of 12 bits are."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -72,11 +70,6 @@ def load_told(name: str, data: Columns, **how: Any) -> Examples:
 
 def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray: bool) -> Examples:
     height, width = size or examples.inputs.shape[1:3]
-    if examples.inputs.dtype == np.uint16 and (brightest := int(examples.inputs.max())) < DARK:
-        say(
-            f"{name}: its 16-bit images have levels up to {brightest:,} of 65,535, so they are dark in [0, 1]; if "
-            "networks learn badly from them, multiply those of all sets alike"
-        )
     prepared = prepare_images(examples, (height, width), gray)
     before, after = ("x".join(map(str, images.inputs.shape[1:])) for images in (examples, prepared))
     say(f"{name}: {len(examples):,} images of {before}, read as {after} in [0, 1]")

@@ -1,9 +1,10 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
 from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
@@ -22,7 +23,7 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
-from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
+from jaxaudit.cli.own_code import OwnCode, load_named, parse_field, parse_own_names, with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.errors import InputError
 
@@ -37,6 +38,20 @@ def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
     known_names = (*ON_TARGETS, *ON_RECORDS)
     names_text = ",".join(ON_TARGETS) if text is None else text
     return parse_own_names("--attacks", names_text, known_names, "your own attack", "Attack")
+
+
+def named_attacks(
+    flags: "AttackFlags", built_in: Iterable[Any], usual: Sequence[str], interface: type[Any]
+) -> tuple[Any, ...]:
+    """The attacks that `--attacks` names, else the usual ones, in order, with their options.
+
+    `interface` is the protocol that they have.
+    """
+    names = attacks_named(flags.attacks or ",".join(usual))
+    attacks = {attack.name: attack for attack in built_in}
+    needs = f"a value with the fields and methods of {interface.__module__}.{interface.__name__}"
+    attacks |= load_named("--attacks", names, interface, needs, (*ON_TARGETS, *ON_RECORDS))
+    return tuple(with_fields("--attack-option", flags.attack_option, {name: attacks[name] for name in names}).values())
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from jaxaudit.audits.attack.exposure import place_in_set
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
-from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
-from jaxaudit.cli.own_code import load_named, with_fields
+from jaxaudit.cli.attack import AttackOptions, named_attacks
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_readings
 from jaxaudit.cli.show import Job, Outcome
@@ -32,7 +31,10 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
         auditing()
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    attacks = attacks_of(options)
+    # None are all that the bank allows.
+    attacks, flags = None, options.audit
+    if flags.attacks is not None or flags.attack_option:
+        attacks = named_attacks(flags, RECORD_ATTACKS, [attack.name for attack in USUAL], RecordAttack)
     targets, records = _targets(options, bank)
     shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
@@ -78,20 +80,6 @@ def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Pro
 
     files = {"scores.npz": arrays(scores), **record_files(_of_records(audit, bank, columns))}
     return Outcome(recorded("attack", audit.result, audit.sources, provenance), {}, files)
-
-
-def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
-    """The attacks that `--attacks` names, in order; None for all."""
-    audit = options.audit
-    attacks_by_name: dict[str, RecordAttack] = {attack.name: attack for attack in RECORD_ATTACKS}
-    if audit.attacks is None and not audit.attack_option:
-        return None
-    names = attacks_named(audit.attacks or ",".join(attack.name for attack in USUAL))
-    needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
-    attacks_by_name |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
-    return tuple(
-        with_fields("--attack-option", audit.attack_option, {name: attacks_by_name[name] for name in names}).values()
-    )
 
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:

@@ -17,7 +17,7 @@ from jaxaudit.audits.attack.train_splits import (
     models_to_train,
     train_splits,
 )
-from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
+from jaxaudit.cli.attack import ON_TARGETS, AttackOptions, attacks_named, named_attacks
 from jaxaudit.cli.classifiers import (
     make_classifier,
     network_of_texts,
@@ -27,7 +27,6 @@ from jaxaudit.cli.classifiers import (
     table_data,
 )
 from jaxaudit.cli.options import with_values
-from jaxaudit.cli.own_code import load_named, with_fields
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data import Table, candidate_indices
 from jaxaudit.ensemble import Execution
@@ -45,7 +44,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
     """The work for these options."""
     audit_flags = options.audit
     names = attacks_named(audit_flags.attacks)
-    attacks = attacks_on_targets(audit_flags)
+    attacks = named_attacks(audit_flags, ATTACKS, ON_TARGETS, Attack)
     sizes = DEMONSTRATION if options.data.data is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
@@ -110,14 +109,6 @@ def prepare(options: AttackOptions) -> Job[Any]:
         classes=len(table.class_names),
         measure=lambda: attack_models_per_batch(key, examples, learner, targets),
     )
-
-
-def attacks_on_targets(flags: AttackFlags) -> tuple[Attack, ...]:
-    """The attacks that `--attacks` names: built-in ones in their order, then your own."""
-    names, needs = attacks_named(flags.attacks), "a value with the fields and methods of jaxaudit.attacks.Attack"
-    attacks_by_name = {attack.name: attack for attack in ATTACKS if attack.name in names}
-    attacks_by_name |= load_named("--attacks", names, Attack, needs, (*ON_TARGETS, *ON_RECORDS))
-    return tuple(with_fields("--attack-option", flags.attack_option, attacks_by_name).values())
 
 
 def _candidates(count: int | None, table: Table) -> int:

@@ -21,10 +21,9 @@ from jaxaudit.cli.groups import (
     dealt_groups,
     effort_of_plan,
     failing,
-    shadow_count,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, refuse_options
+from jaxaudit.cli.options import ModelSource, group, option, refuse_options, training_option
 from jaxaudit.cli.parsers import check_pair, other_split, share_check
 
 SHADOW_MODELS = 40
@@ -91,7 +90,9 @@ class PowerFlags(Seeded):
         default=0.1,
         check=share_check("fraction"),
     )
-    models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
+    models: int | None = training_option(
+        f"Models, each trained on a half of the query set. [default: {SHADOW_MODELS}]", minimum=19, maximum=MOST
+    )
     effort: Effort = effort_of_plan("Models, then records, then epochs")
 
 

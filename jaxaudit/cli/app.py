@@ -204,6 +204,7 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     if "--recipe" in flags.values():
         flags = {**{name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES}, **flags}
     if "direction" in flags:
-        flags = {**{way: f"--direction SCORE={way}" for way in ("lower", "higher")}, **flags}
+        ways = {way: f"--direction SCORE={way}" for way in ("lower", "higher")}
+        flags = {"never": "--test-option shadow.never=N", **ways, **flags}
     further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     return {**ELSEWHERE, **(OF_DEAL if "deal" in flags else {}), **further_flags, **flags}

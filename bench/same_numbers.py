@@ -38,7 +38,7 @@ LEFT_OUT = {"started", "seconds", "versions", "command", "options", "machine", "
 """Of a result's provenance."""
 SHOWN = 8
 SMALL = "--recipe hidden=8 --epochs 2 --recipe batch-size=50 --recipe models-per-batch=20"
-ENOUGH = "--test-option rho.replicates=3 --shadow-models 20 --effort full"
+ENOUGH = "--test-option rho.replicates=3 --test-option shadow.never=20 --effort full"
 HELD = f"{ENOUGH} --test-option holdout.mixed=20"
 SETS = "--deal two --calibration leakfile_other.npz"
 PAIR = "--query deal/query.npz --calibration leakfile_other.npz"
@@ -67,7 +67,7 @@ RUNS = {
     "shadows train, more": f"shadows train {SETS} {GROUPS} {SMALL} --models 6 --out RUN:shadows-train",
     "shadows train, killed": f"shadows train {SETS} --recipe hidden=8 --epochs 400 --recipe models-per-batch=1 "
     "--models 6 --out RUN",
-    "shadows plan": f"shadows plan {SETS} --models 4 --views 1 --out RUN",
+    "shadows plan": f"shadows plan {SETS} --models 4 --out RUN",
     "shadows add": "shadows add shadows-plan one.npy",
     "shadows import": "shadows import experiments --out RUN",
     "attack by an imported bank": "attack --shadows shadows-import --attacks lira,rmia,base,attack-r --out RUN",
@@ -81,7 +81,7 @@ RUNS = {
     "attack": f"attack {PEOPLE} --model nb --targets 8 --iterations 4 --out RUN",
     "attack nn": f"attack {PEOPLE} --model nn {NETWORK} --targets 8 --iterations 3 --out RUN",
     "unlearn": f"unlearn {FORGET} --methods retraining,amnesiac,fisher,fine-tuning,gradient-ascent,negative-gradient,"
-    "scrub,ssd --seeds 16 --attack-epochs 2 --unlearn-epochs 1 --recipe models-per-batch=8 --out RUN",
+    "scrub,ssd --seeds 16 --attack-epochs 2 --method-option scrub.epochs=1 --recipe models-per-batch=8 --out RUN",
     "efficacy": "efficacy --model mlp --recipe hidden=8 --params unlearn/original-00.safetensors --data leakfile.npz "
     "--reference untrained --true-fisher --out RUN",
 }

@@ -173,8 +173,8 @@ AUTHORS_COMMAND = (
     "--seed 7 --out authors",
 )
 SCORE_COMMAND = (
-    "unlearn --outputs tuned=tuned.npz --retrained retrained.npz",
-    "--original original.npz --labels labels.npz",
+    "unlearn --outputs tuned=tuned.npz --outputs retrained=retrained.npz",
+    "--outputs original=original.npz --labels labels.npz",
 )
 
 

@@ -32,7 +32,7 @@ def main() -> None:
     assert verdict in Path("page.html").read_text(encoding="utf-8")
     assert verdict in run("report", "of tables", "--card")
     assert "@" in run("cite", "of tables", "of images")
-    run("report", "of images", "of tables", "--out", "both.html", "--figures", "charts", "--format", "png")
+    run("report", "of images", "of tables", "--out", "both.html", "--figures", "charts")
 
 
 if __name__ == "__main__":

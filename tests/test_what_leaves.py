@@ -33,7 +33,7 @@ MAY_BE = {
 SMALL = ("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
 ENOUGH = (
     *("--test-option", "rho.replicates=3", "--test-option", "holdout.mixed=20"),
-    *("--shadow-models", "20", "--effort", "full"),
+    *("--test-option", "shadow.never=20", "--effort", "full"),
 )
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
 
@@ -124,7 +124,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
         run("scores open-unlearning", *log, "--out", f"tables/{records}.csv")
     if find_spec("torch") and find_spec("transformers"):
         save_model(home / "model")
-        run("scores lm", home / "model", "--query", "texts/query.jsonl", "--out", "tables/scores.csv")
+        run("scores lm", home / "model", "texts/query.jsonl", "--out", "tables/scores.csv")
     roles = ("query", "holdout", "members")
     labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
     model = Path(f"{file}_model")
@@ -145,7 +145,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("power", "--shadows", "trained", out="power")
     run("attack --shadows", "trained", "--target", model / "query.csv", out="bank_attacked")
     run("shadows train", *trained, *SMALL[:-2], "--models", 4, out="bank", page=False)
-    run("shadows plan", *trained, "--models", 4, "--views", 1, out="planned", page=False)
+    run("shadows plan", *trained, "--models", 4, out="planned", page=False)
     count = sum(map(len, (labels["query"], labels["holdout"]))) + RECORDS
     np.save(f"{file}_one.npy", np.random.default_rng(1).normal(size=(count, 3)))
     run("shadows add", "planned", f"{file}_one.npy")
@@ -174,8 +174,15 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     for name, models in (("mine", answers[:4]), ("again", answers[4:])):
         np.savez(f"{file}_{name}.npz", forget=models)
     np.save(f"{file}_labels.npy", labels["query"])
-    files = ("--outputs", f"mine={file}_mine.npz", "--retrained", f"{file}_again.npz", "--labels", f"{file}_labels.npy")
-    run("unlearn", *files, out="scored")
+    files = (
+        "--outputs",
+        f"mine={file}_mine.npz",
+        "--outputs",
+        f"retrained={file}_again.npz",
+        "--labels",
+        f"{file}_labels.npy",
+    )
+    run("unlearn", *files, "--labels", f"{file}_labels.npy", out="scored")
     weights = ("--model", "mlp", "--recipe", "hidden=8", "--params", "unlearned/original-00.safetensors")
     run("efficacy", *weights, "--data", f"{file}.npz", "--reference", "untrained", out="measured")
     runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "scored", "measured")

@@ -160,13 +160,12 @@ def _stop(status: int, *messages: str) -> None:
 NAMED = re.compile(r"(?<!field )`([a-z][a-z0-9_]*)`")
 OTHER_NAMES = {
     "allow_unrelated_target": "allow_unrelated",
-    "column": "rename",
+    "images": "image_size",
     "leave_one_out": "rates",
     "lora": "layers",
     "out": "directory",
     "outputs_kind": "kind",
     "reduce": "steps",
-    "shadow_models": "never",
     "target": "targets",
     "target_kind": "kind",
     "workers": "count",
@@ -174,7 +173,9 @@ OTHER_NAMES = {
 """Arguments by the option that has another name for them, where a command has none of the argument's own."""
 ELSEWHERE = {name: f"--{name} of `jaxaudit shadows plan`" for name in ("coins", "outputs")}
 """Arguments that are an option of another command than those that speak of it."""
-RECIPE_NAMES = [field.name for field in fields_of(TRAIN.options()) if field.declared.in_recipe]
+RECIPE_NAMES = [
+    field.name for command in (*COMMANDS, TRAIN) for field in fields_of(command.options()) if field.declared.in_recipe
+]
 """The settings of a recipe."""
 OF_DEAL = {role: f"{role}.* in --deal" for role in ("holdout", "members")}
 """Arguments that are a part of a folder of sets."""
@@ -200,5 +201,8 @@ def flags_of(command: Any, words: Sequence[str]) -> dict[str, str]:
     flags |= {parameter.name: parameter.opts[0] for parameter in options}
     if "--recipe" in flags.values():
         flags = {**{name: f"--recipe {name.replace('_', '-')}" for name in RECIPE_NAMES}, **flags}
+    if "direction" in flags:
+        ways = {way: f"--direction SCORE={way}" for way in ("lower", "higher")}
+        flags = {"never": "--test-option shadow.never=N", **ways, **flags}
     further_flags = {argument: flags[option] for option, argument in OTHER_NAMES.items() if option in flags}
     return {**ELSEWHERE, **(OF_DEAL if "deal" in flags else {}), **further_flags, **flags}

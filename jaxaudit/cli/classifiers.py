@@ -5,7 +5,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import MOST, DataFolder, RecipeFlags, ShadowNetwork, ShadowRecipe, TextNetwork
+from jaxaudit.cli.groups import MOST, RecipeFlags, ShadowNetwork, ShadowRecipe, TextNetwork
 from jaxaudit.cli.options import fields_of, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import OF_TEXTS, is_of_texts, pretrained_config
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
@@ -74,15 +74,15 @@ class ClassifierOptions(TextNetwork):
         check=lambda text: check_family(text),
     )
     hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
-    smoothing: float | None = option(
+    smoothing: float | None = recipe_option(
         "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
     )
-    penalty: float = option(
+    penalty: float = recipe_option(
         "lr: half the weight of the squared coefficients, 1 / C.", default=1.0, minimum=1e-9, maximum=1e9
     )
-    trees: int = option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
-    depth: int = option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
-    neighbours: int = option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
+    trees: int = recipe_option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
+    depth: int = recipe_option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
+    neighbours: int = recipe_option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
 
 
 def check_family(text: str) -> None:
@@ -131,7 +131,7 @@ TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 
 
 @dataclass(frozen=True)
-class TableData(DataFolder):
+class TableData:
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
@@ -169,7 +169,7 @@ def read_training_set(options: TableData, network: ShadowNetwork) -> "Table | Ex
     read = text_reader([options.data or DEFAULT_DATA], network, make_adapters(network))
     if read is None:
         return read_table_options(options)
-    usual = TableData(data=options.data, data_dir=options.data_dir, sample=options.sample)
+    usual = TableData(data=options.data, sample=options.sample)
     other = next((field for field in fields_of(options) if field.value != getattr(usual, field.name)), None)
     if other is not None:
         raise InputError(f"{other.flag} is for tables, and {options.data} has texts; leave it out.")
@@ -186,10 +186,10 @@ def read_table_options(options: TableData) -> "Table":
     name = options.data or DEFAULT_DATA
     choice: dict[str, Any] = {field: getattr(options, field) for field in ("label", "categorical", "drop")}
     if options.is_file or name.partition("@")[0] in table_names():
-        return load_table(name, **choice, data_dir=options.data_dir)
+        return load_table(name, **choice)
     values = {f"--{field}": value for field, value in choice.items()}
     refuse_options(values, f"for tables ({', '.join(table_names())}, or a file), and {name} is none")
-    examples = load(name, data_dir=options.data_dir)
+    examples = load(name)
     values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
     columns = tuple(Column(f"input {index}") for index in range(values.shape[1]))
     return Table(values, columns, examples.labels, examples.class_names, examples.name)

@@ -8,17 +8,14 @@ a `Summary` for a command that trains and writes its own directory.
 
 import dataclasses
 import datetime
-import difflib
 import gc
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +55,7 @@ class Command:
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
         compiles: whether it compiles so much that programs are stored for the next run.
+        listed: how many records a terminal lists.
     """
 
     name: str
@@ -67,6 +65,7 @@ class Command:
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
+    listed: int = 0
 
     def as_function(self) -> Callable[..., None]:
         """The command as a function for Typer."""
@@ -83,7 +82,7 @@ def run(command: Command, options: Any) -> None:
     gc.disable()
     try:
         from jaxaudit.cli.progress import lasting_work
-        from jaxaudit.cli.show import show, show_summary, show_text, text_at_80_columns
+        from jaxaudit.cli.show import show, show_summary, text_at_80_columns
 
         if command.compiles:
             from jaxaudit.cli.programs import keep_programs
@@ -109,7 +108,7 @@ def run(command: Command, options: Any) -> None:
         from jaxaudit.report.terminal import as_terminal
 
         run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
-        part = part_of(run_result, getattr(output, "top", 0))
+        part = part_of(run_result, command.listed)
         try:
             if out is not None:
                 _save(out, outcome, text_at_80_columns(as_terminal(part)))
@@ -123,8 +122,6 @@ def run(command: Command, options: Any) -> None:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if output.details else "--details prints all checks and numbers."
             show(as_terminal(part, hint), outcome.record if as_json else None)
-            if outcome.aside and not as_json:
-                show_text(outcome.aside)
     if part.conditions & set(getattr(output, "fail_on", ())):
         raise typer.Exit(3)
 
@@ -159,7 +156,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         checkpoints = begin(identity, models, f"{job.line}{counted}")
     with crew(machines) as workers:
         pace = str if workers is None else workers.pace
-        with progress_on_stderr(job.label, job.after, job.shorter, pace) as progress:
+        with progress_on_stderr(job.label, job.after, pace) as progress:
             audit = job.audit(Execution(number, progress, checkpoints, workers))
     # Resumed work keeps the number with which it was started.
     number = getattr(audit, "models_per_batch", None) or number
@@ -208,7 +205,6 @@ Question = tuple[Callable[..., object], tuple[Any, ...]]
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors)", re.IGNORECASE)
-LISTED = 10_000
 LONGEST = 100
 
 
@@ -239,15 +235,13 @@ def ask(questions: Sequence[Question]) -> None:
 def _questions(options: Any) -> Iterator[Question]:
     fields = [field for field in fields_of(options) if field.value is not None]
     values_by_name = {field.name: field.value for field in fields}
-    folder, out = values_by_name.get("data_dir"), values_by_name.get("out")
-    if folder is not None:
-        yield _check_folder, (folder,)
+    out = values_by_name.get("out")
     for field in fields:
         for value in field.value if isinstance(field.value, tuple) else (field.value,):
             if field.declared.check is not None:
                 yield field.declared.check, (value,)
             if field.declared.names in PLACES:
-                yield _check_place, (field, value, folder)
+                yield _check_place, (field, value)
     if "report" in values_by_name:
         from jaxaudit.runs.directory import claim_report
 
@@ -259,36 +253,28 @@ def _questions(options: Any) -> Iterator[Question]:
         yield claim, (out,)
 
 
-def _check_place(field: OptionField, value: Any, folder: Path | None) -> None:
+def _check_place(field: OptionField, value: Any) -> None:
     path = field.declared.place(value) if field.declared.place else value
-    if path is None or field.name == "data_dir":
+    if path is None:
         return
     if field.declared.names == "file":
         _check_path(field.flag, path)
     else:
-        _check_data(field.flag, str(path), folder)
+        _check_data(field.flag, str(path))
 
 
-def _check_folder(folder: Path) -> None:
-    mode = _mode(folder)
-    # A missing folder is created when a set is prepared in it.
-    if mode is not None and not stat.S_ISDIR(mode):
-        raise InputError(f"--data-dir {folder} is not a folder; name the folder of the data sets.")
-
-
-def _check_data(option: str, name: str, data_dir: Path | None) -> None:
+def _check_data(option: str, name: str) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
-    if _mode(name) is None:
-        source = name.rpartition("@")[0] if "@" in name else name
-        candidates = [Path(source)] if data_dir is None else [Path(source), data_dir / source]
-        existing = [path for path in candidates if _mode(path) is not None]
-        a_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
-        if not existing and (a_set or not source.strip()):
-            return
-        if not existing:
-            raise InputError(_missing(option, source, "" if data_dir is None else f" here or in {data_dir}"))
-        name = str(existing[0])
-    _check_path(option, name)
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.tfds import data_folder, on_disk
+
+    source = name.rpartition("@")[0] if "@" in name and _mode(name) is None else name
+    path, folder = on_disk(source, None), data_folder(None)
+    if path is not None:
+        return _check_path(option, path)
+    is_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
+    if source.strip() and not is_set:
+        raise InputError(_missing(option, source, "" if folder is None else f" here or in {folder}"))
 
 
 def _check_path(option: str, path: str | Path) -> None:
@@ -301,12 +287,7 @@ def _check_path(option: str, path: str | Path) -> None:
 
 def _missing(option: str, path: str, where: str) -> str:
     shown = path if len(path) <= LONGEST else f"{path[:LONGEST]}..."
-    beside = list[str]()
-    with suppress(OSError, ValueError), os.scandir(Path(os.path.expanduser(path)).parent) as entries:
-        beside += [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
-    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.8)
-    advice = f"did you mean {Path(path).with_name(near[0])}?" if near else "is the path right?"
-    return f"{option} {shown}: there is no such file or folder{where}; {advice}"
+    return f"{option} {shown}: there is no such file or folder{where}; is the path right?"
 
 
 def _mode(path: str | Path) -> int | None:

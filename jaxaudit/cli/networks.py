@@ -14,9 +14,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner, stop_early
 from jaxaudit.learners.stepped import VALIDATION
 
-HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
+HIDDEN, EPOCHS, IMAGES = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
-DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGE_SIZE = "mlp", "256", 40, "8x8"
+DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGES = "mlp", "256", 40, "8x8"
 """Defaults without data: both sets are embedded, and the digits are stored as 8x8."""
 
 
@@ -31,7 +31,7 @@ def with_defaults(options: Options) -> Options:
         return with_usual(
             options,
             **dict(zip(("query", "calibration"), DEMO_SETS, strict=True)),
-            image_size=DEMO_IMAGE_SIZE,
+            images=DEMO_IMAGES,
             model=DEMO_MODEL,
             hidden=DEMO_HIDDEN,
         )
@@ -39,9 +39,9 @@ def with_defaults(options: Options) -> Options:
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")
     # The medical network crops images of their original size.
-    size = "none" if options.model.model == "medical-cnn" else IMAGE_SIZE
+    images = "none" if options.model.model == "medical-cnn" else IMAGES
     model = OF_TEXTS if is_texts(query) else None
-    return with_usual(options, calibration=calibration, image_size=size, model=model, hidden=HIDDEN)
+    return with_usual(options, calibration=calibration, images=images, model=model, hidden=HIDDEN)
 
 
 def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:

@@ -5,13 +5,12 @@ Typer reads them from the command line as the parameters of a function.
 
 import dataclasses
 import enum
-import os
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxaudit.errors import InputError, without_folders
 
@@ -63,12 +62,10 @@ class DeclaredOption:
 
     Attributes:
         help: one line of help.
-        flags: its flags; by default its name with hyphens. A switch may have an opposite: `--gray/--color`.
+        flags: its flags; by default its name with hyphens.
         argument: whether it is a positional argument, without a flag.
-        choices: the allowed values.
         minimum, maximum: of a number.
         metavar: the placeholder for its value in the help.
-        variable: environment variable that supplies a default.
         check: raises `InputError` if a value is invalid by itself.
         names: `data` or `file` if its value names a path, whose content, not the value, is part of a run's identity;
             `code` if it may name code of your own, `codes` if each name of a list may.
@@ -81,13 +78,11 @@ class DeclaredOption:
     help: str
     flags: tuple[str, ...] = ()
     argument: bool = False
-    choices: tuple[str, ...] = ()
     minimum: int | float | None = None
     maximum: int | float | None = None
     metavar: str | None = None
-    variable: str | None = None
     check: Check | None = None
-    names: typing.Literal["", "data", "file", "code", "codes"] = ""
+    names: Literal["", "data", "file", "code", "codes"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: ModelSource = EVERY_SOURCE
@@ -115,10 +110,16 @@ class OptionField(typing.NamedTuple):
 
     @property
     def flag(self) -> str:
-        """Its first form, such as `--gray`; for a positional argument, its name in the help."""
+        """Its first form, such as `--json`; for a positional argument, its name in the help."""
         if self.declared.in_recipe:
             return f"--recipe {self.setting}"
-        return self.flags[0].partition("/")[0] if self.flags else self.declared.metavar or self.name.upper()
+        return self.flags[0] if self.flags else self.declared.metavar or self.name.upper()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed values, where its kind is a `Literal`, an optional one or several of them; else none."""
+        literals = [kind for kind in (self.kind, *typing.get_args(self.kind)) if typing.get_origin(kind) is Literal]
+        return typing.get_args(literals[0]) if literals else ()
 
     @property
     def setting(self) -> str:
@@ -240,24 +241,14 @@ def refuse_options(values: Mapping[str, Any], why: str) -> None:
 
 
 def refuse_without_effect(options: Any) -> None:
-    """Rejects options that differ from their defaults and have no effect with this source of models.
-
-    A value that an environment variable supplies is no word of the user's on this command line, and is not rejected.
-    """
+    """Rejects options that differ from their defaults and have no effect with this source of models."""
     source = models_source(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
-    useless = [field for field in useless if not _from_environment(field)]
     if useless:
         alone = {field.of for field in useless}
         why = NEEDS.get(alone.pop(), REFUSALS[source]) if len(alone) == 1 else REFUSALS[source]
         raise InputError(f"{', '.join(field.flag for field in useless)}: {why}")
-
-
-def _from_environment(field: OptionField) -> bool:
-    """Whether its value is that of its environment variable."""
-    value = os.environ.get(field.declared.variable or "")
-    return value is not None and type(field.value)(os.path.expanduser(value)) == field.value
 
 
 def command_line(command: str, options: Any) -> list[str]:
@@ -267,16 +258,16 @@ def command_line(command: str, options: Any) -> list[str]:
     for field in fields_of(options):
         if _key(field) not in values or (field.kind is bool and field.value == usual[field.name]):
             continue
-        value, (on, _, off) = values[_key(field)], next(iter(field.flags), "").partition("/")
+        value, flag = values[_key(field)], next(iter(field.flags), "")
         if field.declared.in_recipe:
             text = ",".join(map(str, value)) if isinstance(value, list) else value
             words += [] if value in (None, []) else ["--recipe", f"{field.setting}={text}"]
         elif field.kind is bool:
-            words += [on] if value else [off] if off else []
+            words += [flag] if value else []
         elif isinstance(value, list):
-            words += [word for single in value for word in (on, str(single))]
+            words += [word for single in value for word in (flag, str(single))]
         elif value is not None:
-            words += [on, str(value)] if on else [str(value)]
+            words += [flag, str(value)] if flag else [str(value)]
     return words
 
 

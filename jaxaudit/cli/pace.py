@@ -6,7 +6,7 @@ from typing import NamedTuple
 from jaxaudit.cli.groups import ShadowRecipe
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import StepCost, bytes_under_way, measure_step
+from jaxaudit.ensemble import StepCost, measure_step
 from jaxaudit.ensemble.execution import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.learners import SteppedLearner
 
@@ -14,10 +14,6 @@ FIXED_SECONDS = 10.0
 """Seconds for reading, judging, and compiling what is small."""
 TIMED_FROM = 120.0
 """A run of so many seconds, by what is usual for two cores of a CPU, is timed before it begins."""
-PROCESS_BYTES, BYTES_OF_EQUATION = 600 << 20, 128 << 10
-"""Memory of Python, JAX, small programs and judging; and of a program of training, for each of its equations."""
-COPIES = 3
-"""Sets stay in memory as stored, as prepared, and while they are hashed or joined."""
 
 
 class OperationsPace(NamedTuple):
@@ -57,12 +53,6 @@ class PlannedTraining(NamedTuple):
     def usual_pace(self) -> OperationsPace:
         """That of two cores of a CPU: a function of shapes, as what is recorded of a plan must be."""
         return OperationsPace(compiling=self.cost.equations / EQUATIONS_A_SECOND)
-
-    @property
-    def bytes(self) -> int:
-        """The memory that the process takes, but for the arrays of sets and outputs."""
-        of_program = self.cost.equations * BYTES_OF_EQUATION
-        return PROCESS_BYTES + of_program + bytes_under_way(self.cost, self.models_per_batch)
 
 
 def pace_of(recipe: ShadowRecipe, training: PlannedTraining, operations: float) -> OperationsPace:

@@ -1,16 +1,16 @@
 """From declared options to the parameters of Typer, and from the words of a command line to their values.
 
-The settings of a recipe are one parameter, `--recipe NAME=VALUE`, or a file of such lines.
+The settings of a recipe are one parameter, `--recipe NAME=VALUE`.
 """
 
 import difflib
-import enum
 import inspect
 import math
 import os
 import types
 import typing
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,31 +50,20 @@ def as_parameters(
 
 
 RECIPE = "recipe"
-LARGEST_RECIPE = 1 << 16
-"""Bytes of a file of settings."""
 
 
 def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict[str, Any]:
-    """The values of these settings, by the names of their fields, from `NAME=VALUE` and files of such lines in TOML.
-
-    Of a setting that is given twice the later value counts, and a word more than a file.
+    """The values of these settings, by the names of their fields, from `NAME=VALUE`; the last one of a name counts.
 
     Raises:
-        InputError: a text is neither; a setting is unknown or of another kind; or a file cannot be read.
+        InputError: a text is of another form, or a setting is unknown or of another kind.
     """
     fields_by_setting = {field.setting: field for field in settings}
-    of_files: dict[str, Any] = {}
-    of_words: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals and text.lower().endswith(".toml"):
-            of_files |= _read_recipe(Path(os.path.expanduser(text)))
-        elif not equals:
-            raise InputError(f"--recipe {text}: write NAME=VALUE, such as learning-rate=0.1, or name a .toml file.")
-        else:
-            of_words[name] = value
-    values: dict[str, Any] = {}
-    for name, value in {**of_files, **of_words}.items():
+        if not equals:
+            raise InputError(f"--recipe {text}: write NAME=VALUE, such as learning-rate=0.1.")
         if name not in fields_by_setting:
             near = difflib.get_close_matches(name, fields_by_setting, n=1)
             advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
@@ -83,34 +72,15 @@ def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict
     return values
 
 
-def _read_recipe(path: Path) -> dict[str, Any]:
-    # Imported here because most commands read none.
-    import tomllib
-
-    from jaxaudit.data.formats.parsing import parsing
-    from jaxaudit.data.paths import read_small
-
-    with parsing(f"{path}: is no file of settings in TOML", "write a line NAME = VALUE for each."):
-        return tomllib.loads(read_small(path, LARGEST_RECIPE).decode())
-
-
-def _setting_value(field: OptionField, value: Any) -> Any:
+def _setting_value(field: OptionField, value: str) -> Any:
     """The value of a setting, of the kind that its field has."""
-    declared, name = field.declared, f"--recipe {field.setting}={value}"
     if typing.get_origin(field.kind) is tuple:
-        parts = value if isinstance(value, list) else str(value).split(",")
-        return tuple(str(part).strip() for part in parts)
-    kinds = typing.get_args(field.kind) if isinstance(field.kind, types.UnionType) else (field.kind,)
-    base = next(kind for kind in kinds if kind is not types.NoneType)
-    if isinstance(value, dict | list | bool):
-        raise InputError(f"--recipe {field.setting}: is one {'number' if base in (int, float) else 'text'}.")
-    if declared.choices and value not in declared.choices:
-        raise InputError(f"{name}: choose from {', '.join(declared.choices)}.")
-    if base not in (int, float):
-        return str(value)
+        return tuple(part.strip() for part in value.split(","))
+    base = _base(field.kind)
     try:
-        # As a word: half a record is no whole number of a file, either.
-        return _number_within(base, declared)(str(value))
+        if base in (int, float):
+            return _number_within(base, field.declared)(value)
+        return _chosen(field.choices, value) if field.choices else value
     except typer.BadParameter as error:
         raise InputError(f"--recipe {field.setting}: {error.message}") from None
 
@@ -120,7 +90,7 @@ def _recipe_parameter(settings: Sequence[OptionField]) -> inspect.Parameter:
         f"{field.setting}{'' if field.value in (None, ()) else f' ({field.value})'}" for field in settings
     )
     help = (
-        f"How models are made: NAME=VALUE, or a .toml file of such lines. Repeatable. NAME is one of {names}; "
+        f"How models are made: NAME=VALUE. Repeatable. NAME is one of {names}; "
         "`jaxaudit shadows train --help` explains each."
     )
     info = typer.Option("--recipe", rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")
@@ -133,7 +103,7 @@ def _recipe_table(settings: Sequence[OptionField]) -> str:
     """What each setting of a recipe means, a paragraph each."""
     lines = []
     for field in sorted(settings, key=lambda field: field.panel == "Model"):
-        choices = f" [{' | '.join(field.declared.choices)}]" if field.declared.choices else ""
+        choices = f" [{' | '.join(field.choices)}]" if field.choices else ""
         default = "" if field.value in (None, ()) else f" [default: {field.value}]"
         lines.append(f"`{field.setting}`: {field.declared.help}{choices}{default}")
     return "\n\n    ".join(lines)
@@ -142,8 +112,6 @@ def _recipe_table(settings: Sequence[OptionField]) -> str:
 def _converted(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_converted(single) for single in value)
-    if isinstance(value, enum.Enum):
-        return value.value
     return at_home(value) if isinstance(value, Path) else value
 
 
@@ -161,28 +129,32 @@ def _parameter(field: OptionField) -> inspect.Parameter:
     if several:
         kind = typing.get_args(kind)[0]
         default = default if default is ... else list(default) or None
-    optional = isinstance(kind, types.UnionType)
-    base = (
-        next(part_kind for part_kind in typing.get_args(kind) if part_kind is not types.NoneType) if optional else kind
-    )
-    ranged = declared.minimum is not None or declared.maximum is not None
-    help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
-    if declared.choices:
-        choice: Any = enum.StrEnum(
-            field.name, {choice_text.replace("-", "_"): choice_text for choice_text in declared.choices}
-        )
-        default = choice(default) if isinstance(default, str) else default
-        kind = choice | None if optional else choice
-        help, metavar = f"{help} [{' | '.join(declared.choices)}]", "NAME"
-    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
-    # In the help a range would leave no room for the option's name.
-    settings["parser"] = _number_within(base, declared) if ranged else None
+    base, help, parser = _base(kind), declared.help, None
+    metavar = "" if base is bool else METAVARS.get(base, "NAME")
+    # In the help a range or choices would leave no room for the option's name.
+    if field.choices:
+        kind, parser, help = str, partial(_chosen, field.choices), f"{help} [{' | '.join(field.choices)}]"
+    elif declared.minimum is not None or declared.maximum is not None:
+        parser = _number_within(base, declared)
+    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "parser": parser}
     if declared.argument:
         info = typer.Argument(**{**settings, "metavar": field.flag})
     else:
         info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
     annotation = Annotated[list[kind] | None if several else kind, info]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _base(kind: Any) -> Any:
+    """A kind without None."""
+    parts = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    return next(part for part in parts if part is not types.NoneType)
+
+
+def _chosen(choices: Sequence[str], text: Any) -> Any:
+    if text not in choices:
+        raise typer.BadParameter(f"{text} is not one of {', '.join(choices)}.")
+    return text
 
 
 def _number_within(kind: type[Any], declared: DeclaredOption) -> Callable[[Any], Any]:

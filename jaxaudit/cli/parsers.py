@@ -21,13 +21,10 @@ MOST = 1_000_000
 WIDEST = 65_536
 SHARES = {
     "fraction": "(0, 1]",
-    "stated_share": "(0, 1)",
     "members_share": "(0, 1)",
     "withdraw": "(0, 1)",
     "holdout_share": "(0, 1)",
-    "level": "(0, 1)",
     "learning_rate": "(0, inf)",
-    "unlearn_rate": "(0, inf)",
 }
 """The numbers that these options accept, as an interval."""
 
@@ -44,13 +41,16 @@ def _parts(flag: str, text: str, pattern: str, form: str) -> Sequence[Any]:
     return match.groups()
 
 
-def parse_image_size(text: str) -> tuple[int, int] | None:
-    """(height, width) from `28x28`; None from `none`."""
-    if text == "none":
-        return None
-    form = "HEIGHTxWIDTH, such as 28x28, or none to keep the size"
-    height, width = _parts("--image-size", text.lower(), r"(?!0+x)(\d{1,4})x(?!0+$)(\d{1,4})", form)
-    return int(height), int(width)
+def parse_images(text: str) -> tuple[tuple[int, int] | None, bool]:
+    """(height, width), or None where they stay, and whether images become gray, from `SIZE[,color]`.
+
+    >>> parse_images("28x28"), parse_images("none,color")
+    (((28, 28), True), (None, False))
+    """
+    form = "HEIGHTxWIDTH, such as 28x28, or none to keep the size; and ,color to keep colors"
+    pattern = r"(?:none|(?!0+x)(\d{1,4})x(?!0+(?:,|$))(\d{1,4}))(,color)?"
+    height, width, color = _parts("--images", text.lower(), pattern, form)
+    return None if height is None else (int(height), int(width)), color is None
 
 
 def parse_hidden(text: str) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
 
 
 def parse_outputs(text: str) -> tuple[str, Path]:
-    """The name of a method and the file of its models' outputs, from METHOD=FILE.npz.
+    """The name of a method, or of references, and the file of its models' outputs, from METHOD=FILE.npz.
 
     >>> parse_outputs("scrub=runs/scrub.npz")
     ('scrub', PosixPath('runs/scrub.npz'))

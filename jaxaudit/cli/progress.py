@@ -9,7 +9,6 @@ The same command resumes it, by four lines:
 """
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 
 LOG_SECONDS = 30
-LONG_SECONDS = 60
 LEAST_SECONDS = 3.0
 """Seconds of timed steps before the remaining time is estimated."""
 USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -39,31 +37,25 @@ Show = Callable[[int, int, float | None], None]
 
 @contextmanager
 def progress_on_stderr(
-    label: str, after: str | None = None, shorter: str = "", pace: Callable[[], str] = str
+    label: str, after: str | None = None, pace: Callable[[], str] = str
 ) -> Iterator[Callable[[int, int], None]]:
     """A bar with the remaining time on a terminal; a line every half minute if stderr is a file.
 
     Args:
         label: the name of the work.
         after: a line printed when it is done.
-        shorter: advice, printed once with the remaining time if that is more than a minute.
         pace: returns more text about the work, called whenever progress is shown.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
-        clock, advice, ended = Pace(), shorter, False
+        clock, ended = Pace(), False
 
         def show_and_check(done: int, total: int) -> None:
-            nonlocal advice, ended
+            nonlocal ended
             check()
             if ended:
                 return
-            left = clock.left(done, total)
-            if advice and left is not None:
-                if left > LONG_SECONDS:
-                    say(f"about {duration(left)} left; {advice}")
-                advice = ""
-            show(min(done, total), total, left)
+            show(min(done, total), total, clock.left(done, total))
             if after is not None and done >= total:
                 ended = True
                 shown.close()
@@ -217,8 +209,8 @@ class Interrupted(SystemExit):
 def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -> Iterator[Begin]:
     """The context of a command's work; stored work is removed when the work is done.
 
-    Work is stored in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
-    stays there if any model was stored. A command that stores its work itself describes it in words by `elsewhere`.
+    Work is stored in `out/unfinished`. If the command ends early, it stays there if any model was stored. A command
+    that stores its work itself describes it in words by `elsewhere`.
 
     Raises:
         InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
@@ -234,7 +226,7 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
     def begin(identity: "Identity", models: int, line: str) -> Path | None:
         nonlocal work, total
         total = models
-        work = _open_cached(identity) if out is None else _open_at(out, identity)
+        work = None if out is None else _open_at(out, identity)
         if work is not None and work.lock is None:
             say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
@@ -252,7 +244,7 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
             work.keep() if kept and not is_written else work.remove()
         if not isinstance(error, KeyboardInterrupt) or is_written:
             raise
-        goes_on = "continues from there" if kept else "starts again"
+        goes_on = "continues from there" if kept else "starts again (with --out, it would continue)"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")
         raise Interrupted(INTERRUPTED) from error
     if work is not None:
@@ -275,26 +267,6 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
         work.remove()
         raise
     return work
-
-
-def _open_cached(identity: "Identity") -> "Unfinished | None":
-    """Opens the work in the cache folder; failing to store work there is not an error."""
-    from jaxaudit.data.cache import cache_dir
-    from jaxaudit.runs.unfinished import NAME, InUseError, drop_leftovers, identity_hash, open_unfinished
-
-    directory = cache_dir() / NAME / identity_hash(identity)
-    drop_leftovers(directory.parent)
-    try:
-        try:
-            return open_unfinished(directory, identity)
-        except InUseError:
-            say("another process is running the same command; this one cannot be resumed")
-        except InputError:  # its name is the identity's, so what it holds is damaged
-            shutil.rmtree(directory)
-            return open_unfinished(directory, identity)
-    except OSError:
-        pass
-    return None
 
 
 def _in_words(work: "Unfinished | None", total: int) -> str:

@@ -6,7 +6,7 @@ sets, are read here, too, for every command. What was guessed is said on standar
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,9 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.groups import Columns, Images, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_image_size, parse_template, parse_tokens
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
+from jaxaudit.data import Examples, align_classes, is_image, load, prepare_images
 from jaxaudit.data.challenge import dealt_side
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
@@ -43,8 +43,6 @@ DENSE, LARGE = "mlp", 100
 """Numbers above this are too large to learn from with the usual learning rates."""
 MOST_NAMES = 4
 """Files that a line names."""
-DARK = 2**14
-"""Levels of 16 bits below this are a quarter of the scale, as those of 12 bits are."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -56,16 +54,16 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Exa
             "--shadows, `ks` trains language models on texts."
         )
     dealt_side(expanded(name))
-    size = parse_image_size(data.image_size or "none")
-    examples = load_told(name, data, image_size=size, gray=data.gray, groups=groups)
+    size, gray = parse_images(data.images or "none")
+    examples = load_told(name, data, image_size=size, gray=gray, groups=groups)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
-    return _prepared(name, examples, size, data.gray)
+    return _prepared(name, examples, size, gray)
 
 
 def load_told(name: str, data: Columns, **how: Any) -> Examples:
     """`load`, with what was guessed or left out said on stderr."""
-    examples = load(name, data_dir=data.data_dir, label=data.label, drop=data.drop, **how)
+    examples = load(name, label=data.label, drop=data.drop, **how)
     for note in examples.notes:
         say(f"{examples.name}: {note}")
     return examples
@@ -73,11 +71,6 @@ def load_told(name: str, data: Columns, **how: Any) -> Examples:
 
 def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray: bool) -> Examples:
     height, width = size or examples.inputs.shape[1:3]
-    if examples.inputs.dtype == np.uint16 and (brightest := int(examples.inputs.max())) < DARK:
-        say(
-            f"{name}: its 16-bit images have levels up to {brightest:,} of 65,535, so they are dark in [0, 1]; if "
-            "networks learn badly from them, multiply those of all sets alike"
-        )
     prepared = prepare_images(examples, (height, width), gray)
     before, after = ("x".join(map(str, images.inputs.shape[1:])) for images in (examples, prepared))
     say(f"{name}: {len(examples):,} images of {before}, read as {after} in [0, 1]")
@@ -108,10 +101,10 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
             say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
 
 
-def match(query: Examples, calibration: Examples, data: SetsFlags) -> Examples:
+def match(query: Examples, calibration: Examples, *, drop_shared: bool) -> Examples:
     """The calibration set with the query set's classes in the same order, and without records of the query set."""
-    aligned = (drop_unshared if data.drop_unshared else align_classes)(query, calibration)
-    if not data.drop_overlap:
+    aligned = align_classes(query, calibration)
+    if not drop_shared:
         refuse_overlap(query, aligned)
         return aligned
     return drop_from(aligned, query, "query")
@@ -136,7 +129,7 @@ def read_inputs(name: str, options: Images) -> Examples:
     Integer images become floats in [0, 1] with an axis of channels. Floats are not changed, because a network may need
     them on its own scale, unless a size or grayscale is requested.
     """
-    size, gray = parse_image_size(options.image_size or "none"), options.gray
+    size, gray = parse_images(options.images or "none")
     examples = load_told(name, options, image_size=size, gray=gray)
     floats = np.issubdtype(examples.inputs.dtype, np.floating)
     if not is_image(examples) or (floats and size is None and not gray):
@@ -320,45 +313,44 @@ def group_columns(groups: str | None) -> tuple[str, ...]:
     return (groups,) if groups is not None and groups_file(groups) is None else ()
 
 
-def read_groups(text: str, data: str, records: int, of: str, data_dir: Path | None) -> Shaped[np.ndarray, " records"]:
+def read_groups(text: str, data: str, records: int, of: str) -> Shaped[np.ndarray, " records"]:
     """As `load_groups`, and the values of a key of texts."""
     if not is_texts(data) or groups_file(text) is not None:
-        return load_groups(text, data, records, of, data_dir)
+        return load_groups(text, data, records, of)
     values = read_texts(expanded(data)).column(text)
     if values is None:
         raise InputError(f"groups {text!r}: is neither a file nor a key of the texts of the {of}.")
     return np.array(values)
 
 
-def groups_of_sets(
-    groups: str | None, names: Sets[str], counts: Sets[int], data_dir: Path | None
-) -> Sets[Int[np.ndarray, " records"]]:
+def groups_of_sets(groups: str | None, names: Sets[str], counts: Sets[int]) -> Sets[Int[np.ndarray, " records"]]:
     """The groups of the records of each set that was dealt, of so many records; of none if no groups are named."""
     if groups is None:
         return Sets()
     dealt = counts.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
     if len(dealt) > 1 and groups_file(groups) is not None:
         raise InputError(f"--groups {groups}: is a file, and there are several sets; name the column of their files.")
-    return number_sets(dealt.map(lambda role, count: read_groups(groups, names[role], count, role.words, data_dir)))
+    return number_sets(dealt.map(lambda role, count: read_groups(groups, names[role], count, role.words)))
 
 
-def with_groups(sets: Sets[Examples], groups: str | None, names: Sets[str], data_dir: Path | None) -> Sets[Examples]:
+def with_groups(sets: Sets[Examples], groups: str | None, names: Sets[str]) -> Sets[Examples]:
     """The sets, with the groups of the records of those that were dealt, if any are named."""
-    values = groups_of_sets(groups, names, sets.map(lambda _, examples: len(examples)), data_dir)
+    values = groups_of_sets(groups, names, sets.map(lambda _, examples: len(examples)))
     return sets.map(lambda role, examples: replace(examples, groups=values[role]) if role in values else examples)
 
 
 SHOWN = 10
 
 
-def read_scores(
-    path: Path, rename: Mapping[str, str] = {}, lower: Sequence[str] = (), higher: Sequence[str] = ()
-) -> ScoreTable:
+def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> ScoreTable:
     """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or taken for granted.
 
-    The arguments are those of `load_scores`.
+    `directions` has names of scores, each with `lower` or `higher`.
     """
-    table = load_scores(path, rename=rename, lower=lower, higher=higher)
+    given: dict[str, list[str]] = {"lower": [], "higher": []}
+    for score, way in directions:
+        given[way].append(score)
+    table = load_scores(path, **given)
     for note in table.notes:
         say(f"{table.name}: {note}")
     # An index of rows without a name, as pandas writes it, is nobody's score.
@@ -374,12 +366,12 @@ def read_scores(
     if taken:
         say(
             f"{table.name}: by their names, scores are taken for records that were used as {'; as '.join(taken)} "
-            "(--lower and --higher of jaxaudit ks say otherwise)"
+            "(--direction SCORE=lower or SCORE=higher of jaxaudit ks says otherwise)"
         )
     unknown = [name for name, direction in table.directions.items() if not direction]
     if unknown:
         say(
             f"{table.name}: it is not known whether {', '.join(unknown[:SHOWN])} is lower or higher for records that "
-            "were used: no verdict rests on it; --lower or --higher of jaxaudit ks says it"
+            "were used: no verdict rests on it; --direction SCORE=lower or SCORE=higher of jaxaudit ks says it"
         )
     return table

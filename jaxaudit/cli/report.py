@@ -1,6 +1,5 @@
 """`jaxaudit report` and `jaxaudit cite`: saved runs as one HTML page, and the papers that they rest on."""
 
-import enum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,20 +14,13 @@ Runs = Annotated[
 ]
 
 
-class Format(enum.StrEnum):
-    """The format of `--figures`."""
-
-    svg = "svg"
-    png = "png"
-
-
 def report(
     runs: Runs,
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page.")] = Path("report.html"),
     figures: Annotated[
-        Path | None, typer.Option(metavar="DIRECTORY", help="Also write every chart as a file into this directory.")
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Also write each chart as SVG and PNG into this directory."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="The format of the files of --figures.")] = Format.svg,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the findings as Markdown, and write no page.")
     ] = False,
@@ -49,7 +41,7 @@ def report(
 
     `jaxaudit ks --out run` and then `jaxaudit report run`
 
-    `jaxaudit report before after --out compared.html --figures charts --format png`
+    `jaxaudit report before after --out compared.html --figures charts`
 
     `jaxaudit report run --markdown`
 
@@ -79,8 +71,8 @@ def report(
         from jaxaudit.report.html.render import write_pictures
 
         with writing(f"--figures {figures}", "name another."):
-            count = len(write_pictures(read, figures, form.value))
-        say(f"written: {count} charts into {figures}")
+            count = len(write_pictures(read, figures))
+        say(f"written: {count} files of charts into {figures}")
 
 
 def _print_markdown(runs: list[Path], card: bool) -> None:

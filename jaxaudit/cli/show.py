@@ -31,14 +31,12 @@ Audit = TypeVar("Audit")
 class Outcome(NamedTuple):
     """The result of a command in all of its output forms: the record, arrays for charts, and further files of `--out`.
 
-    `aside` is printed below the table and never written to a file, `note` when `--out` is written. `kind` is that of
-    the run, if the command has several.
+    `note` is printed when `--out` is written. `kind` is that of the run, if the command has several.
     """
 
     record: "msgspec.Struct"
     arrays: "Mapping[str, np.ndarray]"
     files: "Mapping[str, Writer]"
-    aside: str = ""
     note: str = ""
     kind: str = ""
 
@@ -67,7 +65,6 @@ class Job(Generic[Audit]):
         line: printed before the work.
         label: of the progress bar.
         after: printed when training is done.
-        shorter: advice if the work takes long.
         record_shape, classes: facts that affect the best number of models per batch, apart from the options.
         measure: measures that number; None leaves it to the audit.
         extra: further facts for the provenance.
@@ -83,7 +80,6 @@ class Job(Generic[Audit]):
     line: str = ""
     label: str = "training"
     after: str | None = None
-    shorter: str = ""
     record_shape: tuple[int, ...] = ()
     classes: int = 0
     measure: Callable[[], int] | None = None

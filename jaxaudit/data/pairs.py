@@ -53,8 +53,8 @@ def align_classes(query: Examples, other: Examples) -> Examples:
         )
     if unshared:
         raise InputError(
-            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use `drop_unshared` to "
-            "leave them out of the calibration set."
+            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; leave "
+            "them out of the calibration set."
         )
     return _reordered(query, other)
 
@@ -64,23 +64,6 @@ def _reordered(query: Examples, other: Examples) -> Examples:
     index = {name: k for k, name in enumerate(query.class_names)}
     table = np.array([index.get(name, -1) for name in other.class_names], np.int32)
     return replace(other, labels=table[other.labels], class_names=query.class_names)
-
-
-def drop_unshared(query: Examples, calibration: Examples) -> Examples:
-    """`calibration` without the records of classes that `query` has no record of, in the class order of `query`.
-
-    Raises:
-        InputError: when a class of `query` has no calibration record, or no class is shared at all.
-    """
-    shared = _with_records(query)
-    keep = np.array([name in shared for name in calibration.class_names])[calibration.labels]
-    if not keep.any():
-        raise InputError(
-            f"{calibration.name} and {query.name} share no class: {query.name} has "
-            f"{_some(query.class_names)}, {calibration.name} has {_some(calibration.class_names)}; use the "
-            "same class names in both."
-        )
-    return align_classes(query, calibration.take(np.flatnonzero(keep)))
 
 
 def align_target_data(query: Examples, other: Examples) -> Examples:

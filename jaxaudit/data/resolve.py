@@ -159,7 +159,7 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     folder = tfds.data_folder(data_dir)
     places = [place for place in tfds.set_folders(data_dir) if exists(place) and place.is_dir()]
     beside = [child.name for place in places for child in entries(place) if not child.name.startswith(".")]
-    searched = str(folder) if folder else "a data directory (none is set: `data_dir` or JAXAUDIT_DATA)"
+    searched = str(folder) if folder else "a data directory (none is set: JAXAUDIT_DATA)"
     return (
         f"{source[:100]!r} is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
         f"and not a TensorFlow Datasets name. {nearest_names(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
@@ -234,7 +234,7 @@ def _in_folder(source: str, data_dir: Path | None) -> Splits:
     # A split with a plain and a gzipped file counts once.
     files = {split: path for split, path in paths if directory and path.is_file()}
     if not files:
-        where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (`data_dir`)"
+        where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR"
         raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
     return {split: partial(read, path) for split, path in files.items()}
 

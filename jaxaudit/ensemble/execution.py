@@ -148,8 +148,6 @@ GRADIENTS = 3
 PIECES = 0.5
 """The part of a minibatch's operations that are done if it is taken by pieces: records are cut off behind their tokens,
 and few tokens have logits (measured on short texts of words and of bytes)."""
-ARRAYS = 4
-"""About a quarter of the bytes of the arrays that a step computes exist at a time (measured: a sixth to a quarter)."""
 MOST_MODELS, CPU_BYTES, CPU_MODELS = 64, 16 << 20, 4
 """Models per batch: at most 64 on an accelerator. On a CPU at most 4, and so few that their step computes arrays of at
 most 16 MiB: on the cores above, no network is faster with more, and those with 40 MiB a model are slower with two."""
@@ -202,13 +200,6 @@ def usual_models_per_batch(learner: SteppedLearner, cost: StepCost) -> int:
         return 1
     full, most = (FULL_BYTES, MOST_MODELS) if accelerated() else (CPU_BYTES, CPU_MODELS)
     return 1 << min(most, max(1, full // cost.step_bytes)).bit_length() - 1
-
-
-def bytes_under_way(cost: StepCost, models_per_batch: int) -> int:
-    """The bytes that the steps of all chunks under way take on this machine, as an estimate."""
-    # States are there twice, for their gradients.
-    of_model = cost.step_bytes // ARRAYS + 2 * cost.argument_bytes
-    return models_per_batch * concurrent_chunks() * of_model
 
 
 def measure_step(

@@ -387,25 +387,6 @@ def members_of_other_groups() -> Check:
     return Check(MEMBERS_LIKE_QUERY, False, None, None, True, message)
 
 
-def revealing_words(texts: Sequence[str], size: int, most: int = 10) -> tuple[str, ...]:
-    """The words whose share of records differs most between query set and holdout, the worst first.
-
-    They are words of the records: show them only to who may see these.
-
-    >>> revealing_words(["the red cat", "a red dog", "the blue cat", "a blue dog"], 2, 2)
-    ('blue', 'red')
-    """
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    counter = CountVectorizer(binary=True, token_pattern=TOKEN)
-    word_counts: Any = counter.fit_transform(texts)
-    first, second = (np.asarray(rows.mean(axis=0)).ravel() for rows in (word_counts[:size], word_counts[size:]))
-    share = (first * size + second * (len(texts) - size)) / len(texts)
-    apart = np.abs(first - second) / np.sqrt(share * (1 - share) + 1 / len(texts))
-    names = counter.get_feature_names_out()
-    return tuple(str(names[index]) for index in np.argsort(-apart, kind="stable")[:most])
-
-
 def _rows(
     generator: np.random.Generator,
     row: np.ndarray,

@@ -114,8 +114,8 @@ def repeat(provenance: Provenance) -> Repeat:
 def _pieces(words: Sequence[str]) -> list[str]:
     """The command as text, in pieces of an option with its value.
 
-    >>> _pieces(["jaxaudit", "ks", "--query", "my data.npz", "--gray"])
-    ['jaxaudit ks', "--query 'my data.npz'", '--gray']
+    >>> _pieces(["jaxaudit", "ks", "--query", "my data.npz", "--json"])
+    ['jaxaudit ks', "--query 'my data.npz'", '--json']
     """
     pieces: list[list[str]] = []
     for word in words:

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,14 +33,10 @@ PATIENCE = 0.2
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
-class InUseError(InputError):
-    """Another process is using this directory."""
-
-
 def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
     """The lock of `directory`, held until `release`; None on a file system, or a system, without locks.
 
-    `InUseError`: another process holds it. `OSError`: it is a link or a pipe, or cannot be written.
+    `InputError`: another process holds it. `OSError`: it is a link or a pipe, or cannot be written.
     """
     path = directory / LOCK
     if os.path.lexists(path):
@@ -55,7 +50,7 @@ def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
         lock.acquire(poll_interval=PATIENCE / 10)
     except Timeout:
         subject = subject or f"`directory` {directory.parent}"
-        raise InUseError(
+        raise InputError(
             f"{subject} is in use by another process; wait for it to end, or name another directory."
         ) from None
     except NotImplementedError:
@@ -68,7 +63,7 @@ def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
 
 
 def refuse_in_use(directory: Path) -> None:
-    """Rejects a folder that another process is using, by an `InUseError`."""
+    """Rejects a folder that another process is using, by an `InputError`."""
     try:
         # Checking creates no lock file.
         lock = hold(directory) if (directory / LOCK).exists() else None
@@ -142,11 +137,6 @@ def identity_differences(kept_identity: Mapping[str, Any], identity: Identity) -
     return " and ".join(differences_found) or None
 
 
-def identity_hash(identity: Identity) -> str:
-    """32 hexadecimal digits, the same for the same identity."""
-    return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
 def sources_hash() -> str:
     """`blake2b:...` of the package's own Python files, by name and content."""
     root = Path(jaxaudit.__file__).parent
@@ -177,7 +167,6 @@ def _short(value: Any) -> str:
 NAME = "unfinished"
 IDENTITY, CHUNKS = "identity.json", "chunks"
 LARGEST_IDENTITY = 1 << 20
-LEFTOVER_SECONDS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -215,7 +204,7 @@ class Unfinished:
 def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
     """Resumes the work in `directory`, or starts new work there.
 
-    `InUseError`: another process is using it. `InputError`: it belongs to a run that differs, as the message says.
+    `InputError`: another process is using it. `InputError`: it belongs to a run that differs, as the message says.
     """
     with ExitStack() as undo:
         folders_made = make_directories(directory)
@@ -265,18 +254,6 @@ def is_unfinished(directory: Path) -> bool:
         else (name in (IDENTITY, LOCK) or name.startswith(DRAFT)) and stat.S_ISREG(mode)
         for name, mode in modes
     )
-
-
-def drop_leftovers(parent: Path) -> None:
-    """Removes folders of unfinished work in `parent` that have not changed for 30 days."""
-    for directory in parent.glob("*/"):
-        try:
-            newest = max(path.lstat().st_mtime for path in (directory, *directory.rglob("*")))
-            if time.time() - newest > LEFTOVER_SECONDS and is_unfinished(directory):
-                refuse_in_use(directory)
-                shutil.rmtree(directory)
-        except (OSError, InUseError):
-            continue
 
 
 def _held(directory: Path) -> BaseFileLock | None:

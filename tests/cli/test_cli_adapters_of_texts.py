@@ -38,9 +38,9 @@ def test_adapters_are_left_out_attacked_and_measured():
     assert left_out.code == 0, left_out.err
     assert [group["records"] for group in left_out.result["groups"]] == [4] * 6
     assert 0 < left_out.result["max_pdtp"] < 100
-    attacked = jaxaudit(
-        "attack", "--query", "q.jsonl", *ADAPTERS, "--pooled-shadow-models", "8", "--attacks", "attack-p", "--json"
-    )
+    bank = ("--query", "q.jsonl", *ADAPTERS, "--coins", "--models", "8", "--out", "bank")
+    assert jaxaudit("shadows", "train", *bank).code == 0
+    attacked = jaxaudit("attack", "--shadows", "bank", "--attacks", "attack-p", "--json")
     assert attacked.code == 0, attacked.err
     assert (attacked.result["models"], attacked.result["records"]) == (8, 24)
     sets = ("--query", "q.jsonl", "--calibration", "c.jsonl", "--models", "19")

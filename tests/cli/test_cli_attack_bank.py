@@ -16,7 +16,11 @@ from support.cli_runs import jaxaudit
 from jaxaudit import attack
 from jaxaudit.attacks.records import RECORD_ATTACKS, LiRA, ShadowScores
 from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.cli.show import text_at_80_columns
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.report.build import part_of
+from jaxaudit.report.terminal import as_terminal
+from jaxaudit.runs.saved import read_run
 
 MODELS, MEMORY = 20, 4.0
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
@@ -242,8 +246,10 @@ def test_the_list_of_records_says_where_a_gap_is_not_known(folder: Path):
     values = [4.0 * np.load(f"bank/outputs/{model:05}.npy") for model in range(MODELS)]
     rewritten("shares", (softmax(each).astype(np.float32) for each in values), outputs="probabilities")
     for bank in ("bank", "shares"):
-        done = jaxaudit("attack", "--shadows", bank, "--attacks", "base", "--out", f"run_{bank}", "--top", "90")
-        assert ("(cut)" in done.out) == (bank == "shares")
+        done = jaxaudit("attack", "--shadows", bank, "--attacks", "base", "--out", f"run_{bank}")
+        assert done.code == 0, done.err
+        listed = text_at_80_columns(as_terminal(part_of(read_run(Path(f"run_{bank}")), 90)))
+        assert ("(cut)" in listed) == (bank == "shares")
         with open(f"run_{bank}/records.csv") as file:
             cut = [float(row["saturated"]) > 0 for row in csv.DictReader(file)]
         assert (any(cut), all(cut)) == (bank == "shares", False)

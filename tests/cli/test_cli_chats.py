@@ -131,7 +131,8 @@ def test_from_a_deal_to_a_table_of_scores(here: Path, models: Path):
 def test_a_chat_template_that_fails_is_said_in_a_line(here: Path, models: Path):
     shutil.copytree(models / "tuned", "model")
     Path("model/chat_template.jinja").write_text("{{ raise_exception(messages[1].content) }}")
-    words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
+    shutil.copy("chat.jsonl", "query.jsonl")
+    words = ("scores", "lm", "model", "query.jsonl", "--out", "s.csv")
     refused(words, ("model: its chat template cannot be used", "record 1"))
 
 
@@ -142,7 +143,8 @@ def test_a_file_whose_name_is_no_set_needs_a_set_in_its_lines(here: Path, models
 def test_large_templates_are_refused(here: Path, models: Path):
     shutil.copytree(models / "tuned", "model")
     Path("model/chat_template.jinja").write_text("a" * (2**20 + 1))
-    words = ("scores", "lm", "model", "--query", "chat.jsonl", "--out", "s.csv")
+    shutil.copy("chat.jsonl", "query.jsonl")
+    words = ("scores", "lm", "model", "query.jsonl", "--out", "s.csv")
     refused(words, ("its chat template is no text of at most 1,048,576 characters",))
 
 
@@ -160,7 +162,8 @@ def write_adapter(folder: Path, seed: int) -> None:
 def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
     for seed, name in enumerate(("unlearned", "first", "other")):
         write_adapter(here / name, seed)
-    base, query = str(models / "base"), ("--query", "chat.jsonl")
+    shutil.copy("chat.jsonl", "query.jsonl")
+    base, query = str(models / "base"), ("query.jsonl",)
     roles = ("--before", "first", "--unused", "other", "--baseline", base)
     done = jaxaudit("scores", "lm", base, *query, "--adapter", "unlearned", *roles, "--out", "s.csv")
     assert done.code == 0, done.err
@@ -243,8 +246,8 @@ TRAINED += recipe("tokens=words", "optimizer=adamw", "learning-rate=0.01", "batc
 def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
     assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
     plan = ("shadows", "plan", *DEALT, "--models", "8", "--out", "planned")
-    refused(plan, ("texts have no classes", "--outputs log-likelihood --direction higher"))
-    done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood", "--direction", "higher")
+    refused(plan, ("texts have no classes", "--outputs log-likelihood"))
+    done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood")
     assert done.code == 0, done.err
     groups = [
         json.loads(line)["group"]
@@ -275,9 +278,8 @@ def test_dealt_chats_go_through_every_command_that_trains(here: Path):
     members = ("--calibration", "deal/members.jsonl")
     run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--out", "bank")
     run("attack", "--shadows", "bank", "--attacks", "base", "--json")
-    run("attack", "--query", "chat.jsonl", *TRAINED, "--pooled-shadow-models", "8", "--attacks", "lira", "--json")
     # The groups that the deal wrote are taken without being named, as from other files.
-    few = ("--shadow-models", "19", "--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
+    few = ("--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
     said = run("ks", *DEALT, *members, "--target-data", "deal/members.jsonl", *TRAINED, *few, "--json")
     assert "groups: those that the files have (group)" in said
     parts = ("--data", "deal/members.jsonl", "--forget", "deal/query.jsonl", "--test-data", "deal/holdout.jsonl")

@@ -317,7 +317,6 @@ def test_nothing_is_overwritten_or_left_half_written(provider: Path, monkeypatch
         ("all.npz", "--groups", "labels", "--out", "new"),
         ("all.npz", "--groups", "nobody", "--out", "new"),
         ("all.npz", "--groups", "nobody.npy", "--out", "new"),
-        ("all.npz", "--data-dir", "all.npz", "--out", "new"),
         ("all.npz",),
         ("--out", "new"),
         ("gone.npz", "--out", "new"),

@@ -141,7 +141,6 @@ def test_what_cannot_be_dealt_so_is_refused(here: Path) -> None:
     by = ("--by", "author", "--out", "other")
     refused(("deal", "chat.jsonl", *by, "--groups", "author"), ("--groups: ", "leave it out"))
     refused(("deal", "chat.jsonl", *by, "--withdraw", "0.3"), ("--withdraw: ", "leave it out"))
-    refused(("deal", "chat.jsonl", *by, "--pairs", "short.jsonl"), ("--pairs: ", "leave it out"))
     refused(("deal", "all.npz", *by, "--blind"), ("--blind: ", "leave it out"))
     refused(("deal", "chat.jsonl", *by, "--members-share", "0.6"), ("leave no records to withdraw",))
     refused(("deal", "chat.jsonl", "--by", "answer", "--out", "other"), ("--by answer is a text of the records",))
@@ -151,19 +150,17 @@ def test_what_cannot_be_dealt_so_is_refused(here: Path) -> None:
     assert not Path("other").exists()
 
 
-def by_group(*words: str) -> Line:
-    done = jaxaudit("deal", "chat.jsonl", *words, *SHARES, "--json", "--out", "_".join(words).replace("--", ""))
+def printed(*words: str) -> str:
+    done = jaxaudit("deal", "chat.jsonl", *words, *SHARES, "--out", "_".join(words).replace("--", ""))
     assert done.code == 0, done.err
-    return json.loads(done.out)
+    return done.out
 
 
 def test_groups_of_one_record_each_are_told_and_no_deal_by_them_is_advised(here: Path) -> None:
     """Such as a number of each record, taken for the key of who they are of."""
     write_lines("chat.jsonl", [{**line, "number": f"n{row}"} for row, line in enumerate(lines("question"))])
-    found = by_group("--groups", "number")
-    assert (found["by_group"]["single"], found["by_group"]["can_be_named"]) == (True, 0)
-    assert found["commands"][-1] == "jaxaudit ks --scores scores.csv"
-    out = jaxaudit("deal", "chat.jsonl", "--groups", "number", *SHARES, "--out", "printed").out
+    out = printed("--groups", "number")
+    assert out.rstrip().endswith("jaxaudit ks --scores scores.csv")
     assert "WARNING: every group has one record." in out
     assert "needs" not in out
     assert "--by in place of --groups" not in out
@@ -173,26 +170,17 @@ def test_groups_of_one_record_each_are_told_and_no_deal_by_them_is_advised(here:
     )
 
 
-def test_a_deal_says_in_numbers_which_single_groups_can_be_named(here: Path) -> None:
+def test_a_deal_says_which_single_groups_can_be_named(here: Path) -> None:
     write_lines("chat.jsonl", lines("question"))
-    whole = by_group("--groups", "author")
-    assert whole["by_group"] == {
-        "groups": 6,
-        "can_be_named": 0,
-        "holdout_groups": 6,
-        "holdout_groups_needed": 119,
-        "records_needed": None,
-        "single": False,
-    }
-    assert whole["commands"][-1] == "jaxaudit ks --scores scores.csv"
-    within = by_group("--by", "author")
-    assert within["by_group"]["can_be_named"] == within["by_group"]["groups"] == AUTHORS
-    assert within["by_group"]["records_needed"] == 6
-    assert within["sets"]["query"]["groups"] == AUTHORS
-    assert within["commands"][-1] == "jaxaudit ks --scores scores.csv --by group"
-    done = jaxaudit("deal", "chat.jsonl", "--groups", "author", *SHARES, "--out", "printed")
-    assert "needs 119 groups in the holdout, and there are 6: none can be named" in done.out
-    assert "--by in place of --groups" in done.out
+    whole = printed("--groups", "author")
+    assert "to name one of 6 groups" in whole
+    assert "needs 119 groups in the holdout, and there are 6: none can be named" in whole
+    assert "--by in place of --groups" in whole
+    assert whole.rstrip().endswith("jaxaudit ks --scores scores.csv")
+    within = printed("--by", "author")
+    assert f"can name each of {AUTHORS} groups" in within
+    assert "6 records of a group in query set and in holdout are enough" in within
+    assert within.rstrip().endswith("jaxaudit ks --scores scores.csv --by group")
     # With fewer records in some groups, these alone can never be named.
     write_lines("chat.jsonl", lines("question", [SIZE] * 15 + [12] * 5))
     done = jaxaudit("deal", "chat.jsonl", "--by", "author", *SHARES, "--out", "some")
@@ -308,7 +296,7 @@ def planned(*words: str, out: str) -> tuple[str, np.ndarray]:
     return done.err, np.load(f"{out}/membership.npy")
 
 
-SCORES = {"texts": ("--outputs", "score", "--direction", "lower")}
+SCORES = {"texts": ("--outputs", "lower-score")}
 
 
 @pytest.mark.parametrize("name", list(SUFFIX))
@@ -335,14 +323,6 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
     groups = np.load("bank/groups.npy")
     assert groups.shape == (count,)
     assert all(len(np.unique(rows[:, groups == group], axis=1).T) == 1 for group in np.unique(groups))
-
-
-def test_an_attack_on_texts_takes_the_groups_of_the_deal(of_deals: Path):
-    words = ("attack", "--query", "texts/query.jsonl", "--model", "gpt-1-8", "--epochs", "1")
-    recipe_words = recipe("tokens=words", "optimizer=adamw")
-    done = jaxaudit(*words, *recipe_words, "--pooled-shadow-models", "4", "--seed", "3")
-    assert done.code == 0, done.err
-    assert SAID in done.err
 
 
 def test_a_dry_run_of_training_reads_the_same_groups(of_deals: Path):

@@ -170,10 +170,7 @@ def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
     again = jaxaudit(*one.result["provenance"]["command"][1:], "--json")
     assert again.result["targets"] == one.result["targets"]
     # A table has no images, and no word on them.
-    assert not {"--gray", "--image-size"} & {
-        *one.result["provenance"]["command"],
-        *found.result["provenance"]["command"],
-    }
+    assert "--images" not in (*one.result["provenance"]["command"], *found.result["provenance"]["command"])
     # They take the groups that the files have, and never as an input.
     same = jaxaudit(*words, "--groups", "group", "--json")
     assert same.result["targets"] == found.result["targets"]

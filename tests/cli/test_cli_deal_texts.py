@@ -33,7 +33,6 @@ def records(count: int = COUNT, style: str = "plain") -> list[Line]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_lines("texts.jsonl", records())
-    write_lines("other.jsonl", records(style="rephrased"))
     return tmp_path
 
 
@@ -65,7 +64,7 @@ def test_every_line_is_on_one_side_with_all_its_keys(here: Path):
     assert record["query"]["sha256"] == hashlib.sha256(Path("deal/query.jsonl").read_bytes()).hexdigest()
     assert {path.stat().st_mode & 0o777 for path in Path("deal").iterdir()} == {0o600}
     assert "check that none is private: author, id." in out
-    assert "jaxaudit scores lm MODEL --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv" in out
+    assert "jaxaudit scores lm MODEL deal/query.jsonl deal/holdout.jsonl --out scores.csv" in out
     assert "npz" not in out
 
 
@@ -85,7 +84,7 @@ def test_groups_are_dealt_whole_and_their_values_are_in_no_file(packed: bool, he
     )
     assert all({"group", "question", "answer", "id"} == each.keys() for side in sides.values() for each in side)
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in Path("deal").iterdir())
-    assert "--members deal/members.jsonl" in out
+    assert " deal/members.jsonl " in out
     assert "by random numbers" in out
 
 
@@ -93,7 +92,7 @@ def test_what_was_shared_is_withdrawn_in_part_and_a_file_of_groups_will_do(here:
     np.save("groups.npy", np.arange(COUNT) // SIZE)
     record, out = dealt("texts.jsonl", "--withdraw", "0.25", "--groups", "groups.npy")
     assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (5, 15, None)
-    assert "--members deal/members.jsonl --holdout HOLDOUT" in out
+    assert " deal/members.jsonl deal/holdout.jsonl --out" in out
     # The author is another name for the group.
     assert lines("query")[0].keys() == {"id", "question", "answer", "group"}
     assert "names for them: author." in out
@@ -132,68 +131,12 @@ def test_equal_texts_stay_together(here: Path):
     assert f"{COUNT} records are copies of others" in out
 
 
-def test_one_version_of_each_record_is_shared_and_the_other_stays(here: Path):
-    record, out = dealt("texts.jsonl", "--pairs", "other.jsonl")
-    query, holdout = lines("query"), lines("holdout")
-    assert [each["pair"] for each in query] == [each["pair"] for each in holdout] == list(range(COUNT))
-    assert [each["index"] for each in query] == list(range(COUNT))
-    styles = [{one["question"].split()[0], two["question"].split()[0]} for one, two in zip(query, holdout, strict=True)]
-    assert styles == [{"plain", "rephrased"}] * COUNT
-    assert [number(each) for each in query] == [number(each) for each in holdout] == list(range(COUNT))
-    shared = np.array([each["question"].startswith("plain") for each in query])
-    assert 0.2 < shared.mean() < 0.8
-    assert 10 < (shared[1:] == shared[:-1]).sum() < COUNT - 10
-    assert "group" not in query[0].keys() | holdout[0].keys()
-    assert record["source"]["name"] == "texts.jsonl and other.jsonl"
-    assert (record["query"]["records"], record["holdout"]["records"]) == (COUNT, COUNT)
-    assert "in query.jsonl in one version, and in holdout.jsonl in the other" in out
-
-
-def test_the_coin_of_a_pair_is_fair(here: Path):
-    """A share of half, within 4 standard deviations of 20 * 60 coins."""
-    shared = []
-    for seed in range(20):
-        out = f"deal{seed}"
-        assert jaxaudit("deal", "texts.jsonl", "--pairs", "other.jsonl", "--seed", str(seed), "--out", out).code == 0
-        shared += [each["question"].startswith("plain") for each in lines("query", out)]
-    assert abs(np.mean(shared) - 0.5) < 4 * 0.5 / np.sqrt(len(shared))
-
-
-def test_an_index_of_its_own_is_kept(here: Path):
-    for name, style in (("a", "plain"), ("b", "rephrased")):
-        write_lines(f"{name}.jsonl", [{**each, "index": f"r{row}"} for row, each in enumerate(records(style=style))])
-    dealt("a.jsonl", "--pairs", "b.jsonl")
-    assert [each["index"] for each in lines("holdout")] == [f"r{row}" for row in range(COUNT)]
-
-
 def rewritten(change: Callable[[Line], Line], name: str = "texts.jsonl") -> Callable[[], object]:
     return lambda: write_lines(name, [change(each) for each in records()])
 
 
-PAIRS = ("texts.jsonl", "--pairs", "other.jsonl")
 REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
     "blind": (lambda: None, ("texts.jsonl", "--blind"), "--blind: is of records with outputs"),
-    "blind pairs": (lambda: None, (*PAIRS, "--blind"), "--blind: is of records with outputs"),
-    "a share of pairs": (lambda: None, (*PAIRS, "--holdout-share", "0.3"), "--holdout-share: --pairs draws"),
-    "members of pairs": (lambda: None, (*PAIRS, "--members-share", "0.3"), "--members-share: --pairs draws"),
-    "pairs of arrays": (lambda: None, ("texts.jsonl", "--pairs", "x.npz"), "--pairs and DATA must be texts"),
-    "other lengths": (lambda: write_lines("other.jsonl", records(9)), PAIRS, "other.jsonl has 9 lines"),
-    "the same texts": (
-        lambda: write_lines("other.jsonl", records()),
-        PAIRS,
-        "60 texts of texts.jsonl and other.jsonl",
-    ),
-    "a copy": (
-        lambda: write_lines("other.jsonl", [*records(COUNT - 1, "x"), *records(1, "x")]),
-        PAIRS,
-        "1 texts of texts.jsonl and other.jsonl are copies",
-    ),
-    "groups of pairs": (lambda: None, (*PAIRS, "--groups", "author"), "--groups: --pairs draws"),
-    "few": (
-        lambda: [write_lines("texts.jsonl", records(4)), write_lines("other.jsonl", records(4, "x"))],
-        PAIRS,
-        "4 pairs are too few",
-    ),
     "few records": (lambda: write_lines("texts.jsonl", records(4)), ("texts.jsonl",), "4 records are too few"),
     "no key": (lambda: None, ("texts.jsonl", "--groups", "patient"), "is neither a file nor a key of the lines"),
     "a text as groups": (lambda: None, ("texts.jsonl", "--groups", "answer"), "is a text of the records"),
@@ -202,7 +145,6 @@ REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
         ("texts.jsonl", "--groups", "author"),
         "has a key 'group', which a deal writes",
     ),
-    "a pair of its own": (rewritten(lambda each: {**each, "pair": 1}), PAIRS, "has a key 'pair', which a deal writes"),
     "a group of some": (
         rewritten(lambda each: each if number(each) else {**each, "author": [SECRET]}),
         ("texts.jsonl", "--groups", "author"),

@@ -107,7 +107,7 @@ def test_references_are_other_folders_and_a_text_counts_from_its_second_token(he
 
 
 def test_what_stands_before_an_answer_can_be_said(here: Path, modules: tuple[Path, Any]):
-    words = ("--model", "gpt2", "--data", "q.jsonl", "--recipe", r"template=[{}]\n", "--chunk", "3", "--json")
+    words = ("--model", "gpt2", "--data", "q.jsonl", "--recipe", r"template=[{}]\n", "--json")
     result = jaxaudit("efficacy", *words).result
     prompts = [f"[{each['question']}]\n" for each in QUESTIONS]
     expected = slow(modules[1]["gpt2"], "gpt2", prompts, [each["answer"] for each in QUESTIONS])

@@ -140,7 +140,8 @@ def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.Mo
         "120",
         "--test-option",
         "rho.controls=0",
-        "--color",
+        "--images",
+        "none,color",
         "--json",
     ]
     done = jaxaudit(*words, "--seed", "0")
@@ -183,7 +184,7 @@ def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
 def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     seen = intercept(monkeypatch, AUDIT)
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
-    words = ["--level", "0.8", "--recipe", "models-per-batch=6"]
+    words = ["--recipe", "models-per-batch=6"]
     for field in ("replicates=4", "controls=2", "subsample=0.5"):
         words += ["--test-option", f"rho.{field}"]
     recipe = ("--recipe", "hidden=7,5", "--epochs", "11", "--recipe", "batch-size=13", "--effort", "full")
@@ -197,7 +198,7 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     )
     judged = intercept(monkeypatch, "jaxaudit.cli.ks.run.judge")
     assert jaxaudit(*command).err.endswith("Error: enough\n")
-    assert (judged["tests"], judged["level"]) == (seen["tests"], 0.8)
+    assert judged["tests"] == seen["tests"]
     file, simulated = seen["targets"]
     assert (file.name, file.allow_unrelated, simulated.name) == ("t.npy", True, "far.npz")
     assert (seen["learner"].epochs, seen["learner"].batch_size) == (11, 13)

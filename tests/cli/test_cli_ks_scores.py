@@ -91,31 +91,26 @@ def test_groups_are_numbers_with_a_verdict_each() -> None:
     assert not any(b"Author of" in content for content in written)
 
 
-def test_columns_are_named_by_options() -> None:
-    columns = {"set": np.repeat(["query", "holdout"], 20), "mine": np.random.default_rng(2).normal(size=40)}
+def test_an_option_says_which_way_a_score_points() -> None:
+    columns = {"set": np.repeat(["query", "holdout"], 20), "target.mine": np.random.default_rng(2).normal(size=40)}
     write("mine.csv", columns)
-    done = jaxaudit("ks", "--scores", "mine.csv", "--column", "target.mine=mine", "--lower", "mine")
+    done = jaxaudit("ks", "--scores", "mine.csv", "--direction", "mine=lower")
     assert done.code == 0, done.err
     assert "lower or higher" not in done.err
-    assert "lower or higher" in jaxaudit("ks", "--scores", "mine.csv", "--column", "target.mine=mine").err
+    assert "lower or higher" in jaxaudit("ks", "--scores", "mine.csv").err
 
 
-def test_words_are_shown_when_asked_for_and_never_written() -> None:
-    texts = [f"patient {i} of the ward" for i in range(30)] + [f"customer {i} of the shop" for i in range(30)]
-    write(
-        "texts.csv",
-        {
-            "set": np.repeat(["query", "holdout"], 30),
-            "text": texts,
-            "target.loss": np.random.default_rng(3).normal(size=60),
-        },
-    )
-    done = jaxaudit("ks", "--scores", "texts.csv", "--show-words", "--out", "run")
-    assert done.code == 0, done.err
-    assert "inconclusive" in done.out
-    assert "ward" in done.out
-    assert not any(b"ward" in path.read_bytes() for path in Path("run").iterdir())
-    assert "ward" not in jaxaudit("ks", "--scores", "texts.csv").out
+def test_a_stated_share_is_an_option_of_the_test() -> None:
+    def upper_allowed(*words: str) -> str:
+        done = jaxaudit("ks", "--scores", "truth.csv", *words, "--report", "page.html")
+        assert done.code == 0, done.err
+        (allowed,) = re.findall(r"forgotten up to ([\d.]+)%", Path("page.html").read_text())[:1]
+        return allowed
+
+    assert upper_allowed() == "25"
+    assert upper_allowed("--test-option", "scores.stated=0.4", "--test-option", "scores.stated=0.1") == "10"
+    refused(("ks", "--scores", "truth.csv", "--test-option", "scores.stated=2"), ("stated",))
+    refused(("ks", "--scores", "truth.csv", "--test-option", "members.stated=0.1"), ("members", "scores"))
 
 
 @pytest.mark.parametrize(
@@ -126,13 +121,13 @@ def test_words_are_shown_when_asked_for_and_never_written() -> None:
         ("--scores", "scores.csv", "--target", "scores.csv"),
         ("--scores", "scores.csv", "--epochs", "3"),
         ("--scores", "scores.csv", "--tests", "holdout"),
-        ("--scores", "scores.csv", "--show-words"),
         ("--scores", "scores.csv", "--by", "group"),
         ("--by", "group"),
-        ("--scores", "scores.csv", "--column", "target.loss"),
-        ("--scores", "scores.csv", "--column", "target.x=nowhere"),
-        ("--scores", "scores.csv", "--higher", "nothing"),
-        ("--lower", "loss"),
+        ("--scores", "scores.csv", "--direction", "loss"),
+        ("--scores", "scores.csv", "--direction", "loss=down"),
+        ("--scores", "scores.csv", "--direction", "nothing=higher"),
+        ("--scores", "scores.csv", "--direction", "loss=lower", "--direction", "loss=higher"),
+        ("--direction", "loss=lower"),
     ],
 )
 def test_what_does_not_go_together_is_refused(words: tuple[str, ...]) -> None:
@@ -216,7 +211,7 @@ def test_a_direction_that_was_guessed_is_said_and_one_that_was_given_is_not() ->
     said = "by their names, scores are taken for records that were used as lower: loss"
     assert said in jaxaudit("ks", "--scores", "scores.csv").err
     assert said in jaxaudit("power", "--scores", "truth.csv", "--query-size", "1000").err
-    assert said not in jaxaudit("ks", "--scores", "scores.csv", "--lower", "loss").err
+    assert said not in jaxaudit("ks", "--scores", "scores.csv", "--direction", "loss=lower").err
 
 
 def mink_plus_plus(**names: str) -> None:
@@ -231,14 +226,15 @@ def mink_plus_plus(**names: str) -> None:
 
 def test_scores_of_a_tool_with_other_signs_are_not_reversed() -> None:
     mink_plus_plus(likelihood="target.loss")
-    refused(("ks", "--scores", "mink.csv"), ("target.loss", "--higher", "--lower"))
-    target = jaxaudit("ks", "--scores", "mink.csv", "--higher", "loss", "--json").result["targets"][0]
+    refused(("ks", "--scores", "mink.csv"), ("target.loss", "--direction SCORE=higher"))
+    target = jaxaudit("ks", "--scores", "mink.csv", "--direction", "loss=higher", "--json").result["targets"][0]
     assert (target["finding"]["verdict"], target["tests"][0]["details"]["p_never"] < 0.01) == ("not forgotten", True)
 
 
 def test_one_score_with_a_decimal_point_in_its_name_is_one_target() -> None:
     mink_plus_plus(likelihood="target.mink_0.2", mink="target.mink_0.3")
-    targets = jaxaudit("ks", "--scores", "mink.csv", "--higher", "mink_0.2", "--higher", "mink_0.3", "--json").result
+    higher = ("--direction", "mink_0.2=higher", "--direction", "mink_0.3=higher")
+    targets = jaxaudit("ks", "--scores", "mink.csv", *higher, "--json").result
     assert len(targets["targets"]) == 1
 
 

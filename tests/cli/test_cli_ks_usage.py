@@ -22,7 +22,7 @@ RECIPE = tuple(
     for word in ("--recipe", setting)
 )
 RECIPE += ("--test-option", "rho.replicates=2", "--effort", "full")
-FEW = (*RECIPE, "--epochs", "4", "--shadow-models", "19")
+FEW = (*RECIPE, "--epochs", "4", "--test-option", "shadow.never=19")
 HELD = ("--deal", "deal", "--calibration", "calibration.npz")
 TARGET, BEFORE = ("--target", "t.npz"), ("--before", "b.npz")
 
@@ -88,7 +88,9 @@ def test_what_judges(dealt: Path, asked: dict[str, Any]):
     shadow = ShadowTest(never=59, half=29, fully=29, targets=3)
     assert of() == ((shadow, rho), False, "125")
     more = ShadowTest(never=60, half=30, fully=30, targets=3)
-    assert of("--tests", "shadow", "--shadow-models", "60") == ((more, rho), False, "128")
+    sizes = {"never": 60, "half": 30, "fully": 30}
+    sized = [word for name, size in sizes.items() for word in ("--test-option", f"shadow.{name}={size}")]
+    assert of("--tests", "shadow", *sized) == ((more, rho), False, "128")
     assert of("--tests", "rho") == ((rho,), False, "8")
     assert of("--tests", "all") == ((shadow, rho), False, "125")
     # In the order in which they are named, each once.
@@ -132,7 +134,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "before without a holdout": ((*HELD, *TARGET, "--before", "q.npz"), ("--before q.npz", "no outputs on a holdout")),
     "before of a target without": ((*HELD, "--target", "q.npz", *BEFORE), ("--before", "outputs on the holdout")),
     "a set twice": ((*HELD, *TARGET, "--query", "query.npz"), ("deal of --deal has that set", "--query: ")),
-    "a share": ((*HELD, *TARGET, "--stated-share", "1"), ("--stated-share", "below 1")),
+    "a share": ((*HELD, *TARGET, "--test-option", "holdout.stated=1"), ("stated", "below 1")),
     "one set as two": (("--deal", "same", *HELD[2:], *TARGET), ("300 of the 300", "query.npz")),
     "a holdout as calibration set": (("--deal", "near", *HELD[2:], *TARGET), ("calibration.npz", "calibration set")),
     "too few rows": ((*HELD, "--target", "short.npz"), ("short.npz[holdout]", "5 rows", "holdout", "300")),
@@ -151,7 +153,7 @@ def test_what_does_not_go_together_is_one_clear_line(dealt: Path, what: str, mon
     write_model("few.npz", query=sure_of(0.8), calibration=sure_of(0.8)[:100])
     write_model("c.npz", query=sure_of(0.8), calibration=sure_of(0.8))
     words, parts = WRONG[what]
-    refused(("ks", *words, *(() if "--stated-share" in words else RECIPE)), parts)
+    refused(("ks", *words, *(() if "holdout.stated=1" in words else RECIPE)), parts)
 
 
 @pytest.mark.outer
@@ -205,10 +207,9 @@ def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, asked: di
     for same in ({}, {"deal": "again"}, {"target": "copy"}):
         assert identity(**same) == usual
     others = (
-        {"shadow_models": "20"},
         {"deal": "other"},
         {"target": "other.npz"},
-        {"stated_share": "0.1"},
+        {"test_option": "holdout.stated=0.1"},
         {"before": "other.npz"},
         {"target": "c.npz"},
         {"target": "d.npz"},

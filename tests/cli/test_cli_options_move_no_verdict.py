@@ -37,8 +37,6 @@ RUNS: dict[str, tuple[str, ...]] = {
     "pdtp": ("pdtp", *PEOPLE, "--model", "nb"),
 }
 SAID: dict[str, tuple[str, ...]] = {
-    "--level": ("--level", "0.2"),
-    "--top": ("--top", "1"),
     "--out": ("--out", "run"),
     "--report": ("--report", "page.html"),
     "--details": ("--details",),
@@ -47,7 +45,6 @@ SAID: dict[str, tuple[str, ...]] = {
 ELSEWHERE = {
     "--json": "every run here has it; words against JSON: tests/report/test_one_verdict.py",
     "--dry-run": "prints no verdict",
-    "--show-words": "needs a table of scores with texts: tests/cli/test_cli_ks_scores.py",
     "--workers": "who trains changes no bit: tests/cli/test_cli_workers.py",
 }
 TRAINED = {
@@ -87,9 +84,9 @@ def measured() -> list[tuple[str, str, tuple[str, ...]]]:
     declared = []
     for command in COMMANDS:
         for field in fields_of(command.options()):
-            nothing = not field.declared.decides or field.flag in ("--level", "--leave-one-out")
+            nothing = not field.declared.decides or field.flag == "--leave-one-out"
             if nothing and field.flag not in ELSEWHERE and command.name not in TRAINED:
-                on = ("--fail-on", (field.declared.choices or ("",))[0])
+                on = ("--fail-on", (field.choices or ("",))[0])
                 declared.append((command.name, field.flag, on if field.flag == "--fail-on" else SAID[field.flag]))
     return declared
 

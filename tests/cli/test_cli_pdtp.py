@@ -110,7 +110,7 @@ def test_what_moves_on_any_input_is_bounded_where_that_is_proven(made: tuple[Pat
     assert max(record["exact_pdtp"] for record in result["records"]) <= result["bound"]
     assert "0.69" in check(result, "DTP-1 can fail")["message"]
     assert check(result, "DTP-1 can fail")["state"] == "warning"
-    smoothed = jaxaudit("pdtp", *PEOPLE, "--model", "trees", "--smoothing", "0.1", "--json").result
+    smoothed = jaxaudit("pdtp", *PEOPLE, "--model", "trees", "--recipe", "smoothing=0.1", "--json").result
     assert check(smoothed, "DTP-1 can fail")["state"] == "passed"
     assert result["dtp_bound"] == max(record["dtp_bound"] for record in result["records"]) <= np.log(2)
     assert all(record["exact_pdtp"] <= record["dtp_bound"] + 1e-9 for record in result["records"])
@@ -162,7 +162,7 @@ def test_an_identifier_is_pointed_at():
         ((*PEOPLE, "--reduce", "2", "--measured-records", "5"), ("--reduce", "--measured-records")),
         ((*PEOPLE, "--model", "nb", "--reduce", "59"), ("--reduce", "at most 58", "got 59")),
         (("--csv", "people.csv", "--label", "incom"), ("incom",)),
-        ((*PEOPLE, "--model", "knn", "--neighbours", "61"), ("61",)),
+        ((*PEOPLE, "--model", "knn", "--recipe", "neighbours=61"), ("61",)),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):

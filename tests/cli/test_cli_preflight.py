@@ -20,7 +20,7 @@ from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.parsers import (
     SHARES,
     parse_hidden,
-    parse_image_size,
+    parse_images,
     parse_target_data,
     share_check,
 )
@@ -64,8 +64,8 @@ def test_all_problems_at_once(sets: Path):
     done = jaxaudit(
         *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--deal", "~/deal", "--before", "b.npz"),
         *("--target", "t.csv", "--target", "u.csv", "--target-data", "fra.npz:0.5", "--target-data", "far.npz:2"),
-        *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1"), "--level", "7"),
-        *("--test-option", "rho=0", "--image-size", "9", "--data-dir", "far.npz"),
+        *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1")),
+        *("--test-option", "rho=0", "--images", "9"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
     )
     assert (done.code, done.out) == (2, "")
@@ -74,16 +74,16 @@ def test_all_problems_at_once(sets: Path):
     for said in (
         *("--query quer.npz", "--calibration gone/c.npy", "/deal: there is no such", "--target t.csv"),
         *("--target u.csv", "--before b.npz", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
-        *("--recipe hidden=many", "--level ", "--test-option rho=0", "--image-size 9", "--recipe learning-rate "),
-        *("--data-dir far.npz", "--out query.npz", "nowhere/r.html", "--tests"),
+        *("--recipe hidden=many", "--test-option rho=0", "--images 9", "--recipe learning-rate "),
+        *("--out query.npz", "nowhere/r.html", "--tests"),
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
-    assert len(lines) == 18
-    assert "did you mean query.npz?" in lines[[said.startswith("Error: --query") for said in lines].index(True)]
+    assert len(lines) == 16
     assert content(sets) == before
 
 
-def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path):
+def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_DATA", "data")
     Path("folder").mkdir()
     Path("data").mkdir()
     Path("data/here.npz").touch()
@@ -93,9 +93,8 @@ def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path):
         *("printed-digits", "digits@train[:100]", "query.npz", "query.npz@train", "folder"),
         *("here.npz", "folder/", "a@b.npz", "@train", "tfds:no.such"),
     ):
-        assert problems(KSOptions, query=name, data_dir=Path("data"), target_data=(f"{name}:0.5",)) == [], name
-        assert problems(UnlearnOptions, data=name, data_dir=Path("data")) == [], name
-    assert problems(UnlearnOptions, data_dir=Path("new"), data="mnist") == []
+        assert problems(KSOptions, query=name, target_data=(f"{name}:0.5",)) == [], name
+        assert problems(UnlearnOptions, data=name) == [], name
 
 
 def test_names_that_can_only_be_paths(sets: Path):
@@ -160,7 +159,7 @@ INPUTS, LABELS = records(9, 0.0)
 
 def test_calibration_sets(sets: Path):
     saved("c", INPUTS, np.arange(RECORDS) % 4)
-    refused((*QUICK, "--calibration", "c.npz"), "c.npz", "'3'", "query.npz", "--drop-unshared")
+    refused((*QUICK, "--calibration", "c.npz"), "c.npz", "'3'", "query.npz")
     saved("c", INPUTS[:, 1:], LABELS)
     refused((*QUICK, "--calibration", "c.npz"), "query.npz", "(12,)", "c.npz", "(11,)")
 
@@ -173,13 +172,6 @@ def test_a_pickled_npy_is_never_loaded(sets: Path):
     np.save("x.npy", np.array([Evil()] * 3), allow_pickle=True)
     np.save("y.npy", np.arange(3))
     refused((*QUICK, "--query", "x.npy"), "x.npy", "pickle")
-
-
-def test_classes_the_query_set_lacks_are_dropped_when_asked(sets: Path):
-    saved("c", INPUTS, np.arange(RECORDS) % 4)
-    # Outputs for one record stop the run right after the sets are matched.
-    np.save("t.npy", np.full((1, 3), 1 / 3))
-    refused((*QUICK, "--calibration", "c.npz", "--drop-unshared", "--target", "t.npy"), "t.npy", "1 row")
 
 
 def test_target_data_of_another_shape(sets: Path):
@@ -241,14 +233,6 @@ def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys
         "training: 100% after 3 min",
         "comparing",
     ]
-    clock[0] = 2000.0
-    with progress_on_stderr("measuring", shorter="--measured-records N") as show:
-        for now, done in ((0, 0), (20, 1), (21, 2), (22, 3), (23, 4), (24, 5), (29, 6)):
-            clock[0] = 2000.0 + now
-            show(done, 1001)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "17 min" in line
-    assert "--measured-records N" in line
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -324,10 +308,11 @@ def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, monkeypatch: 
 
 def test_image_sizes_and_hidden_layers():
     for text, size in (("28x28", (28, 28)), ("7X9", (7, 9)), ("none", None), ("١x2", (1, 2))):
-        assert parse_image_size(text) == size
-    for text in ("", "28", "x", "28x", "x28", "0x28", "-1x2", "1.5x2", "28x28x1", "²x2", "None"):
-        with pytest.raises(InputError, match=r"^--image-size .*28x28"):
-            parse_image_size(text)
+        assert parse_images(text) == (size, True)
+        assert parse_images(f"{text},color") == (size, False)
+    for text in ("", "28", "x", "28x", "x28", "0x28", "8x00", "8x0,color", "-1x2", "1.5x2", "28x28x1", "²x2", "color"):
+        with pytest.raises(InputError, match=r"^--images .*28x28"):
+            parse_images(text)
     assert (parse_hidden("512,256,128"), parse_hidden(" 16 , "), parse_hidden("")) == ((512, 256, 128), (16,), ())
     for text in ("12,0", "12,many", "-1", "65537", "1e3"):
         with pytest.raises(InputError, match=rf"^--recipe hidden={text}"):

@@ -17,7 +17,7 @@ from jaxaudit.data.bank.bank import load_bank
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
 MISSPELT = ("--query", "q.npz", "--calibration", "c.npz", "--target", "t.csv")
-SHORT = ("pdtp", "--data", "wine", "--model", "nb", "--top", "1")
+SHORT = ("pdtp", "--data", "wine", "--model", "nb")
 
 
 @pytest.mark.outer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli_runs import LEARNS, QUICK, jaxaudit, recipe, refused, stopping
+from support.cli_runs import LEARNS, jaxaudit, recipe, refused, stopping
 from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
@@ -123,29 +123,3 @@ def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch:
     assert f"Resuming: {kept} of {total} models " in done.err
     assert {**done.result, "provenance": None} == {**whole, "provenance": None}
     assert sorted(os.listdir("run")) == sorted(os.listdir("whole"))
-
-
-@pytest.mark.outer
-def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """At the models per batch that follow from shapes, also where another command has measured another number."""
-    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
-    cache = sets / "cache"
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(cache))
-    at = QUICK.index("models-per-batch=9")
-    words = [*QUICK[: at - 1], *QUICK[at + 1 :]]
-    whole = jaxaudit("ks", *words, "--seed", "2", "--json").result
-    assert list(cache.glob("unfinished/*")) == []
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
-        stopped = jaxaudit("ks", *words, "--seed", "2", "--json")
-    assert stopped.code == 130
-    kept = models_kept(stopped.err.splitlines()[-1], of=10)
-    assert 0 < kept < 10
-    (left,) = cache.glob("unfinished/*")
-    monkeypatch.setattr("jaxaudit.cli.programs.recall_models_per_batch", lambda _: 3)
-    done = jaxaudit("ks", *words, "--seed", "2", "--json")
-    (said,) = [line for line in done.err.splitlines() if line.startswith("Resuming")]
-    assert models_kept(said, "Resuming", of=10) == kept
-    assert done.result["provenance"]["options"] == whole["provenance"]["options"]
-    assert done.result["targets"] == whole["targets"]
-    assert not left.exists()

@@ -161,11 +161,11 @@ def test_muse_passages_and_questions_are_judged_beside_retrained_models(records:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--query", "q.jsonl", "--baseline", "model"), "as a target and as --baseline"),
-        (("--query", "q.jsonl", "--unused", "other", "--used", "./other"), "as --unused and as --used"),
-        (("--query", "q.jsonl", "--used", "other", "--used", "link"), "twice as --used"),
-        (("--query", "q.jsonl", "--holdout", "q.jsonl"), "3 records are in two sets, such as query and holdout"),
-        (("--query", "q.jsonl", "--members", "copy.jsonl"), "1 records are in two sets"),
+        (("query.jsonl", "--baseline", "model"), "as a target and as --baseline"),
+        (("query.jsonl", "--unused", "other", "--used", "./other"), "as --unused and as --used"),
+        (("query.jsonl", "--used", "other", "--used", "link"), "twice as --used"),
+        (("query.jsonl", "holdout.jsonl"), "3 records are in two sets, such as query and holdout"),
+        (("query.jsonl", "members.jsonl"), "1 records are in two sets"),
         (("all.jsonl",), "1 records are in two sets"),
     ],
 )
@@ -179,8 +179,8 @@ def test_one_model_or_record_in_two_places_is_refused(
             Path(name, file).write_text("{}")
     Path("link").symlink_to("other")
     lines = [{"question": f"secret {row}?", "answer": "yes"} for row in range(5)]
-    write_lines("q.jsonl", lines[:3])
-    write_lines("copy.jsonl", lines[2:])
+    for name, some in (("query", lines[:3]), ("holdout", lines[:3]), ("members", lines[2:])):
+        write_lines(f"{name}.jsonl", some)
     write_lines("all.jsonl", [{**lines[0], "set": "query"}, {**lines[0], "set": "holdout"}])
     shown = refused(("scores", "lm", "model", *words, "--out", "s.csv"), (said,))
     assert "secret" not in shown

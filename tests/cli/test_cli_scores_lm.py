@@ -57,13 +57,17 @@ def record_deal(**files: str) -> None:
 
 def test_sides_of_a_deal_are_given_as_what_they_are(here: Path):
     record_deal(**{of: f"{of}.jsonl" for of in SETS})
-    words = ("scores", "lm", "target", "--query", "holdout.jsonl", "--holdout", "query.jsonl", "--out", "s.csv")
+    Path("exchanged").mkdir()
+    for name, content in (("query", "holdout"), ("holdout", "query")):
+        shutil.copy(f"{content}.jsonl", f"exchanged/{name}.jsonl")
+    shutil.copy("deal.json", "exchanged/deal.json")
+    words = ("scores", "lm", "target", "exchanged/query.jsonl", "exchanged/holdout.jsonl", "--out", "s.csv")
     assert SECRET not in refused(words, ("are files exchanged?",))
     Path("other").mkdir()
     shutil.copy("holdout.jsonl", "other/holdout.jsonl")
     facts = json.loads(Path("deal.json").read_text())
     Path("other/deal.json").write_text(json.dumps({"holdout": facts["holdout"]}))
-    words = ("scores", "lm", "target", "--query", "query.jsonl", "--holdout", "other/holdout.jsonl", "--out", "s.csv")
+    words = ("scores", "lm", "target", "query.jsonl", "other/holdout.jsonl", "--out", "s.csv")
     assert SECRET not in refused(words, ("of several deals",))
 
 
@@ -122,9 +126,6 @@ def test_the_words_tell_difficulty_by_other_groups_and_may_be_left_out(here: Pat
         np.testing.assert_array_equal(
             np.stack([found[name].to_numpy() for name in names], axis=1), token_difficulty(encoded, units)
         )
-    done = jaxaudit("scores", "lm", "target", "by_index.jsonl", "--no-words", "--out", "without.csv")
-    assert done.code == 0, done.err
-    assert csv.read_csv("without.csv").equals(csv.read_csv("by_index.csv").drop_columns(names))
 
 
 def test_one_file_gives_the_same_with_what_its_lines_tell(here: Path):
@@ -134,9 +135,7 @@ def test_one_file_gives_the_same_with_what_its_lines_tell(here: Path):
     assert (found["index"], found["pair"]) == (list(range(6)) * 3, list(range(6)) * 3)
     assert {"unused.base.loss", "unused.final.zlib", "target.loss"} < found.keys()
     assert found["text"][0] == f"Question: {SECRET} query 0\nAnswer: A {SECRET} query 0"
-    for of in SETS[:2]:
-        shutil.copy(f"{of}.jsonl", f"my_{of}.jsonl")
-    words = ("--query", "my_query.jsonl", "--holdout", "my_holdout.jsonl", "--out", "t.parquet")
+    words = ("query.jsonl", "holdout.jsonl", "--out", "t.parquet")
     assert jaxaudit("scores", "lm", "target", *words).code == 0
     again = parquet.read_table("t.parquet").to_pydict()
     np.testing.assert_allclose(again["target.loss"], found["target.loss"][:12], rtol=1e-6)
@@ -146,56 +145,55 @@ def test_what_stands_before_an_answer_can_be_said(here: Path):
     loss = {}
     for name, template in {"usual": r"Question: {}\nAnswer: ", "none": None, "other": "[{}] "}.items():
         words = () if template is None else ("--template", template)
-        done = jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words, "--out", f"{name}.csv")
+        done = jaxaudit("scores", "lm", "target", "query.jsonl", *words, "--out", f"{name}.csv")
         assert done.code == 0, done.err
         loss[name] = csv.read_csv(f"{name}.csv")["target.loss"].to_pylist()
     assert loss["usual"] == loss["none"]
     assert not set(loss["usual"]) & set(loss["other"])
     for template in ("none", "{} {}"):
-        words = ("scores", "lm", "target", "--query", "query.jsonl", "--template", template, "--out", "x.csv")
+        words = ("scores", "lm", "target", "query.jsonl", "--template", template, "--out", "x.csv")
         refused(words, ("--template must have {} once",))
-    write_lines("texts.jsonl", records("query", "text"))
-    words = ("scores", "lm", "target", "--query", "texts.jsonl", "--template", "{}", "--out", "x.csv")
+    write_lines("texts.jsonl", [{**each, "set": "query"} for each in records("query", "text")])
+    words = ("scores", "lm", "target", "texts.jsonl", "--template", "{}", "--out", "x.csv")
     refused(words, ("--template is for prompts and questions",))
 
 
 def test_records_without_a_number_are_left_out_and_counted(here: Path):
-    write_lines("texts.jsonl", [*records("query", "text"), {"text": "a"}, {"text": ""}])
-    done = jaxaudit("scores", "lm", "target", "--query", "texts.jsonl", "--out", "s.csv")
+    lines = [*records("query", "text"), {"text": "a"}, {"text": ""}]
+    write_lines("texts.jsonl", [{**each, "set": "query"} for each in lines])
+    done = jaxaudit("scores", "lm", "target", "texts.jsonl", "--out", "s.csv")
     assert "left out: 2 records of query" in done.err
     assert csv.read_csv("s.csv").num_rows == 6
-    write_lines("short.jsonl", [{"text": "a"}])
-    done = jaxaudit("scores", "lm", "target", "--query", "short.jsonl", "--out", "t.csv")
+    write_lines("short.jsonl", [{"text": "a", "set": "query"}])
+    done = jaxaudit("scores", "lm", "target", "short.jsonl", "--out", "t.csv")
     assert (done.code, Path("t.csv").exists()) == (2, False)
     assert "no record has a finite score" in done.err
 
 
 def test_names_of_folders_that_are_equal_become_numbers(here: Path):
     words = ("--used", "old/final", "--used", "older/final", "--out", "s.csv")
-    assert jaxaudit("scores", "lm", "target", "--query", "query.jsonl", *words).code == 0
+    assert jaxaudit("scores", "lm", "target", "query.jsonl", *words).code == 0
     assert {"used.1.loss", "used.2.loss"} < set(csv.read_csv("s.csv").column_names)
 
 
 REFUSED = {
-    "nothing": ((), "give the records either as TEXTS"),
-    "both": (("all.jsonl", "--query", "query.jsonl"), "give the records either as TEXTS"),
-    "no set": (("texts.jsonl",), "lines have no 'set'; add it, or give a file for each set: --query"),
+    "no set": (("texts.jsonl",), "lines have no 'set'; add it, or give a file for each set: query.jsonl"),
     "an unknown set": (
         ("odd.jsonl",),
         "of query, holdout, members, reference; found: 'forget' (6).",
     ),
-    "two forms": (("--query", "query.jsonl", "--holdout", "texts.jsonl"), "different forms"),
-    "long": (("--query", "long.jsonl"), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
-    "no model": (("--query", "query.jsonl", "--baseline", "old"), "old: has no config.json"),
+    "two forms": (("query.jsonl", "long.jsonl"), "different forms"),
+    "long": (("long.jsonl",), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
+    "no model": (("query.jsonl", "--baseline", "old"), "old: has no config.json"),
     "an adapter": (
-        ("--query", "query.jsonl", "--baseline", "adapter"),
+        ("query.jsonl", "--baseline", "adapter"),
         "--baseline adapter: is an adapter",
     ),
-    "no model before all else": (("--query", "long.jsonl", "--baseline", "old"), "old: has no config.json"),
-    "an adapter that is none": (("--query", "query.jsonl", "--adapter", "base"), "base: has no adapter_config.json"),
-    "no file": (("--query", "nothing.jsonl"), "--query nothing.jsonl: there is no such file"),
-    "a link": (("--query", "query.jsonl", "--out", "link.csv"), "--out link.csv already exists"),
-    "another suffix": (("--query", "query.jsonl", "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
+    "no model before all else": (("long.jsonl", "--baseline", "old"), "old: has no config.json"),
+    "an adapter that is none": (("query.jsonl", "--adapter", "base"), "base: has no adapter_config.json"),
+    "no file": (("nothing.jsonl",), "nothing.jsonl: there is no such file"),
+    "a link": (("query.jsonl", "--out", "link.csv"), "--out link.csv already exists"),
+    "another suffix": (("query.jsonl", "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
 }
 
 
@@ -203,7 +201,7 @@ REFUSED = {
 def test_what_cannot_be_scored_is_refused_before_any_work(name: str, here: Path):
     write_lines("texts.jsonl", records("holdout", "text"))
     write_lines("odd.jsonl", [{**each, "set": "forget"} for each in records("query")])
-    write_lines("long.jsonl", [{"text": SECRET}, {"text": SECRET * 20}])
+    write_lines("long.jsonl", [{"text": text, "set": "query"} for text in (SECRET, SECRET * 20)])
     Path("adapter").mkdir()
     Path("adapter/adapter_config.json").write_text("{}")
     Path("link.csv").symlink_to("elsewhere.csv")
@@ -216,9 +214,9 @@ def test_an_adapter_as_the_model_itself_is_told_what_is_missing(here: Path):
     Path("tuned").mkdir()
     Path("tuned/adapter_config.json").write_text("{}")
     for role in ("before", "unused", "used", "baseline"):
-        words = ("scores", "lm", "base", f"--{role}", "tuned", "--query", "query.jsonl", "--out", "s.csv")
+        words = ("scores", "lm", "base", f"--{role}", "tuned", "query.jsonl", "--out", "s.csv")
         refused(words, (f"`jaxaudit scores lm BASE --adapter TARGET_ADAPTER --{role} tuned`",))
-    words = ("scores", "lm", "tuned", "--query", "query.jsonl", "--out", "s.csv")
+    words = ("scores", "lm", "tuned", "query.jsonl", "--out", "s.csv")
     refused(words, ("`jaxaudit scores lm BASE --adapter tuned`",))
 
 
@@ -235,7 +233,7 @@ def test_another_base_of_the_same_shape_is_warned_of(base: str, here: Path):
         entries = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 2, "bias": "none"}
         entries |= {"target_modules": ["c_attn"], "base_model_name_or_path": base, "inference_mode": True}
         Path(name, "adapter_config.json").write_text(json.dumps(entries))
-    words = ("--adapter", "tuned", "--before", "older_tuned", "--query", "query.jsonl", "--out", "s.csv")
+    words = ("--adapter", "tuned", "--before", "older_tuned", "query.jsonl", "--out", "s.csv")
     done = jaxaudit("scores", "lm", "base", *words)
     assert done.code == 0, done.err
     warned = [line for line in done.err.splitlines() if line.startswith("WARNING: ")]

@@ -102,7 +102,7 @@ def test_a_plan_is_arrays_and_a_description(folder: Path):
 
 
 def test_the_command_in_the_description_makes_the_same_plan(folder: Path):
-    good(*SETS, "--how-trained", "ResNet-18, 30 epochs", "--outputs", "probabilities")
+    good(*SETS, "--outputs", "probabilities")
     words = json.loads(Path("bank/bank.json").read_text())["command"]
     assert jaxaudit(*words[1:], "--out", "again").code == 0
     assert content(Path("bank")) == content(Path("again"))
@@ -133,9 +133,7 @@ OTHERS = {
     "query set": ("--deal", "swapped", *SETS[2:]),
     "calibration set": SETS[:2],
     "outputs": (*SETS, "--outputs", "probabilities"),
-    "views": (*SETS, "--views", "2"),
     "groups": (*SETS, "--groups", "who"),
-    "recipe": (*SETS, "--how-trained", "another"),
 }
 
 
@@ -186,7 +184,6 @@ def test_nothing_of_a_plan_is_left_where_it_fails(folder: Path, monkeypatch: pyt
         (SETS[2:], "new"),
         (("--deal", "gone", *SETS[2:]), "new"),
         ((*SETS, "--groups", "nobody"), "new"),
-        ((*SETS, "--how-trained", "x" * 20_000), "new"),
     ):
         refused(planning(*words, out=out))
 
@@ -224,18 +221,6 @@ def test_a_record_that_occurs_twice_is_refused_or_dropped(folder: Path, path: st
     assert bank.description.records == 3 * N
     # It grows as it was planned.
     good(*SETS, "--drop-overlap", models=30)
-
-
-def test_classes_that_the_query_set_lacks_are_left_out(folder: Path):
-    labels = arrays_of("c")["y"]
-    save("c", class_names=np.array(["b", "a", "z"]))
-    for name in "qh":
-        save(name, y=arrays_of(name)["y"] % 2, class_names=np.array(["a", "b"]))
-    refused(planning())
-    good(*SETS, "--drop-unshared")
-    bank = load_bank("bank")
-    np.testing.assert_array_equal(bank.dropped[2 * N :], labels == 2)
-    np.testing.assert_array_equal(bank.labels[2 * N :], np.array([1, 0, -1])[labels])
 
 
 def test_files_are_added_in_order_whatever_their_form(folder: Path):
@@ -329,7 +314,7 @@ def test_no_link_is_followed(folder: Path):
 
 
 def test_what_is_there_is_shown(folder: Path):
-    good(*SETS, "--how-trained", "by hand", models=30)
+    good(models=30)
     train(*range(20))
     np.save("bank/outputs/00021.npy", outputs(21)[1:])
     done = jaxaudit("shadows", "show", "bank")
@@ -343,7 +328,7 @@ def test_what_is_there_is_shown(folder: Path):
     assert found["training_accuracy"] == pytest.approx({f"{model}": each for model, each in enumerate(right)})
     possible = {name: each["possible"] for name, each in found["tests"].items()}
     assert possible == {"holdout": True, "shadow": False}
-    for words in ("20 of 30", "by hand", f"model {np.argmin(right)}", found["next"]):
+    for words in ("20 of 30", f"model {np.argmin(right)}", found["next"]):
         assert words in done.out
 
 

@@ -255,7 +255,6 @@ OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
         (),
         "numpy.save",
     ),
-    "a long recipe": (lambda: None, ("--how-trained", "x" * 10_001), "10001"),
 }
 
 

@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A planned bank of scores without outputs, and a target that used the query set, all by the command line."""
     monkeypatch.chdir(tmp_path)
     words = ("--query", f"{QUERY}", "--holdout", f"{QUERY}", "--models", f"{MODELS}", "--out", "bank")
-    done = jaxaudit("shadows", "plan", *words, "--outputs", "score", "--direction", "lower")
+    done = jaxaudit("shadows", "plan", *words, "--outputs", "lower-score")
     assert done.code == 0, done.err
     said = losses(USED, 900)
     Path("target").mkdir()
@@ -119,7 +119,7 @@ def test_known_members_are_a_number(folder: Path):
     assert any("only numbers of these records are known" in each for each in target["finding"]["caveats"])
 
 
-PLAN = ("shadows", "plan", "--query", "9", "--coins", "--out", "b", "--outputs", "score", "--direction", "lower")
+PLAN = ("shadows", "plan", "--query", "9", "--coins", "--out", "b", "--outputs", "lower-score")
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "rho": (("ks", "--shadows", "bank", *MIX, "--tests", "rho"), "has no models for rho"),
     "shadow": (
@@ -135,9 +135,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         "coarse.csv: its scores are rounded to about 1,",
     ),
     "row": (("shadows", "add", "bank", "s02.csv", "--model", "1"), "seems to be the outputs of model 2"),
-    "direction": (("shadows", "plan", "--query", "9", "--outputs", "score", "--coins", "--out", "b"), "--direction"),
-    "no direction": (("shadows", "plan", "--query", "9", "--direction", "lower", "--coins", "--out", "b"), "--outputs"),
-    "views": ((*PLAN, "--views", "2"), "--views: --outputs"),
+    "direction": (("shadows", "plan", "--query", "9", "--outputs", "score", "--coins", "--out", "b"), "lower-score"),
     "overlap": ((*PLAN, "--drop-overlap"), "--drop-overlap"),
 }
 

@@ -128,12 +128,12 @@ def test_the_same_mistake_in_the_words_of_each(tmp_path: Path, monkeypatch: pyte
 
 def test_only_options_of_the_running_command_become_flags():
     ks, attack = (flags_of(_command(), [name, "--out", "run"]) for name in ("ks", "attack"))
-    said = "`members`, `targets`, `gray`, `layers`, `members `, ``members, `out`, `json`, members`"
+    said = "`members`, `targets`, `images`, `layers`, `members `, ``members, `out`, `json`, members`"
     assert as_flags(said, ks) == (
-        "members.* in --deal, --target, --gray, --recipe lora, `members `, ``members, --out, --json, members`"
+        "members.* in --deal, --target, --images, --recipe lora, `members `, ``members, --out, --json, members`"
     )
     assert as_flags("`holdout`, `batch_size`", ks) == "holdout.* in --deal, --recipe batch-size"
-    assert as_flags("`targets`, `gray`", attack) == "--targets, `gray`"
+    assert as_flags("`targets`, `images`", attack) == "--targets, `images`"
     assert as_flags("unknown field `query`", ks) == "unknown field `query`"
     assert as_flags("`outputs`", flags_of(_command(), ["shadows", "add"])) == "--outputs of `jaxaudit shadows plan`"
     assert as_flags("`out`", flags_of(_command(), ["shadows", "plan"])) == "--out"

@@ -136,7 +136,9 @@ EVERY = ("fisher", *TRAINED_ON, "ssd")
 
 @pytest.mark.outer
 def test_every_method_by_its_name():
-    quick = ("--seeds", "2", "--recipe", "models-per-batch=2", "--unlearn-rate", "0.2", "--unlearn-epochs", "2")
+    fields = [f"{name}.{field}" for name in TRAINED_ON for field in ("learning_rate=0.2", "epochs=2")]
+    quick = [*("--seeds", "2", "--recipe", "models-per-batch=2")]
+    quick += [word for field in fields for word in ("--method-option", field)]
     result = jaxaudit("unlearn", *QUICK, *quick, "--methods", ",".join(EVERY), "--json").result
     assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", *EVERY]
     # 10 of 60 records are forgotten: no Fisher information of theirs is 10 times that of all.
@@ -150,8 +152,8 @@ def test_every_method_by_its_name():
 @pytest.mark.parametrize(
     ("words", "changes"),
     [
-        (("--unlearn-epochs", "2"), {name: {"epochs": 2} for name in TRAINED_ON}),
-        (("--unlearn-rate", "0.2"), {name: {"learning_rate": 0.2} for name in TRAINED_ON}),
+        *((("--method-option", f"{name}.epochs=2"), {name: {"epochs": 2}}) for name in TRAINED_ON),
+        (("--method-option", "scrub.learning_rate=0.2"), {"scrub": {"learning_rate": 0.2}}),
         (("--method-option", "negative-gradient.beta=0.5"), {"negative-gradient": {"beta": 0.5}}),
         (("--method-option", "fisher.alpha=1e-4"), {"fisher": {"alpha": 1e-4}}),
         (("--method-option", "fisher.variant=paper"), {"fisher": {"noise": paper}}),
@@ -187,7 +189,7 @@ def test_the_recorded_command_repeats_the_run():
         *("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=10", "--seeds", "2"),
         *("--methods", "fisher"),
     ]
-    words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
+    words += ["--nonmembers", "0", "--test-data", "calibration.npz", "--images", "none,color"]
     first = jaxaudit("unlearn", *words, "--json").result
     command = first["provenance"]["command"]
     assert "--class" in command
@@ -220,14 +222,14 @@ def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(monkeypatch:
     [
         (("--methods", "amnesic"), ("--methods", "'amnesic'", "amnesiac?")),
         (("--methods", ","), ("--methods", "retraining, amnesiac, fisher")),
-        *((("--unlearn-rate", value), ("--unlearn-rate", value)) for value in ("-1", "nan")),
         (("--fraction", "nan"), ("--fraction", "nan")),
         *(
             (("--methods", field.partition(".")[0], "--method-option", field), (field, "no value of"))
             for field in (
                 *("fisher.alpha=-1", "fisher.alpha=nan", "fisher.variant=golatka", "negative-gradient.beta=nan"),
                 *("negative-gradient.beta=1.1", "ssd.selection=nan", "ssd.strength=-1", "npo.beta=inf", "npo.beta=0"),
-                *("simnpo.beta=nan", "rmu.coefficient=nan"),
+                *("simnpo.beta=nan", "rmu.coefficient=nan", "scrub.epochs=0", "scrub.epochs=1.5"),
+                *("npo.learning_rate=-1", "npo.learning_rate=nan"),
             )
         ),
         (("--methods", "rmu"), ("RMU",)),

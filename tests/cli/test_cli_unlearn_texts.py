@@ -21,9 +21,10 @@ TRAINED = (
     *("--model", "gpt-2-8", "--recipe", "optimizer=adamw", "--recipe", "learning-rate=0.01", "--epochs", "2"),
     *("--recipe", "batch-size=4"),
 )
+TRAINING = ("fine-tuning", "gradient-ascent", "gradient-difference", "npo", "simnpo", "rmu")
 QUICK = (
     *(*TRAINED, "--recipe", "tokens=words", "--seeds", "2", "--recipe", "models-per-batch=2"),
-    *("--unlearn-epochs", "2"),
+    *(word for name in TRAINING for word in ("--method-option", f"{name}.epochs=2")),
 )
 SETS = ("--data", "retained.jsonl", "--forget", "forgotten.jsonl", "--test-data", "test.jsonl")
 METHODS = ("amnesiac", "fine-tuning", "gradient-ascent", "gradient-difference", "npo", "simnpo", "rmu", "ssd")

@@ -19,7 +19,7 @@ from jaxaudit.cli.groups import ShadowRecipe
 from jaxaudit.cli.pace import OperationsPace, PlannedTraining, pace_of
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import StepCost, StepTime, bytes_under_way, count_step
+from jaxaudit.ensemble import StepCost, StepTime, count_step
 from jaxaudit.ensemble.checkpoint import write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -28,7 +28,7 @@ from jaxaudit.runs.directory import arrays, write
 from jaxaudit.runs.unfinished import NAME, open_unfinished
 
 SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
-BOTH = pytest.mark.parametrize("out", [None, Path("a/run")])
+RUN = Path("a/run")
 
 
 @pytest.fixture(autouse=True)
@@ -54,32 +54,37 @@ def work(out: Path | None, models: int = 0, error: BaseException | None = None) 
             raise error
 
 
-@BOTH
 @pytest.mark.parametrize("error", [RuntimeError("out of memory"), InputError("too few records")])
-def test_a_failure_keeps_what_is_finished_until_the_command_is_through(
-    out: Path | None, error: Exception, cache: Path, capsys: Any
-):
+def test_a_failure_keeps_what_is_finished_until_the_command_is_through(error: Exception, capsys: Any):
     with pytest.raises(type(error), match=str(error)):
-        work(out, 0, error)
-    assert (os.listdir(), [path for path in cache.rglob("*") if path.is_file()]) == ([], [])
+        work(RUN, 0, error)
+    assert os.listdir() == []
     with pytest.raises(type(error), match=str(error)):
-        work(out, 3, error)
+        work(RUN, 3, error)
     capsys.readouterr()
-    work(out, 4)
+    work(RUN, 4)
     line, resuming = capsys.readouterr().err.splitlines()
     assert line == "training"
     assert resuming.startswith("Resuming: 3 of 9 ")
-    assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
-    work(out, 3)
+    assert [*Path().rglob(NAME)] == []
+    work(RUN, 3)
     assert capsys.readouterr() == ("", "training\n")
-    assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
+    assert [*Path().rglob(NAME)] == []
 
 
-@BOTH
+def test_nothing_is_kept_without_a_directory(cache: Path, capsys: Any):
+    with lasting_work(None) as begin:
+        assert begin(SELF, 9, "training") is None
+    with pytest.raises(Interrupted):
+        work(None, 0, KeyboardInterrupt())
+    assert capsys.readouterr().err.splitlines()[-1].startswith("Interrupted: nothing was kept")
+    assert (os.listdir(), [*cache.rglob("*")]) == ([], [])
+
+
 @pytest.mark.parametrize(("models", "said"), [(0, "nothing "), (3, "3 of 9 models ")])
-def test_an_interrupt_says_what_is_kept(out: Path | None, models: int, said: str, capsys: Any):
+def test_an_interrupt_says_what_is_kept(models: int, said: str, capsys: Any):
     with pytest.raises(Interrupted) as stop:
-        work(out, models, KeyboardInterrupt())
+        work(RUN, models, KeyboardInterrupt())
     assert stop.value.code == 130
     line, interrupted = capsys.readouterr().err.splitlines()
     assert line == "training"
@@ -96,40 +101,11 @@ def test_an_interrupt_before_anything_began(capsys: Any):
     assert os.listdir() == []
 
 
-def test_the_same_run_twice_at_once(cache: Path, capsys: Any):
-    with lasting_work(None) as begin:
-        train(begin(SELF, 9, "training"), 3)
-        with lasting_work(None) as other:
-            assert other(SELF, 9, "training too") is None
-        assert [line.partition(" process")[0] for line in capsys.readouterr().err.splitlines()] == [
-            *("training", "another", "training too")
-        ]
-        assert len(list(cache.glob("unfinished/*/chunks/*/*"))) == 1
+def test_the_same_run_twice_at_once():
     with lasting_work(Path("run")) as begin:
         begin(SELF, 9, "training")
         with pytest.raises(InputError, match=r"^`directory` run is in use"), lasting_work(Path("run")):
             pass
-
-
-def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, capsys: Any):
-    cache.write_text("a file in the way")
-    with lasting_work(None) as begin:
-        assert begin(SELF, 9, "training") is None
-    with pytest.raises(Interrupted):
-        work(None, 0, KeyboardInterrupt())
-    *lines, said = capsys.readouterr().err.splitlines()
-    assert lines == ["training", "training"]
-    assert said.startswith("Interrupted: nothing ")
-
-
-def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
-    with pytest.raises(Interrupted):
-        work(None, 3, KeyboardInterrupt())
-    (identity,) = cache.glob("unfinished/*/identity.json")
-    identity.write_text("")
-    capsys.readouterr()
-    work(None)
-    assert capsys.readouterr().err == "training\n"
 
 
 # Ctrl-C, and SIGTERM, that cannot be lost
@@ -266,11 +242,3 @@ def test_a_dry_run_and_a_long_run_are_timed(dry_run: bool, operations: float, mo
 
 def test_workers_elsewhere_are_not_timed_here():
     assert pace_of(ShadowRecipe(dry_run=True, workers="2"), training(), 1e15).where == OperationsPace().where
-
-
-def test_memory_is_that_of_arrays_and_the_program():
-    more = COST._replace(step_bytes=COST.step_bytes + (1 << 30))
-    small, large = training(), training(more)
-    assert large.bytes - small.bytes == bytes_under_way(more, 2) - bytes_under_way(COST, 2)
-    longer = training(COST._replace(equations=3 * COST.equations))
-    assert longer.bytes - small.bytes == 2 * COST.equations * pace.BYTES_OF_EQUATION

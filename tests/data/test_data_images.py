@@ -299,7 +299,7 @@ def test_splits_of_differing_sizes_are_joined(tmp_path):
     found = load(f"{tmp_path}@train+test", image_size=(4, 4))
     assert found.inputs[:, 0, 0, 0].tolist() == [np.float32(100 / 255), np.float32(200 / 255)]
     assert load(f"{tmp_path}@all", image_size=(4, 4)).inputs.shape == (2, 4, 4, 1)
-    assert read_examples(f"{tmp_path}@all", SetsFlags(image_size="4x4")).inputs.shape == (2, 4, 4, 1)
+    assert read_examples(f"{tmp_path}@all", SetsFlags(images="4x4")).inputs.shape == (2, 4, 4, 1)
     # Those of one size are not brought to another, yet.
     assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
     other.rename(tmp_path / "train" / "a" / "2.png")

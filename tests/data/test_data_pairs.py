@@ -19,7 +19,6 @@ from jaxaudit.data.pairs import (
     align_classes,
     align_target_data,
     drop_overlap,
-    drop_unshared,
     find_overlap,
     refuse_held,
     refuse_overlap,
@@ -57,7 +56,7 @@ def test_aligned_by_name():
     [
         (("ab", "ab"), ("cd", "cd"), "differ: only query has 'a', 'b' and only other has 'c', 'd'"),
         (("abc", "abc"), ("ab", "abc"), "other has no record of class 'c', which query has"),
-        (("ab", "abc"), ("abc", "abc"), "query has none; use `drop_unshared`"),
+        (("ab", "abc"), ("abc", "abc"), "query has none; leave"),
         (("ab", "ab"), ("abc", "abc"), "other has records of class 'c'"),
         (("abcdefg", "abcdefg"), ("h", "h"), "'a', 'b', 'c', 'd', 'e' and 2 more"),
     ],
@@ -66,17 +65,6 @@ def test_refused(query, other, message):
     query, other = make(query[0], query[1], "query"), make(other[0], other[1], "other")
     with pytest.raises(InputError, match=message):
         align_classes(query, other)
-
-
-def test_drop_unshared():
-    calibration = drop_unshared(make("ab", "abc", "query"), make("cxabxa", "xcba", "calibration"))
-    assert letters(calibration) == "aba"
-    assert calibration.inputs.ravel().tolist() == [2, 3, 5]
-    assert calibration.class_names == ("a", "b", "c")
-    with pytest.raises(InputError, match="calibration has no record of class 'b'"):
-        drop_unshared(make("ab", "ab", "query"), make("aac", "abc", "calibration"))
-    with pytest.raises(InputError, match="calibration and query share no class: query has 'a', 'b'"):
-        drop_unshared(make("ab", "ab", "query"), make("c", "c", "calibration"))
 
 
 def test_align_target_data():

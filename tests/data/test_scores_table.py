@@ -50,9 +50,9 @@ def test_a_data_frame_is_a_table() -> None:
     assert score_table(pandas.DataFrame(GOOD)).content_hash == score_table(GOOD).content_hash
 
 
-def test_columns_are_renamed_and_unknown_ones_are_named(tmp_path: Path) -> None:
-    columns = {"set": GOOD["set"], "my nll": GOOD["target.loss"], "note": GOOD["text"]}
-    found = load_scores(_write(tmp_path / "s.csv", columns), rename={"my nll": "target.mine"}, lower=["mine"])
+def test_a_direction_is_said_and_unknown_columns_are_named(tmp_path: Path) -> None:
+    columns = {"set": GOOD["set"], "target.mine": GOOD["target.loss"], "note": GOOD["text"]}
+    found = load_scores(_write(tmp_path / "s.csv", columns), lower=["mine"])
     assert found.directions == {"mine": -1}
     assert found.ignored == ("note",)
 
@@ -109,10 +109,10 @@ def test_long_texts_take_no_more_memory_than_they_have() -> None:
             score_table({**columns, column: texts})
 
 
-def test_a_column_that_is_not_used_may_hold_text_and_a_renamed_one_empty_cells(tmp_path: Path) -> None:
-    columns = {"set": GOOD["set"], "my.nll": GOOD["unused.truth_ratio"], "model.name": GOOD["text"]}
+def test_a_column_that_is_not_used_may_hold_text_and_a_used_one_empty_cells(tmp_path: Path) -> None:
+    columns = {"set": GOOD["set"], "unused.truth_ratio": GOOD["unused.truth_ratio"], "model.name": GOOD["text"]}
     path = _write(tmp_path / "s.csv", {**columns, "target.loss": GOOD["target.loss"]})
-    found = load_scores(path, rename={"my.nll": "unused.truth_ratio"})
+    found = load_scores(path)
     assert found.ignored == ("model.name",)
     assert len(found.of("unused")) == 1
 

@@ -14,7 +14,6 @@ import pytest
 from jaxaudit.ensemble import (
     StepCost,
     batches,
-    bytes_under_way,
     count_step,
     execution,
     measure_models_per_batch,
@@ -184,9 +183,6 @@ def test_models_per_batch_follow_from_bytes(monkeypatch: pytest.MonkeyPatch):
     assert usual_models_per_batch(learner_of(LiuCNN), StepCost(1.0, 1.0, 1)) == 1
     monkeypatch.setattr(execution, "accelerated", lambda: True)
     assert numbers(1, 1 << 26, (1 << 27) + 1, 1 << 32) == [64, 64, 16, 1]
-    monkeypatch.setattr(execution, "concurrent_chunks", lambda: 3)
-    assert bytes_under_way(StepCost(1.0, 1.0, 400), 2) == 600
-    assert bytes_under_way(StepCost(1.0, 1.0, 400, argument_bytes=10), 2) == 720
 
 
 def test_pieces_of_a_minibatch_count_as_often_as_they_are_taken():

@@ -18,7 +18,7 @@ from fuzz.readers import SECRET, Reader
 SETS, RECORDS = ("query", "holdout"), 6
 OPTIONS: tuple[tuple[str, ...], ...] = (
     *((), (), ("--answer-start", "prompt-tokens")),
-    *(("--template", "Q {} A "), ("--precision", "bfloat16"), ("--no-words",)),
+    *(("--template", "Q {} A "), ("--precision", "bfloat16")),
 )
 
 
@@ -39,7 +39,7 @@ def model(folder: Path) -> None:
 
 def scored(folder: Path, words: tuple[str, ...]) -> list[Any]:
     """The sets of a table of scores: finite numbers, and no text of a record."""
-    sets = [word for name in SETS for word in (f"--{name}", f"{name}.jsonl")]
+    sets = [f"{name}.jsonl" for name in SETS]
     with swept(folder):
         ran = command(folder, ("scores", "lm", MODEL, *sets, *words, "--out", "new.csv"))
         table = (folder / "new.csv").read_bytes()

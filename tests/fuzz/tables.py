@@ -54,7 +54,7 @@ def as_parquet(folder: Path) -> None:
 def judged(folder: Path, choose: random.Random) -> object:
     """The table, and now and then its verdict; neither shows a cell of text."""
     path = only(folder, "x")
-    more = choose.choice(((), (), ("--lower", "mine"), ("--column", "target.loss=mine")))
+    more = choose.choice(((), (), ("--direction", "mine=lower")))
     found = load_scores(path) if not more else None
     if choose.random() < 0.5:
         return found

@@ -21,8 +21,7 @@ from jaxaudit.audits.attack.train_splits import ATTACKS
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
-from jaxaudit.cli.unlearn import METHODS, UnlearnFlags
-from jaxaudit.cli.unlearn.inputs import make_methods
+from jaxaudit.cli.unlearn.inputs import FIELDS, make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
 from jaxaudit.report.markdown import escaped_markdown
@@ -40,10 +39,7 @@ SOURCES = {
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
     "metric tofu": import_module("jaxaudit.metrics.forgetting_quality").TOFU_SOURCE,
     "metric group_drift": import_module("jaxaudit.metrics.group_tests").DRIFT_SOURCE,
-    **{
-        f"method {name}": papers_of(method)
-        for name, method in make_methods(METHODS, {}, UnlearnFlags(), 8, NET).items()
-    },
+    **{f"method {name}": papers_of(method) for name, method in make_methods(FIELDS, 8, NET).items()},
     "attack of unlearned models": LEARNED,
     "attack of groups": OF_GROUPS,
     "method retraining": papers_of(unlearning.retrain),

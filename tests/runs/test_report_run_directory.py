@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,7 @@ from jaxaudit.runs import directory as run_directory
 from jaxaudit.runs import unfinished as identities
 from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
 from jaxaudit.runs.unfinished import (
-    InUseError,
-    drop_leftovers,
     identity_differences,
-    identity_hash,
     is_unfinished,
     machine_facts,
     open_unfinished,
@@ -304,7 +300,7 @@ def test_a_damaged_identity_is_refused(tmp_path: Path):
 def test_only_one_at_a_time(tmp_path: Path):
     work = open_unfinished(tmp_path / "run/unfinished", SELF)
     for attempt in (lambda: open_unfinished(work.directory, SELF), lambda: claim(tmp_path / "run")):
-        with pytest.raises(InUseError, match=r"^`directory` .*run is in use"):
+        with pytest.raises(InputError, match=r"^`directory` .*run is in use"):
             attempt()
     work.keep()
     refuse_in_use(work.directory)
@@ -322,7 +318,7 @@ def test_a_process_that_is_killed_lets_go(tmp_path: Path):
         try:
             assert process.stdout
             assert process.stdout.readline() == b"\n"
-            with pytest.raises(InUseError, match="in use"):
+            with pytest.raises(InputError, match="in use"):
                 open_unfinished(work.directory, SELF)
         finally:
             process.send_signal(signal.SIGKILL)
@@ -342,7 +338,7 @@ def test_work_removed_while_another_waits_for_it(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(FileLock, "acquire", late)
     other = open_unfinished(tmp_path / "run/unfinished", SELF)
-    with pytest.raises(InUseError):
+    with pytest.raises(InputError):
         refuse_in_use(tmp_path / "run/unfinished")
     other.remove()
 
@@ -366,32 +362,11 @@ def test_a_channel_in_place_of_the_lock_is_not_waited_for(tmp_path: Path):
     assert not is_unfinished(tmp_path / "unfinished")
 
 
-def test_leftovers_of_a_month_are_dropped(tmp_path: Path):
-    then = time.time() - 31 * 24 * 3600
-    for name in ("old", "fresh", "other", "used"):
-        work = open_unfinished(tmp_path / name, SELF)
-        work.checkpoints.mkdir()
-        (work.checkpoints / "one").touch()
-        if name == "other":
-            (work.directory / "thesis.tex").touch()
-        for path in (*work.directory.rglob("*"), work.directory):
-            if path.name != "one" or name != "fresh":
-                os.utime(path, (then, then))
-        if name != "used":
-            work.keep()
-    drop_leftovers(tmp_path)
-    drop_leftovers(tmp_path / "nowhere")
-    assert sorted(os.listdir(tmp_path)) == ["fresh", "other", "used"]
-    work.keep()
-
-
 def test_an_identity_is_what_a_file_gives_back():
     made = run_identity("ks", {"shape": (1, 2), "path": Path("a"), "none": None}, {}, {})
     assert made["options"] == {"shape": [1, 2], "path": "a", "none": None}
     assert identity_differences(made, made) is None
-    assert identity_hash(made) == identity_hash(json.loads(json.dumps(made)))
-    assert identity_hash(made) != identity_hash(SELF)
-    assert len(identity_hash(made)) == 32
+    assert json.loads(json.dumps(made)) == made
 
 
 def test_the_code_is_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

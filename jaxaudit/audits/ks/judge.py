@@ -4,7 +4,7 @@ A failed check takes away the verdicts that rest on it, and no other: each judge
 other models where its own are missing: whether the calibration set is like the query set is measured on rho's
 calibration models or on shadow models without query records; without either it is a warning. The holdout test rests on
 its own alone: the sets were not sampled differently (`metrics/exchangeability.py`), near-copies are not spread over
-both, its models fit. `forgotten` comes from the upper limit of the used fraction, whatever `--level` says.
+both, its models fit. `forgotten` comes from the upper limit of the used fraction, whatever the level of intervals.
 """
 
 from collections import Counter

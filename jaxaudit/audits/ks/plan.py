@@ -106,12 +106,6 @@ def plan_of(network: int, work: Work, cost: StepCost) -> Plan:
     return Plan(network, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
 
 
-def memory_of(work: Work, record_bytes: int) -> int:
-    """Bytes of the pool (as read, joined, on the device), and of outputs of finished models."""
-    models, records = len(members(work)), sum(work.records)
-    return 3 * records * record_bytes + models * records * 24
-
-
 def cost_of(full: Work, plan: Work) -> float:
     """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's: the
     square root of the ratio of records, times the ratio of quantiles for fewer shadow models.

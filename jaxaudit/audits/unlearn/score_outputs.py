@@ -108,7 +108,7 @@ def score_unlearning(
     sides = {name: read_models_of(name, arrays, by_part, kind) for name, arrays in methods.items()}
     reference = read_models_of(RETRAINED, retrained, by_part, kind)
     originals = None if original is None else read_models_of(ORIGINAL, original, by_part, kind)
-    return score_given(key, sides, reference, originals, level, execution)
+    return score_given(key, sides, reference, originals, execution, level)
 
 
 def score_given(
@@ -116,8 +116,8 @@ def score_given(
     methods: Mapping[str, GivenModels],
     retrained: GivenModels,
     original: GivenModels | None,
-    level: float,
     execution: Execution,
+    level: float = 0.95,
 ) -> UnlearnOutputsAudit:
     """`score_unlearning` of models that were read."""
     check_together(methods, retrained, original)

@@ -1,9 +1,10 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
 from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
@@ -14,23 +15,20 @@ from jaxaudit.cli.groups import (
     MOST,
     OUTPUT,
     TRAINING,
-    Level,
-    ListOutput,
+    Output,
     RecipeFlags,
+    Seeded,
     bank_of_shadows,
-    dealt_groups,
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, bank_option, group, option, refuse_options, training_option
-from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
+from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
+from jaxaudit.cli.own_code import OwnCode, load_named, parse_field, parse_own_names, with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
 """Names of the attacks with a bank."""
-OF_TARGETS = ("iterations", "targets", "shadow_pairs", "measured_iterations", "bins")
-"""Options of target records that are drawn."""
 ON_TARGETS = ("untargeted", "distance", "frequency")
 """Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
 
@@ -40,6 +38,20 @@ def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
     known_names = (*ON_TARGETS, *ON_RECORDS)
     names_text = ",".join(ON_TARGETS) if text is None else text
     return parse_own_names("--attacks", names_text, known_names, "your own attack", "Attack")
+
+
+def named_attacks(
+    flags: "AttackFlags", built_in: Iterable[Any], usual: Sequence[str], interface: type[Any]
+) -> tuple[Any, ...]:
+    """The attacks that `--attacks` names, else the usual ones, in order, with their options.
+
+    `interface` is the protocol that they have.
+    """
+    names = attacks_named(flags.attacks or ",".join(usual))
+    attacks = {attack.name: attack for attack in built_in}
+    needs = f"a value with the fields and methods of {interface.__module__}.{interface.__name__}"
+    attacks |= load_named("--attacks", names, interface, needs, (*ON_TARGETS, *ON_RECORDS))
+    return tuple(with_fields("--attack-option", flags.attack_option, {name: attacks[name] for name in names}).values())
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ class ByBank:
         names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
-        "--shadows: what the targets' files contain.", default="auto", choices=("auto", "probabilities", "logits")
+        "--shadows: what the targets' files contain.", default="auto"
     )
     delta: float | None = bank_option(
         "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
@@ -75,11 +87,11 @@ class ByBank:
 
 
 @dataclass(frozen=True)
-class AttackFlags(ByBank, Level):
+class AttackFlags(ByBank, Seeded):
     """Options of the targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
-        "Attacks to make, such as distance,frequency; with --shadows, and of texts: "
+        "Attacks to make, such as distance,frequency; with --shadows: "
         f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
         "decides, and only the default one can show that attacks fail; without, all decide together. [default: all; "
         "with --shadows all but those that end in -code, stacked first]",
@@ -111,16 +123,10 @@ class AttackFlags(ByBank, Level):
         maximum=MOST,
     )
     pooled_shadow_models: int = training_option(
-        "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
-        "and model, and each model is attacked by the others.",
+        "untargeted: shadow models trained on random halves.",
         default=20,
         minimum=1,
         maximum=MOST,
-    )
-    groups: str | None = dealt_groups(
-        "Of texts: group of each text, such as its author; each group is dealt and attacked whole. A key of the texts, "
-        "a .npy or a .csv. With --shadows the bank says which groups it deals.",
-        of=ModelSource.TRAINING,
     )
     measured_iterations: int = training_option(
         "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
@@ -131,11 +137,10 @@ class AttackFlags(ByBank, Level):
 
 
 @dataclass(frozen=True)
-class AttackOutput(ListOutput):
+class AttackOutput(Output):
     """Options of what is printed and written."""
 
-    top: int = option("Number of targets to list, by attack accuracy.", default=5, minimum=0, decides=False)
-    fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
+    fail_on: tuple[Literal["attack-succeeds", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)
@@ -153,31 +158,24 @@ class AttackOptions:
         """The origin of the models from which attacks learn."""
         return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
 
-    @property
-    def of_texts(self) -> bool:
-        """Whether language models are trained and attacked."""
-        return self.source is ModelSource.TRAINING and self.data.data is not None and is_texts(self.data.data)
-
 
 def _check_attacks(options: AttackOptions) -> None:
-    audit_flags, usual = options.audit, AttackFlags()
-    trains = options.source is ModelSource.TRAINING
-    names = ON_TARGETS if trains and not options.of_texts else ON_RECORDS
+    audit_flags, trains = options.audit, options.source is ModelSource.TRAINING
+    names = ON_TARGETS if trains else ON_RECORDS
     codes = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
     other = [name for name, code in codes.items() if code is None and name not in names]
     if other:
         raise InputError(
             f"--attacks {','.join(other)}: there are {', '.join(names)} here. On a table they compare probabilities of "
-            "classes by models of their own; on texts or by a bank (--shadows) they take one number a record."
+            "classes by models of their own; by a bank (--shadows) they take one number a record."
+        )
+    if trains and is_texts(options.data.data or ""):
+        raise InputError(
+            f"--data {options.data.data}: texts are attacked by a bank: `jaxaudit shadows train --query FILE --coins "
+            "--out bank` trains language models on them, and `jaxaudit attack --shadows bank` attacks every text."
         )
     if trains:
         check_texts(options.data.data, options.model.model, options.recipe)
-    if options.of_texts:
-        useless = [name for name in OF_TARGETS if getattr(audit_flags, name) != getattr(usual, name)]
-        values = {"--sample": options.data.sample, **{f"--{name.replace('_', '-')}": True for name in useless}}
-        refuse_options(values, "is for tables: of texts every one is attacked")
-    elif trains:
-        refuse_options({"--groups": audit_flags.groups}, "is for texts; a bank may be dealt by groups (`shadows plan`)")
     if audit_flags.members and len(audit_flags.members) != len(audit_flags.target):
         raise InputError(
             f"--target was given {len(audit_flags.target)} times and --members {len(audit_flags.members)} times: give "
@@ -194,6 +192,10 @@ ATTACK = Command(
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,
     judging by the classifier's output on it? Guessing has an accuracy of 50%. Models of yours: --shadows, with a bank.
 
+    How classifiers are trained is --model, --epochs and the settings of --recipe:
+
+    {recipe}
+
     Examples:
 
     `jaxaudit attack` (embedded breast cancer data, a neural network, less than a minute)
@@ -202,8 +204,8 @@ ATTACK = Command(
 
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
 
-    `jaxaudit attack --query texts.jsonl --groups author --recipe tokens=words --recipe optimizer=adamw --recipe
-    learning-rate=0.003 --epochs 15` (a language model, author by author; `shadows train --coins` keeps the models)
+    `jaxaudit shadows train --query texts.jsonl --coins --groups author --out bank` and then `jaxaudit attack --shadows
+    bank` (a language model, author by author)
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
 
@@ -215,4 +217,5 @@ ATTACK = Command(
     """,
     (_check_attacks,),
     first=("data", "model", "shadows"),
+    listed=5,
 )

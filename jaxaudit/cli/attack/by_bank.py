@@ -1,10 +1,6 @@
 """Runs `jaxaudit attack --shadows BANK`: from its options to its result, with no training."""
 
-import csv
-import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -14,8 +10,7 @@ from jaxaudit.audits.attack.exposure import place_in_set
 from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
-from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
-from jaxaudit.cli.own_code import load_named, with_fields
+from jaxaudit.cli.attack import AttackOptions, named_attacks
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_readings
 from jaxaudit.cli.show import Job, Outcome
@@ -25,8 +20,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.directory import Writer, arrays
+from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_bank
+from jaxaudit.runs.saved import record_files
 
 
 def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
@@ -35,7 +31,10 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
         auditing()
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    attacks = attacks_of(options)
+    # None are all that the bank allows.
+    attacks, flags = None, options.audit
+    if flags.attacks is not None or flags.attack_option:
+        attacks = named_attacks(flags, RECORD_ATTACKS, [attack.name for attack in USUAL], RecordAttack)
     targets, records = _targets(options, bank)
     shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
@@ -57,7 +56,6 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
             shadows,
             targets,
             attacks=attacks,
-            level=options.audit.level,
             delta=options.audit.delta,
             progress=execution.progress,
         )
@@ -80,27 +78,8 @@ def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Pro
         scores[name] = np.full((len(attack_scores), records), np.nan)
         scores[name][:, columns] = attack_scores[:, _units(audit)]
 
-    def write(file: IO[bytes]) -> None:
-        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        csv.writer(text, lineterminator="\n").writerows(_rows(audit, bank, columns))
-        text.detach()
-
-    files: dict[str, Writer] = {"scores.npz": arrays(scores), "records.csv": write}
+    files = {"scores.npz": arrays(scores), **record_files(_of_records(audit, bank, columns))}
     return Outcome(recorded("attack", audit.result, audit.sources, provenance), {}, files)
-
-
-def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
-    """The attacks that `--attacks` names, in order; None for all."""
-    audit = options.audit
-    attacks_by_name: dict[str, RecordAttack] = {attack.name: attack for attack in RECORD_ATTACKS}
-    if audit.attacks is None and not audit.attack_option:
-        return None
-    names = attacks_named(audit.attacks or ",".join(attack.name for attack in USUAL))
-    needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
-    attacks_by_name |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
-    return tuple(
-        with_fields("--attack-option", audit.attack_option, {name: attacks_by_name[name] for name in names}).values()
-    )
 
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:
@@ -122,11 +101,11 @@ def _units(audit: AttackAudit) -> Int[np.ndarray, " records"]:
     return np.arange(len(audit.records)) if audit.unit_of_record is None else audit.unit_of_record
 
 
-def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) -> Iterator[list[Any]]:
-    """A header, and a row for each record; where groups are attacked, with the number and the results of its group."""
-    by_record = audit.by_record
+def _of_records(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) -> dict[str, np.ndarray]:
+    """Columns with a row for each record; where groups are attacked, with the number and the results of its group."""
+    by_record, units = audit.by_record, _units(audit)
     assert by_record is not None
-    record_arrays = by_record.vulnerability
+    record_arrays, places = by_record.vulnerability, [place_in_set(bank, column) for column in columns.tolist()]
     numbers = {
         "models_with": record_arrays.inside,
         "models_without": record_arrays.outside,
@@ -141,26 +120,17 @@ def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) 
         "wrongly_named": record_arrays.wrongly,
         "same_outputs": by_record.copies,
     }
+    if by_record.revealing is not None:
+        numbers["revealing_class"] = np.where(by_record.revealing < 0, np.nan, by_record.revealing)
     deciding = audit.scores[audit.result.decided_by]
-    scores = {
-        f"{kind}_{index}": values.tolist()
-        for index, (record_scores, called) in enumerate(zip(deciding, by_record.called, strict=False))
-        for kind, values in (
-            ("score", record_scores),
-            ("called", np.where(np.isnan(record_scores), "", (called * 1).astype(str))),
-        )
+    for index, (scores, called) in enumerate(zip(deciding, by_record.called, strict=False)):
+        numbers |= {f"score_{index}": scores, f"called_{index}": np.where(np.isnan(scores), np.nan, called)}
+    # Groups count from 1, as those of `ks` do.
+    group = {} if audit.unit_of_record is None else {"group": units + 1}
+    return {
+        "set": np.array([of for of, _ in places]),
+        "place": np.array([index for _, index in places]),
+        **group,
+        "label": bank.labels[columns],
+        **{name: values[units] for name, values in numbers.items()},
     }
-    grouped = audit.unit_of_record is not None
-    yield ["set", "place", *(["group"] if grouped else []), "label", *numbers, "revealing_class", *scores]
-    for at, column in zip(_units(audit).tolist(), columns.tolist(), strict=True):
-        of, index = place_in_set(bank, column)
-        revealing = "" if by_record.revealing is None or by_record.revealing[at] < 0 else by_record.revealing[at]
-        shown = [_shown(number[at].item()) for number in numbers.values()]
-        extra = [_shown(score[at]) for score in scores.values()]
-        # Groups count from 1, as those of `ks` do.
-        yield [of, index, *([at + 1] if grouped else []), int(bank.labels[column]), *shown, revealing, *extra]
-
-
-def _shown(value: Any) -> Any:
-    """A number for a table; empty if it is missing."""
-    return "" if value is None or (isinstance(value, float) and np.isnan(value)) else value

@@ -1,9 +1,5 @@
-"""Runs `jaxaudit attack`: from its options to its result; of texts by fair coins and language models."""
+"""Runs `jaxaudit attack` without a bank: from its options to its result."""
 
-import tempfile
-from contextlib import nullcontext
-from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +8,6 @@ import numpy as np
 
 from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
@@ -22,32 +17,22 @@ from jaxaudit.audits.attack.train_splits import (
     models_to_train,
     train_splits,
 )
-from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackFlags, AttackOptions, attacks_named
-from jaxaudit.cli.attack.by_bank import attack_outcome, attacks_of
+from jaxaudit.cli.attack import ON_TARGETS, AttackOptions, attacks_named, named_attacks
 from jaxaudit.cli.classifiers import (
     make_classifier,
     network_of_texts,
-    read_table_options,
     read_training_set,
     refuse_more,
     summarise_table,
     table_data,
 )
-from jaxaudit.cli.groups import RecipeFlags, ShadowRecipe
 from jaxaudit.cli.options import with_values
-from jaxaudit.cli.own_code import load_named, with_fields
-from jaxaudit.cli.read_sets import read_groups, with_dealt_groups
-from jaxaudit.cli.shadows import BankData, BankModels, BankNetwork, TrainOptions, train
-from jaxaudit.cli.show import Job, Outcome, Summary
-from jaxaudit.data import Examples, Table, candidate_indices
-from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import hash_of_groups, number_sets
+from jaxaudit.cli.show import Job, Outcome
+from jaxaudit.data import Table, candidate_indices
 from jaxaudit.ensemble import Execution
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
-from jaxaudit.runs.provenance import describe_examples
 
 CANDIDATES = 2000
 SIZES = {"iterations": 100, "targets": 100}
@@ -57,11 +42,9 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 
 def prepare(options: AttackOptions) -> Job[Any]:
     """The work for these options."""
-    if options.of_texts:
-        return prepare_of_texts(options)
     audit_flags = options.audit
     names = attacks_named(audit_flags.attacks)
-    attacks = attacks_on_targets(audit_flags)
+    attacks = named_attacks(audit_flags, ATTACKS, ON_TARGETS, Attack)
     sizes = DEMONSTRATION if options.data.data is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
@@ -69,7 +52,8 @@ def prepare(options: AttackOptions) -> Job[Any]:
     pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
     check_attacks(attacks, audit_flags.bins, bool(pairs), bool(pooled))
-    whole = read_table_options(options.data)
+    whole = read_training_set(options.data, network_of_texts(options.model))
+    assert isinstance(whole, Table), "the command refuses texts"
     summarise_table(whole, columns=options.data.is_file)
     candidates = _candidates(options.data.sample, whole)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
@@ -99,7 +83,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
             bins=audit_flags.bins,
             execution=execution,
         )
-        return attack(models, attacks=attacks, level=audit_flags.level)
+        return attack(models, attacks=attacks)
 
     def outcome(audit: AttackAudit, provenance: Provenance) -> Outcome:
         indices = chosen[audit.records]
@@ -127,73 +111,9 @@ def prepare(options: AttackOptions) -> Job[Any]:
     )
 
 
-def attacks_on_targets(flags: AttackFlags) -> tuple[Attack, ...]:
-    """The attacks that `--attacks` names: built-in ones in their order, then your own."""
-    names, needs = attacks_named(flags.attacks), "a value with the fields and methods of jaxaudit.attacks.Attack"
-    attacks_by_name = {attack.name: attack for attack in ATTACKS if attack.name in names}
-    attacks_by_name |= load_named("--attacks", names, Attack, needs, (*ON_TARGETS, *ON_RECORDS))
-    return tuple(with_fields("--attack-option", flags.attack_option, attacks_by_name).values())
-
-
 def _candidates(count: int | None, table: Table) -> int:
     """The number of candidates: as given, else the paper's number, or the largest possible even number."""
     if count is None:
         return min(CANDIDATES, len(table) // 2 * 2)
     refuse_more(len(table), count, "--sample", table.name)
     return count
-
-
-def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
-    """The work for these options: that of `shadows train --coins`, and of `attack --shadows`.
-
-    The bank is in the folder of unfinished work, so that the same command goes on after a stop, or in a temporary one.
-    """
-    options = with_dealt_groups(options, options.data.data or "")
-    attacks, texts = attacks_of(options), read_training_set(options.data, network_of_texts(options.model))
-    assert isinstance(texts, Examples)
-    network = BankNetwork(**vars(network_of_texts(options.model)))
-    train_options = TrainOptions(
-        data=BankData(
-            query=options.data.data,
-            data_dir=options.data.data_dir,
-            groups=options.audit.groups,
-            coins=True,
-            drop_overlap=True,
-        ),
-        models=BankModels(seed=options.audit.seed, models=options.audit.pooled_shadow_models),
-        model=network,
-        recipe=ShadowRecipe(**vars(options.recipe)),
-    )
-    work = train.prepare(train_options)
-    assert not isinstance(work, Summary), "this is no dry run"
-    whole, data = options.audit.groups, {"query": describe_examples(texts)}
-    hashes = {"query": texts.content_hash}
-    if whole is not None:
-        groups = read_groups(whole, options.data.data or "", len(texts), "texts", options.data.data_dir)
-        # Work that was begun with other groups, or with none, is other work.
-        hashes["groups"] = hash_of_groups(number_sets(Sets(query=groups)))
-        data["groups"] = {"query": len(np.unique(groups)), "content_hash": hashes["groups"]}
-    settled = {field.name: getattr(work.options.recipe, field.name) for field in fields(RecipeFlags)}
-
-    def audit(execution: Execution) -> tuple[AttackAudit, Bank]:
-        kept = execution.checkpoints
-        with tempfile.TemporaryDirectory(prefix="jaxaudit-") if kept is None else nullcontext(kept) as folder:
-            bank = work.audit(replace(execution, checkpoints=Path(folder)))
-            shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
-            return attack_records(shadows, attacks=attacks, level=options.audit.level), bank
-
-    def outcome(audit_and_bank: tuple[AttackAudit, Bank], provenance: Provenance) -> Outcome:
-        return attack_outcome(*audit_and_bank, len(texts), provenance)
-
-    return Job(
-        options=with_values(options, model=work.options.model.model, **settled),
-        data=data,
-        hashes=hashes,
-        audit=audit,
-        outcome=outcome,
-        models=lambda _: options.audit.pooled_shadow_models,
-        line=f"attacking {len(texts):,} texts, {work.options.model.model} on {jax.default_backend()}",
-        after="attacking every text" if whole is None else "attacking every group of texts",
-        record_shape=work.record_shape,
-        classes=work.classes,
-    )

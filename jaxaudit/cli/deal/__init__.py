@@ -6,7 +6,7 @@ from pathlib import Path
 from jaxaudit.cli.groups import DATA, Columns, dealt_groups
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option, refuse_options
-from jaxaudit.cli.parsers import TEXTS, is_texts, share_check
+from jaxaudit.cli.parsers import is_texts, share_check
 from jaxaudit.errors import InputError
 
 SEED_BITS = 63
@@ -33,10 +33,6 @@ class DealData(Columns):
     by: str | None = dealt_groups(
         "As --groups, but the records of each group are dealt over all sets, at random within the group: for a verdict "
         "on each group (`jaxaudit ks --scores --by group`).",
-    )
-    pairs: Path | None = option(
-        "Texts: another version of each record of DATA, line by line. Which of the two is shared is drawn for each.",
-        names="file",
     )
 
     @property
@@ -120,7 +116,6 @@ class DealOptions:
         metavar="DIR",
         decides=False,
     )
-    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
 
 
 def _check_by(options: DealOptions) -> None:
@@ -128,7 +123,6 @@ def _check_by(options: DealOptions) -> None:
         return
     reasons = {
         "--groups": (options.data.groups, "deals groups whole, and --by the records of each over all sets"),
-        "--pairs": (options.data.pairs, "deals the versions of each record, whoever's it is"),
         "--withdraw": (options.deal.withdraw, "deals no holdout, and a group is found by its records in both sets"),
         "--blind": (options.deal.blind or None, "asks for outputs without groups, and groups are found by scores"),
     }
@@ -136,23 +130,9 @@ def _check_by(options: DealOptions) -> None:
         refuse_options({flag: value}, why)
 
 
-def _check_pairs(options: DealOptions) -> None:
-    deal, texts = options.deal, is_texts(options.data.data)
-    if texts:
-        refuse_options({"--blind": deal.blind}, "is of records with outputs, and texts get scores")
-    if options.data.pairs is None:
-        return
-    if not (texts and is_texts(options.data.pairs)):
-        raise InputError(f"--pairs and DATA must be texts ({', '.join(TEXTS)}).")
-    shares = {
-        "--holdout-share": deal.holdout_share,
-        "--members-share": deal.members_share,
-        "--withdraw": deal.withdraw,
-    }
-    refuse_options(
-        {"--groups": options.data.groups, **shares},
-        "--pairs draws for each record on its own, which of its versions is shared",
-    )
+def _check_texts(options: DealOptions) -> None:
+    if is_texts(options.data.data):
+        refuse_options({"--blind": options.deal.blind}, "is of records with outputs, and texts get scores")
 
 
 DEAL = Command(
@@ -187,9 +167,7 @@ DEAL = Command(
     anything else.
 
     Texts, also chats (messages, instruction and output), are written as query.jsonl and so on, lines with all of their
-    keys but those that tell the groups. With `--pairs`, query.jsonl has one version of each record, drawn by a fair
-    coin, and holdout.jsonl the other one, with the same number at pair: a difference within a pair is free of the
-    record's own difficulty.
+    keys but those that tell the groups.
 
     Examples:
 
@@ -204,10 +182,8 @@ DEAL = Command(
     `jaxaudit deal texts.jsonl --groups author --members-share 0.4 --holdout-share 0.3 --out deal`
 
     `jaxaudit deal chat.jsonl --by author --members-share 0.4 --holdout-share 0.3 --out deal`
-
-    `jaxaudit deal texts.jsonl --pairs rephrased.jsonl --out deal`
     """,
-    (_check_by, _check_pairs),
+    (_check_by, _check_texts),
     first=("out", "groups", "by", "holdout_share", "members_share", "withdraw", "blind"),
     compiles=False,
 )

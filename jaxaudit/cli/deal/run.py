@@ -1,6 +1,6 @@
 """Runs `jaxaudit deal`: reads records, deals them, and writes every side with the record of the deal.
 
-Of texts it deals the lines of a file, or which of two versions of each line is shared.
+Of texts it deals the lines of a file.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from jaxaudit.cli.deal.private import (
     new_salt,
     refuse_in_records,
 )
-from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, before_sharing, summary, texts_summary
+from jaxaudit.cli.deal.show import BlindChallenge, DealReport, DealSide, summary, texts_summary
 from jaxaudit.cli.deal.source import NUMBERS, DealtUnits, dealt_units, draw_deal, has_all_classes, read_source
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
@@ -47,8 +47,7 @@ from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.data.tables.rows import refuse_read_otherwise
 from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import stream
 from jaxaudit.runs.directory import Writer, new_directory, write_files
 from jaxaudit.version import __version__
 
@@ -62,13 +61,13 @@ def deal_given(options: DealOptions) -> Summary:
 
 def deal_records(options: DealOptions) -> Summary:
     """Deals the records and writes every side."""
-    data, groups, data_dir = options.data.data, options.data.names_of_groups, options.data.data_dir
+    data, groups = options.data.data, options.data.names_of_groups
     how, out, salt = options.deal, options.out, new_salt()
     # A column with groups is no input, and its values are not written: the files are shared.
     source = read_source(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = _as_compared(source.examples).record_hashes.view("S16")
-    group_values = None if groups is None else load_groups(groups, data, count, "data", data_dir)
+    group_values = None if groups is None else load_groups(groups, data, count, "data")
     units = dealt_units(group_values, copies, within=options.data.by is not None)
     seed = seed_of(how)
     key = key_of_deal(seed, how)
@@ -140,8 +139,7 @@ def deal_records(options: DealOptions) -> Summary:
         write_files(draft, files)
     blind = BlindChallenge(challenge, read_key(out / KEY).committed) if how.blind else None
     report = DealReport(source.name, out, sides, units, further_arrays, left_out, groups is not None)
-    power = () if units.written else before_sharing(data, sides, options.data.label, options.data.drop)
-    return summary(report, blind, power)
+    return summary(report, blind)
 
 
 def _further(arrays: Iterable[str]) -> list[str]:
@@ -170,83 +168,59 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
     return save
 
 
-PAIR, INDEX = "pair", "index"
-
-
-class Lines(NamedTuple):
-    """The lines of a side: for each, which version of which record it is."""
-
-    version: Int[np.ndarray, " lines"]
-    row: Int[np.ndarray, " lines"]
-
-
 def deal_texts(options: DealOptions) -> Summary:
     """Deals the texts and writes every side."""
-    how, out, pairs = options.deal, options.out, options.data.pairs
-    groups = options.data.names_of_groups
+    how, out, groups = options.deal, options.out, options.data.names_of_groups
     path = expanded(options.data.data)
-    versions = [read_told(path_of_version) for path_of_version in (path, pairs) if path_of_version is not None]
-    hashes = [_hashes(version) for version in versions]
-    count, paired = len(hashes[0]), pairs is not None
-    if paired:
-        _refuse_no_versions(versions, hashes)
-    if groups is None and not paired:
-        tell_of_groups(versions)
-    values = None if groups is None else _groups(groups, options.data.flag_of_groups, path, versions[0])
-    units = dealt_units(None if values is None else _as_numbers(values), hashes[0], within=options.data.by is not None)
-    keys = {key for version in versions for line in version.objects() for key in line} - {groups}
-    text_keys = {*versions[0].keys}
+    texts = read_told(path)
+    hashes = _hashes(texts)
+    if groups is None:
+        tell_of_groups([texts])
+    values = None if groups is None else _groups(groups, options.data.flag_of_groups, path, texts)
+    units = dealt_units(None if values is None else _as_numbers(values), hashes, within=options.data.by is not None)
+    keys = {key for line in texts.objects() for key in line} - {groups}
+    text_keys = {*texts.keys}
     left_out: list[str] = []
     if values is not None:
-        telling = keys_with_values(values, versions[0].objects())
+        telling = keys_with_values(values, texts.objects())
         left_out = [key for key in telling if key not in text_keys | {groups}]
-        _tell_of_texts(values, versions[0])
-    for taken in keys & {*((COLUMN,) if units.written else ()), *((PAIR,) if paired else ())}:
-        raise InputError(f"{versions[0].source} has a key {taken!r}, which a deal writes: rename it, or deal by it.")
+        _tell_of_texts(values, texts)
+    if units.written and COLUMN in keys:
+        raise InputError(f"{texts.source} has a key {COLUMN!r}, which a deal writes: rename it, or deal by it.")
     seed = seed_of(how)
     key = key_of_deal(seed, how)
-    if paired:
-        shared, every = generator_of(stream(key, "deal")).integers(2, size=count), np.arange(count)
-        lines = {"query": Lines(shared, every), "holdout": Lines(1 - shared, every)}
-    else:
-        rows = map(np.flatnonzero, (dealt_rows := draw_deal(key, how, units)).values())
-        lines = {of: Lines(np.zeros_like(row), row) for of, row in zip(dealt_rows, rows, strict=True)}
-    numbers = units.random_numbers(key)
+    numbers, hidden = units.random_numbers(key), {groups, *left_out}
 
-    def writer(side_lines: Lines) -> Writer:
+    def writer(rows: Int[np.ndarray, " lines"]) -> Writer:
         def save(file: IO[bytes]) -> None:
-            for number, row in zip(side_lines.version.tolist(), side_lines.row.tolist(), strict=True):
-                line = versions[number].object(row)
-                for key_left_out in (groups, *left_out):
-                    line.pop(key_left_out, None)
+            for row in rows.tolist():
+                line = {name: value for name, value in texts.object(row).items() if name not in hidden}
                 if units.written:
                     line[COLUMN] = int(numbers[row])
-                if paired:
-                    line = {INDEX: row, **line, PAIR: row}
                 file.write(msgspec.json.encode(line) + b"\n")
 
         return save
 
-    sides = {of: DealSide(f"{of}.jsonl", side_lines.row, units.on(side_lines.row)) for of, side_lines in lines.items()}
+    rows = {of: np.flatnonzero(dealt) for of, dealt in draw_deal(key, how, units).items()}
+    sides = {of: DealSide(f"{of}.jsonl", rows_of_side, units.on(rows_of_side)) for of, rows_of_side in rows.items()}
     source = {
-        "name": " and ".join(version.source for version in versions),
-        "records": count,
+        "name": texts.source,
+        "records": len(hashes),
         "groups": units.count,
-        "content_hash": f"blake2b:{hashlib.blake2b(np.concatenate(hashes).tobytes(), digest_size=16).hexdigest()}",
+        "content_hash": f"blake2b:{hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()}",
         "sha256": file_hash(path),
-        **({} if pairs is None else {"pairs_sha256": file_hash(pairs)}),
     }
 
     def record(file: IO[bytes]) -> None:
-        membership = {of: np.stack(hashes)[side_lines] for of, side_lines in lines.items()}
+        membership = {of: hashes[side.rows] for of, side in sides.items()}
         file.write(record_of(how, seed, units, source, draft, sides, membership))
 
     home = {} if values is None else {HOME: home_writer(numbers.tolist())}
-    files = {f"{of}.jsonl": writer(side_lines) for of, side_lines in lines.items()}
+    files = {side.file: writer(side.rows) for side in sides.values()}
     with new_directory(out) as draft:
         write_files(draft, {**files, DEAL_RECORD: record, **home})
-    further = sorted(keys - {*text_keys, COLUMN, PAIR, INDEX, *left_out})
-    return texts_summary(DealReport(source["name"], out, sides, units, further, left_out, groups is not None), paired)
+    further = sorted(keys - {*text_keys, COLUMN, *left_out})
+    return texts_summary(DealReport(texts.source, out, sides, units, further, left_out, groups is not None))
 
 
 def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
@@ -282,26 +256,6 @@ def _tell_of_texts(values: list[str | int], texts: Texts) -> None:
 def _as_numbers(values: Sequence[str | int]) -> Int[np.ndarray, " records"]:
     names: dict[str | int, int] = {}
     return np.array([names.setdefault(value, len(names)) for value in values])
-
-
-def _refuse_no_versions(versions: list[Texts], hashes: list[np.ndarray]) -> None:
-    first, second = versions
-    if (len(first.lines), first.form) != (len(second.lines), second.form):
-        raise InputError(
-            f"`pairs` {second.source} has {len(second.lines):,} lines of the form {second.form!r}, and {first.source} "
-            f"{len(first.lines):,} of {first.form!r}: give two versions of each record, line by line."
-        )
-    count = len(first.lines)
-    again = 2 * count - len(np.unique(np.concatenate(hashes)))
-    if again:
-        raise InputError(
-            f"{again:,} texts of {first.source} and {second.source} are copies of others, so one text could be shared "
-            "and kept; give versions that differ, and leave copies out of both."
-        )
-    if 2**count * ALPHA < 1:
-        raise InputError(
-            f"{count} pairs are too few: no test of them could reach a p-value of {ALPHA:g}. Give five or more."
-        )
 
 
 SCHEMA = "jaxaudit.deal/1"

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.cli.deal.source import DealtUnits, NamedGroups, named_groups
+from jaxaudit.cli.deal.source import DealtUnits, single_groups
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.challenge import DEAL_RECORD, HOME, KEY
 from jaxaudit.data.labels import COLUMN
-from jaxaudit.metrics.members import LEAST_MEMBERS
 
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
@@ -53,39 +52,14 @@ class DealReport(NamedTuple):
     has_groups: bool
 
     @property
-    def named(self) -> NamedGroups | None:
-        """Which groups the deal can name; None of records that nobody gave groups for."""
-        return None if not self.has_groups else named_groups(self.units, {of: s.rows for of, s in self.sides.items()})
-
-    def summary(self, lines: Sequence[str], commands: Sequence[str]) -> Summary:
-        """These lines, and the same as numbers; `commands` are those of the later test."""
-        sides = {
-            of: {"file": str(self.out / side.file), "records": len(side.rows), "groups": side.groups}
-            for of, side in self.sides.items()
-        }
-        naming = self.named
-        numbers = {
-            "source": self.source,
-            "sets": sides,
-            "groups": "within" if self.units.within else "whole" if self.units.written else None,
-            "copies": self.units.copied,
-            "by_group": None if naming is None else naming._asdict(),
-            "also_written": list(self.further),
-            "left_out": list(self.left_out),
-            "commands": list(commands),
-        }
-        return Summary(tuple(lines), numbers)
+    def single(self) -> tuple[tuple[str, ...], bool]:
+        """As `single_groups`; nothing of records that nobody gave groups for."""
+        rows = {of: side.rows for of, side in self.sides.items()}
+        return single_groups(self.units, rows) if self.has_groups else ((), False)
 
 
-def summary(
-    report: DealReport,
-    challenge: BlindChallenge | None = None,
-    power: Sequence[str] = (),
-) -> Summary:
-    """What is printed of a deal of records with outputs.
-
-    `challenge` is that of a blind deal, and `power` are the lines of `before_sharing`.
-    """
+def summary(report: DealReport, challenge: BlindChallenge | None = None) -> Summary:
+    """What is printed of a deal of records with outputs; `challenge` is that of a blind deal."""
     sides, units = report.sides, report.units
     lines = [*_dealt(report, (KEY,) if challenge else ())]
     if challenge:
@@ -104,7 +78,7 @@ def summary(
         ]
     lines += _of_groups(report)
     lines += _of_columns(report, "arrays")
-    commands = [shlex.join(_command(report, blind=challenge is not None))]
+    command = shlex.join(_command(report, blind=challenge is not None))
     if challenge:
         request = [f"To test a model later, get its outputs on the records of {challenge.file}:"]
     else:
@@ -113,37 +87,31 @@ def summary(
             "To test a model later, get its outputs on the records of each file, as arrays",
             f"{', '.join(names[:-1])} and {names[-1]} of one .npz or as files of these names in one folder:",
         ]
-    lines += ["", *request, "", f"  {commands[0]}"]
+    lines += ["", *request, "", f"  {command}"]
     if units.within:
-        commands.append("jaxaudit ks --scores scores.csv --by group")
         lines += [
             "",
             f"For a verdict on each group, a table of scores with the column {COLUMN}:",
             "",
-            f"  {commands[1]}",
+            "  jaxaudit ks --scores scores.csv --by group",
         ]
-    return report.summary([*lines, *power], commands)
+    return Summary(tuple(lines))
 
 
-def texts_summary(report: DealReport, paired: bool) -> Summary:
-    """What is printed of a deal of texts; `paired` if it was of two versions of each record."""
+def texts_summary(report: DealReport) -> Summary:
+    """What is printed of a deal of texts."""
     head, *lines = _dealt(report)
-    if paired:
-        lines = ["  each record is in query.jsonl in one version, and in holdout.jsonl in the other one", *lines]
     if report.units.written:
         lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
     lines += _of_groups(report)
     lines += _of_columns(report, "keys")
     words = ["jaxaudit", "scores", "lm", "MODEL"]
-    for name in LABELS:
-        path = str(report.out / report.sides[name].file) if name in report.sides else name.upper()
-        words += [f"--{name}", path] if name in report.sides or name == "holdout" else []
-    naming = report.named
+    words += [str(report.out / f"{name}.jsonl") for name in LABELS if name in report.sides or name == "holdout"]
     # With records of a group in both sets, there is no test of whole groups.
-    by = " --by group" if report.units.within or (naming is not None and naming.can_be_named) else ""
+    by = " --by group" if report.units.within or report.single[1] else ""
     commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
     lines += ["", "To test a model later (add --baseline, --before):", "", *(f"  {command}" for command in commands)]
-    return report.summary((head, *lines), commands)
+    return Summary((head, *lines))
 
 
 def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
@@ -188,9 +156,8 @@ def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
 
 def _of_groups(report: DealReport) -> list[str]:
     """Where groups can be looked up, and which of them a deal can name."""
-    naming = report.named
     home = [f"{HOME} says which records of {report.source} each number stands for."] if report.has_groups else []
-    return home if naming is None else [*home, *naming.lines]
+    return [*home, *report.single[0]]
 
 
 def _of_columns(report: DealReport, kind: str) -> list[str]:
@@ -205,26 +172,6 @@ def _of_columns(report: DealReport, kind: str) -> list[str]:
             f"{', '.join(report.further)}."
         )
     return lines
-
-
-def before_sharing(data: str, sides: Mapping[str, DealSide], label: str | None, drop: Sequence[str]) -> tuple[str, ...]:
-    """How to learn what a test by this deal will be able to tell; nothing where `power` cannot measure it.
-
-    `data` are the records as the user names them, with the options `label` and `drop`. With groups, without a holdout,
-    or with too few members, it cannot.
-    """
-    if len(sides) < len(LABELS) or len(sides["members"].rows) < LEAST_MEMBERS:
-        return ()
-    sizes = [(f"--{'members' if name == 'members' else f'{name}-size'}", str(len(sides[name].rows))) for name in LABELS]
-    words = ["jaxaudit", "power", "--query", data, *(word for pair in sizes for word in pair)]
-    words += [*([] if label is None else ["--label", label]), *(word for name in drop for word in ("--drop", name))]
-    return (
-        "",
-        "To learn before you share anything what the test will be able to tell, and what a larger holdout would",
-        "bring (it trains models on these records, for some minutes):",
-        "",
-        f"  {shlex.join(words)}",
-    )
 
 
 def _command(report: DealReport, blind: bool) -> list[str]:

@@ -3,7 +3,7 @@
 They are dealt one by one, in whole groups, or within each group, and some groups can be named by the later test.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,16 +67,16 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
             f"{options.flag_of_groups} {groups} is the name of inputs or labels, which are shared with the records; "
             "copy the groups to an array or column of another name, or to a file."
         )
-    data, data_dir = options.data, options.data_dir
+    data = options.data
     columns = [] if groups is None else [groups]
     stored = load_told(data, options, groups=columns, exact=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
-    path, split = file_and_split(data, data_dir)
+    path, split = file_and_split(data, None)
     name = without_folders(data) if path is None else path.name + (f"@{split}" if split else "")
     file = path if path is not None and not split and path.is_file() else None
     archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None
     pairs = {} if archive is None else find_pairs(archive.names, name)
-    how: dict[str, Any] = {"data_dir": data_dir, "label": options.label, "drop": options.drop, "groups": columns}
+    how: dict[str, Any] = {"label": options.label, "drop": options.drop, "groups": columns}
     if not split and (file is None or len(pairs) > 1):
         _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
     if archive is not None and list(pairs) == [""]:
@@ -198,73 +198,38 @@ def draw_deal(key: Key[Array, ""], how: DealFlags, units: DealtUnits) -> dict[st
     return {"query": ~(drawn | members), "members": members, "holdout": drawn}
 
 
-class NamedGroups(NamedTuple):
-    """Which groups of the query set can be called remembered at 5%, adjusted for all of them, of one target.
+def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], bool]:
+    """What to say of single groups of the query set, and whether scores would name any of them, each on its own.
 
-    Attributes:
-        groups: how many groups the query set has.
-        can_be_named: how many of them some scores would name, each on its own.
-        holdout_groups: how many groups the holdout has.
-        holdout_groups_needed: how many it needs, where groups were dealt whole; None where records were.
-        records_needed: how many records a group needs in query set and in holdout, where records were dealt; else None.
-        single: whether every group has one record.
-    """
-
-    groups: int
-    can_be_named: int
-    holdout_groups: int
-    holdout_groups_needed: int | None
-    records_needed: int | None
-    single: bool = False
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What to say of them."""
-        if not self.single:
-            return self._of_groups()
-        # A deal of records within groups would name none of them either.
-        return (*ONE_EACH, *self._of_groups()) if self.can_be_named else ONE_EACH
-
-    def _of_groups(self) -> tuple[str, ...]:
-        count = f"{self.groups:,} group{'' if self.groups == 1 else 's'}"
-        adjusted = f"(5%, adjusted for {count} of one model)"
-        if self.records_needed is not None:
-            able = "each" if self.can_be_named == self.groups else f"{self.can_be_named:,}"
-            rest = (
-                f"{self.records_needed:,} records of a group in query set and in holdout are enough."
-                if able == "each"
-                else f"Enough are {self.records_needed:,} records of a group in query set and in holdout each."
-            )
-            if self.groups > MOST_TESTS:
-                rest = f"P-values can be adjusted for at most {MOST_TESTS:,} groups: deal fewer of them."
-            return (f"Single groups: {ASK} can name {able} of {count} {adjusted}.", rest)
-        return (
-            f"Single groups: to name one of {count} {adjusted}, {ASK}",
-            f"needs {self.holdout_groups_needed:,} groups in the holdout, and there are {self.holdout_groups:,}: "
-            + ("enough." if self.can_be_named else "none can be named."),
-            *(
-                ()
-                if self.can_be_named
-                else ("Is it single ones you ask about? --by in place of --groups deals for that.",)
-            ),
-        )
-
-
-def named_groups(units: DealtUnits, rows: Mapping[str, Sequence[int] | np.ndarray]) -> NamedGroups | None:
-    """Which groups a deal can name; None where there are none, or no holdout.
-
-    `rows` has the records of each side.
+    At 5%, adjusted for all groups, of one target. Nothing is said without groups or a holdout. `rows` has the records
+    of each side.
     """
     if not units.written or "holdout" not in rows:
-        return None
-    query, holdout = (
-        np.bincount(units.of_record[np.asarray(rows[side])], minlength=units.count) for side in ("query", "holdout")
-    )
+        return (), False
+    query, holdout = (np.bincount(units.of_record[rows[side]], minlength=units.count) for side in ("query", "holdout"))
     groups, held = int((query > 0).sum()), int((holdout > 0).sum())
-    if not units.within:
-        single = units.count == len(units.of_record)
-        needed = holdout_groups_needed(groups)
-        return NamedGroups(groups, groups if held >= needed else 0, held, needed, None, single)
-    sizes = zip(query.tolist(), holdout.tolist(), strict=True)
-    able = [counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes]
-    return NamedGroups(groups, sum(able), held, None, records_a_set_needed(groups))
+    counted = f"{groups:,} group{'' if groups == 1 else 's'}"
+    adjusted = f"(5%, adjusted for {counted} of one model)"
+    if units.within:
+        sizes = zip(query.tolist(), holdout.tolist(), strict=True)
+        named = sum(counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes)
+        needed = records_a_set_needed(groups)
+        rest = f"{needed:,} records of a group in query set and in holdout are enough."
+        if named < groups:
+            rest = f"Enough are {needed:,} records of a group in query set and in holdout each."
+        if groups > MOST_TESTS:
+            rest = f"P-values can be adjusted for at most {MOST_TESTS:,} groups: deal fewer of them."
+        able = "each" if named == groups else f"{named:,}"
+        return (f"Single groups: {ASK} can name {able} of {counted} {adjusted}.", rest), named > 0
+    needed = holdout_groups_needed(groups)
+    enough = held >= needed
+    lines = (
+        f"Single groups: to name one of {counted} {adjusted}, {ASK}",
+        f"needs {needed:,} groups in the holdout, and there are {held:,}: "
+        f"{'enough' if enough else 'none can be named'}.",
+        *(() if enough else ("Is it single ones you ask about? --by in place of --groups deals for that.",)),
+    )
+    if units.count < len(units.of_record):
+        return lines, enough
+    # A deal of records within groups would name none of them either.
+    return (*ONE_EACH, *(lines if enough else ())), enough

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, Network, Output, Seeded
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_images, parse_reference, parse_template
 from jaxaudit.errors import InputError
-
-LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,12 @@ class EfficacyData(Images):
         "answer, question and answer, or text. [default: some digits]",
         names="data",
     )
-    gray: bool = option("Convert images to grayscale.", "--gray/--color", default=False)
+    images: str | None = option(
+        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors.",
+        default="none,color",
+        metavar="SIZE[,color]",
+        check=parse_images,
+    )
     classes: int | None = option(
         "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
         "data, or of labels per record]",
@@ -66,34 +70,15 @@ class WeightsFlags(Network):
 class EfficacyFlags(Seeded):
     """How it is measured."""
 
-    likelihood: str = option(
+    likelihood: Literal["categorical", "bernoulli", "gaussian"] = option(
         "What the outputs mean: categorical (logits of classes), bernoulli (logits of labels of their own, each 0 or "
-        "1) or gaussian (real numbers).",
+        "1) or gaussian (real numbers, of standard deviation 1).",
         default="categorical",
-        choices=LIKELIHOODS,
     )
-    sigma: float = option("Standard deviation of the gaussian likelihood.", default=1.0)
     true_fisher: bool = option(
         "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "
         "for each output.",
-        "--true-fisher",
         default=False,
-    )
-    chunk: int | None = option(
-        "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
-    )
-
-
-@dataclass(frozen=True)
-class EfficacyOutput(ListOutput):
-    """What is printed and written."""
-
-    top: int = option(
-        "Number of records to list, of those that the weights fit best.",
-        default=5,
-        minimum=0,
-        maximum=MOST,
-        decides=False,
     )
 
 
@@ -104,7 +89,7 @@ class EfficacyOptions:
     data: EfficacyData = group(DATA, EfficacyData())
     model: WeightsFlags = group(MODEL, WeightsFlags())
     audit: EfficacyFlags = group(AUDIT, EfficacyFlags())
-    output: EfficacyOutput = group(OUTPUT, EfficacyOutput())
+    output: Output = group(OUTPUT, Output())
 
 
 def _check_together(options: EfficacyOptions) -> None:
@@ -148,4 +133,5 @@ EFFICACY = Command(
     """,
     checks=(_check_together,),
     first=("data", "model", "params"),
+    listed=5,
 )

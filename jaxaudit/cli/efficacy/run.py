@@ -86,7 +86,6 @@ def _of_network(
         references=references,
         likelihood=_likelihood(options),
         true_fisher=options.audit.true_fisher,
-        chunk=options.audit.chunk,
         notes=notes,
     )
     return EfficacyInputs(judged, references, examples, audit, config_hash)
@@ -100,7 +99,6 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
         inputs = _demonstration(options)
         say(f"evaluating three models on {inputs.examples.name}")
     else:
-        _likelihood(options)
         inputs = _inputs(options)
     examples, reference_hashes = inputs.examples, {reference.name: _hash(reference) for reference in inputs.references}
     of_model = {"model_hash": inputs.config_hash} if inputs.config_hash else {}
@@ -197,10 +195,8 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
 
 
 def _likelihood(options: EfficacyOptions) -> Likelihood:
-    name, sigma = options.audit.likelihood, options.audit.sigma
-    if name != "gaussian":
-        refuse_options({"--sigma": sigma != 1}, f"belongs to --likelihood gaussian, and the likelihood is {name}")
-    return Gaussian(sigma) if name == "gaussian" else Bernoulli() if name == "bernoulli" else CATEGORICAL
+    name = options.audit.likelihood
+    return Gaussian(1.0) if name == "gaussian" else Bernoulli() if name == "bernoulli" else CATEGORICAL
 
 
 def _read(options: EfficacyOptions, data: EfficacyData) -> Examples | Records:
@@ -299,7 +295,6 @@ def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
         references=references,
         vocabulary=judged.model.vocabulary,
         framework="torch",
-        chunk=audit_flags.chunk,
         notes=("A record's own tokens are its labels; of a prompt or question, the answer's alone count.",),
     )
     return EfficacyInputs(judged_weights, references, examples, audit)

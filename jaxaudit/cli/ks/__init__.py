@@ -9,20 +9,12 @@ from jaxaudit.errors import InputError
 
 def _check_sets(options: KSOptions) -> None:
     data, target = options.data, options.target
-    if options.has_set_alone:
-        refuse_options({"--commitment": data.commitment}, "is that of a blind deal, and --deal names none")
     if options.source is ModelSource.SCORES or not options.can_be_read:
         return
-    inputs = ks_inputs(options)
-    key = inputs.sets.key
-    if key is None:
-        refuse_options({"--commitment": data.commitment}, "is that of a blind deal, and --deal names none")
-    elif data.commitment not in (None, key.commitment):
-        raise InputError(f"{data.deal}: has another commitment than was published; give that deal, unchanged.")
     if data.deal is not None and not (target.target or target.target_data):
         raise InputError("--deal needs --target: a model's outputs on its sets.")
     if options.source is ModelSource.TRAINING and not options.has_set_alone:
-        names = {str(role): name for role, name in inputs.sets.names.items()}
+        names = {str(role): name for role, name in ks_inputs(options).sets.names.items()}
         check_pair(names.get("query"), names.get("calibration"))
 
 
@@ -67,7 +59,7 @@ KS = Command(
     holdout), on records that it did use (the members), and with those of the model before a deletion, as far as these
     are there; shadow models are trained only where there is no holdout, or for --calibration. Tests "none of the query
     set was used", and estimates the used fraction. `forgotten`: no use is detected, and the upper limit of the used
-    fraction is at most --stated-share. That needs members, the model before, or shadow models of the target's own
+    fraction is at most 25%. That needs members, the model before, or shadow models of the target's own
     recipe: else nobody knows how much it remembers. Also gives rho (Liu & Tsaftaris 2020).
 
     Examples:

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits.ks.models import Part
-from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, memory_of, sizes_of
+from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.pace import (
-    COPIES,
     PlannedSize,
     PlannedTraining,
     lines_of_effort,
@@ -72,12 +71,7 @@ def plan_audit(
     learner = learner_of(*network)
     number = options.recipe.models_per_batch or usual_models_per_batch(learner, plan.cost)
     planned = with_usual(_planned(options, plan, full, network), models_per_batch=number)
-    record = sets.query.inputs.shape[1:]
     training = PlannedTraining(learner, sets.query, plan.cost, number)
-    record_bytes = 4 * int(np.prod(record))
-    # Beside the sample.
-    whole = COPIES * record_bytes * sum(full.records)
-    memory = training.bytes + whole + memory_of(work, record_bytes)
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
@@ -90,13 +84,12 @@ def plan_audit(
     lines = [
         f"Plan: {models} models ({counts_text}), {_named(network)}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
-        f"  time: {pace.words(plan.operations)}; memory: about {memory / 2**30:.1f} GiB",
+        f"  time: {pace.words(plan.operations)}",
         *lines_of_effort(reached, in_full, pace),
     ]
     numbers = {
         **numbers_of_effort(effort, reached, in_full, pace if options.recipe.dry_run else training.usual_pace),
         "models": models,
-        "memory_bytes": memory,
         # Reductions that change what the shadow models are like; fewer models do not.
         "unlike": [reduction for reduction in reached.reduced if not reduction.startswith("models of ")],
         "smallest_share_factor": round(reached.effect, 3),
@@ -156,10 +149,7 @@ def _work(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple
     query = sizes[Role.QUERY]
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     # Only the fields of a dataclass can be recorded as options of the run.
-    lightest = {
-        test.name: test.lighter() if is_dataclass(test) and (test.of_guess or audit.shadow_models is None) else test
-        for test in tests
-    }
+    lightest = {test.name: test.lighter() if is_dataclass(test) else test for test in tests}
     # Of a rho without replicates nothing is left to set.
     set_fields = [text for text in audit.test_option if parse_field("--test-option", text)[0] in lightest]
     return Work(

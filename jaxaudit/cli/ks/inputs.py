@@ -15,9 +15,9 @@ from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.models import LEAST, Part, refuse_shared
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
+from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import offered
 from jaxaudit.cli.ks.options import (
-    SHADOW_MODELS,
     KSFlags,
     KSInputs,
     KSOptions,
@@ -134,7 +134,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
 
     def matched(role: Role, examples: Examples) -> Examples:
         if role == Role.CALIBRATION:
-            return match(query, examples, data)
+            return match(query, examples, drop_shared=data.drop_overlap)
         return examples if role == Role.QUERY else align_target_data(query, examples)
 
     sets = whole.map(matched)
@@ -150,7 +150,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
         whole, sets = whole | dealt_sets, sets | dealt_sets
     if not data.drop_overlap:
         refuse_shared(sets)
-    sets = with_groups(sets, data.groups, names, data.data_dir)
+    sets = with_groups(sets, data.groups, names)
 
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
         # Of the calibration set outputs are on all records, those that are dropped, too.
@@ -316,15 +316,19 @@ def built_in_tests() -> dict[str, KSTest]:
     return {test.name: test() for test in TESTS}
 
 
+SHADOW_MODELS = 39
+"""Models without the query set, at least."""
+
+
 def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
     """The values that options give to every test with a field of the name."""
-    never = audit.shadow_models or SHADOW_MODELS
+    # As many as adjusted p-values need.
+    never = max(SHADOW_MODELS, least_models(targets))
     some = max(LEAST, never // 2)
     return {
         "never": never,
         "half": some,
         "fully": some,
-        "stated": audit.stated_share,
         **({} if audit.question is None else {"question": audit.question}),
         "targets": targets,
     }

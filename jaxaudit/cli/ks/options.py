@@ -14,15 +14,14 @@ from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
-    GIVEN,
     MODEL,
     MOST,
     OUTPUT,
     TRAINING,
     DealtFlags,
     Effort,
-    Level,
     Output,
+    Seeded,
     SetsFlags,
     ShadowNetwork,
     ShadowRecipe,
@@ -30,11 +29,10 @@ from jaxaudit.cli.groups import (
     effort_of_plan,
     failing,
     named_sets,
-    shadow_count,
 )
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
-from jaxaudit.cli.parsers import parse_target_data, share_check
+from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +75,6 @@ def check_first(names: Sequence[str], sets: Collection[str]) -> None:
 
 
 TARGET = "Target"
-SHADOW_MODELS = 39
 
 
 @dataclass(frozen=True)
@@ -89,11 +86,6 @@ class KSData(DealtFlags, SetsFlags):
         "[default: all, if the effort allows]",
         minimum=20,
         maximum=MOST * 1000,
-    )
-    commitment: str | None = option(
-        "The commitment of a blind deal that was published before the outputs arrived: another key is refused.",
-        metavar="SHA256",
-        of=GIVEN,
     )
 
 
@@ -118,7 +110,6 @@ class Targets:
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
         default="auto",
-        choices=("auto", "probabilities", "logits", "log-odds"),
     )
     target_data: tuple[str, ...] = training_option(
         "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
@@ -134,16 +125,16 @@ class Targets:
     )
 
 
-def renamed(text: str) -> tuple[str, str]:
-    """A column's name in the table, and its name here.
+def parse_direction(text: str) -> tuple[str, str]:
+    """A score, and whether it is lower or higher for records that were used.
 
-    >>> renamed("target.loss=nll (mine)")
-    ('nll (mine)', 'target.loss')
+    >>> parse_direction("my=score=lower")
+    ('my=score', 'lower')
     """
-    column_name, sign, new_name = text.partition("=")
-    if not (column_name and sign and new_name):
-        raise InputError(f"--column {text!r}: write NAME=COLUMN, such as target.loss=my_loss.")
-    return new_name, column_name
+    score, _, way = text.rpartition("=")
+    if not score or way not in ("lower", "higher"):
+        raise InputError(f"--direction {text}: write SCORE=lower or SCORE=higher: what a record has that was used.")
+    return score, way
 
 
 @dataclass(frozen=True)
@@ -158,35 +149,21 @@ class ScoreTableFlags:
         metavar="TABLE",
         names="file",
     )
-    column: tuple[str, ...] = option(
-        "The name of a column of --scores in the file, if it differs: target.loss=my_loss. Repeatable.",
+    direction: tuple[str, ...] = option(
+        "Whether a score is lower for records that were used, as a loss is, or higher, where its name does not say it. "
+        "Repeatable.",
         default=(),
-        metavar="NAME=COLUMN",
-        check=renamed,
-    )
-    lower: tuple[str, ...] = option(
-        "A score that is lower for records that were used, like loss. Repeatable.", default=(), metavar="SCORE"
-    )
-    higher: tuple[str, ...] = option(
-        "A score that is higher for records that were used, like log_likelihood. Repeatable.",
-        default=(),
-        metavar="SCORE",
+        metavar="SCORE=lower|higher",
+        check=parse_direction,
     )
     by: Literal["group"] | None = option(
         "Also a verdict for each group of the query set, such as an author: which are still remembered, with p-values "
         "adjusted for all of them. The column group has the group of each record.",
-        choices=("group",),
-    )
-    show_words: bool = option(
-        "If the texts themselves tell query set and holdout apart: print the words that do. They are words of records, "
-        "and are never written.",
-        default=False,
-        decides=False,
     )
 
 
 @dataclass(frozen=True)
-class KSFlags(Level):
+class KSFlags(Seeded):
     """Options of the tests, and of their shadow models."""
 
     shadows: Path | None = bank_of_shadows(
@@ -212,23 +189,19 @@ class KSFlags(Level):
         "Set an option of a test, also of your own: its name, a field, and a value. holdout.mixed: its models, each "
         "trained on random records of query set and holdout (19 or more; 40). rho.replicates: its pairs of models, "
         "each with its own seed (5; 0 leaves out rho). rho.controls: its models trained on both sets (1). "
-        "rho.subsample: the share of the calibration set that each replicate draws (0.9). Repeatable. It counts more "
-        "than other options and the effort.",
+        "rho.subsample: the share of the calibration set that each replicate draws (0.9). shadow.never, shadow.half, "
+        "shadow.fully: its models trained without the query set (39), on half of it (19) and on all of it (19). "
+        "members.stated, and stated of deletion, holdout, shadow and scores (of --scores): `forgotten` requires that "
+        "the upper limit of the used fraction (one-sided, 95%) is at most this (0.25). Repeatable. It counts more than "
+        "the effort.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--test-option"),
-        of=~(ModelSource.ANSWERS | ModelSource.SCORES),
-    )
-    shadow_models: int | None = shadow_count(
-        SHADOW_MODELS,
-        "Shadow test: models trained without the query set. Half as many (19 or more) are trained on half of it, and "
-        "as many on all of it.",
     )
     question: Literal["used", "left"] | None = option(
         "With members or --before: how much of the query set was used, as the members were, or how much memory of it "
         "is left in a model that was trained on after the use to unlearn it. The numbers are the same. [default: left "
         "of what --before shows, else used]",
-        choices=("used", "left"),
     )
     same_recipe: bool = option(
         "The shadow models have the target's own network and recipe. Without this word, "
@@ -236,11 +209,6 @@ class KSFlags(Level):
         "`forgotten`. With --scores: the models unused. and used. have the target's recipe, where no data show it.",
         default=False,
         of=~ModelSource.ANSWERS,
-    )
-    stated_share: float = option(
-        "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
-        default=0.25,
-        check=share_check("stated_share"),
     )
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
@@ -264,9 +232,9 @@ class KSOutput(Output):
         metavar="ROLE=WORDS",
         check=check_words,
     )
-    fail_on: tuple[str, ...] = failing(
-        "forgotten", "not forgotten", "inconclusive", "group remembered", "group suspected"
-    )
+    fail_on: tuple[
+        Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
+    ] = failing()
 
 
 @dataclass(frozen=True)

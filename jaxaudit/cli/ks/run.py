@@ -18,12 +18,11 @@ from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
-from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import Case, load_own_tests, positions, read_case, tests_of, tests_of_dealt
-from jaxaudit.cli.ks.options import ALL, SHADOW_MODELS, KSOptions, ks_inputs, tests_named
-from jaxaudit.cli.networks import IMAGE_SIZE, make_shadow_learner, with_defaults
+from jaxaudit.cli.ks.options import ALL, KSOptions, ks_inputs, tests_named
+from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged
 from jaxaudit.cli.parsers import is_texts
@@ -69,9 +68,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     whole = read_case(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
-    if given_options.audit.shadow_models is None:
-        # As many as adjusted p-values need.
-        options = with_values(options, shadow_models=max(SHADOW_MODELS, least_models(len(whole.targets))))
     own_tests = load_own_tests(options.audit.tests or "all")
     tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
     network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
@@ -134,7 +130,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
     options = _with_groups(options)
-    options = with_values(with_usual(of_texts(options), image_size=IMAGE_SIZE), tests=",".join(tests_named(options)))
+    options = with_values(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
     sets = read_case(options)
     tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL), with_rho=False)
     files = {role: files for role, files in described_files(sets.files).items() if files}
@@ -170,7 +166,7 @@ def _judged(
     )
     # Training has shown all of the progress, if there was any.
     progress = execution.progress if learner is None else None
-    return judge(key, shadows, sets.targets, tests=tests, level=options.audit.level, progress=progress, **more)
+    return judge(key, shadows, sets.targets, tests=tests, progress=progress, **more)
 
 
 def _with_groups(options: KSOptions) -> KSOptions:
@@ -182,7 +178,7 @@ def _with_groups(options: KSOptions) -> KSOptions:
 
 
 def _filled(options: KSOptions) -> KSOptions:
-    options = with_usual(with_defaults(options), shadow_models=SHADOW_MODELS)
+    options = with_defaults(options)
     return with_values(options, tests=",".join(tests_named(options)))
 
 
@@ -219,7 +215,7 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
     data["target_data"] = [
         describe_examples(examples) for examples in target_parts.values() if examples not in (*sets.sets.values(),)
     ]
-    options = options if is_image(sets.query) else with_values(options, image_size=None)
+    options = options if is_image(sets.query) else with_values(options, images=None)
     return {"options": options, "data": data, "hashes": hashes}
 
 
@@ -312,8 +308,7 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
         sampled_alike=None if measured is None else SampledAlike(**measured),
-        image_size=options.data.image_size or "none",
-        gray=options.data.gray,
+        images=options.data.images or "none",
         seed=options.audit.seed,
         groups=bool(groups),
         group_columns=group_columns(options.data.groups),

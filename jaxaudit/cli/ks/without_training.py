@@ -8,16 +8,16 @@ import numpy as np
 
 from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.result import SCORES, KSAudit
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.ks.inputs import as_outputs, built_in_tests, fields_of_tests, file_targets, load_own_tests
-from jaxaudit.cli.ks.options import ALL, KSOptions, check_first, ks_inputs, parse_tests, renamed, with_all
+from jaxaudit.cli.ks.options import ALL, KSOptions, check_first, ks_inputs, parse_direction, parse_tests, with_all
 from jaxaudit.cli.ks.run import described_files, ks_outcome
-from jaxaudit.cli.options import refuse_options, with_values
+from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_scores, reader, with_dealt_groups, with_groups
@@ -31,11 +31,8 @@ from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import align_target_data
 from jaxaudit.data.paths import exists
-from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
-from jaxaudit.metrics.exchangeability import revealing_words
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_bank, describe_scores
@@ -73,7 +70,6 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
             targets,
             tests=tuple(tests.values()),
             own_recipe=options.audit.same_recipe or not (description.device or description.command[1:2] == ("ks",)),
-            level=options.audit.level,
             rates=options.audit.leave_one_out,
             progress=execution.progress,
         )
@@ -120,7 +116,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
                 raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
         return {}
     data = replace(options.data, label=ks_inputs(options).sets.label)
-    read = reader(replace(data, image_size=description.image_size, gray=description.gray), description.group_columns)
+    read = reader(replace(data, images=description.images), description.group_columns)
     sets_by_role: dict[str, Examples] = {}
     for role in Sizes._fields:
         name = names.get(Role(role))
@@ -155,13 +151,11 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
         count = count_of("members", name)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
     else:
-        read = reader(
-            replace(data, image_size=description.image_size, gray=description.gray), description.group_columns
-        )
+        read = reader(replace(data, images=description.images), description.group_columns)
         members, names = read(name), description.class_names or tuple(map(str, range(description.classes)))
         first = members.take(slice(1))
         members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
-    return with_groups(Sets(members=members), data.groups, Sets(members=name), data.data_dir)[Role.MEMBERS]
+    return with_groups(Sets(members=members), data.groups, Sets(members=name))[Role.MEMBERS]
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
@@ -207,31 +201,14 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     score_flags, audit_options = options.scores, options.audit
-    rename = dict(map(renamed, score_flags.column))
-    table = read_scores(score_flags.scores or Path(), rename, score_flags.lower, score_flags.higher)
-    if table.texts is None:
-        refuse_options({"--show-words": score_flags.show_words}, f"{table.name} has no column `text`")
-    test = ScoresTest(
-        stated=audit_options.stated_share,
-        question=audit_options.question or "used",
-        same_recipe=audit_options.same_recipe,
-    )
+    table = read_scores(score_flags.scores or Path(), map(parse_direction, score_flags.direction))
+    usual = ScoresTest(question=audit_options.question or "used", same_recipe=audit_options.same_recipe)
+    (test,) = with_fields("--test-option", audit_options.test_option, {SCORES: usual}).values()
 
     def audit(_: Execution) -> KSAudit:
-        key, level = jax.random.key(audit_options.seed), audit_options.level
-        return judge_scores(key, table, test=test, level=level, by=score_flags.by)
+        return judge_scores(jax.random.key(audit_options.seed), table, test=test, by=score_flags.by)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
-        record = recorded("ks", audit.result, audit.sources, provenance)
-        return Outcome(record, {}, {}, aside=_words(table, audit) if score_flags.show_words else "")
+        return Outcome(recorded("ks", audit.result, audit.sources, provenance), {}, {})
 
     return Job(options=options, audit=audit, outcome=outcome, data=describe_scores(table), label="comparing")
-
-
-def _words(table: ScoreTable, audit: KSAudit) -> str:
-    """The words that tell the sets apart, if the check says so."""
-    failed = [check for check in audit.targets[0].checks if check.name == HOLDOUT_LIKE_QUERY and not check.passed]
-    if not failed or table.texts is None:
-        return "No words are shown: query set and holdout were not told apart without the target."
-    texts = [table.texts[index] for index in table.rows("query", "holdout")]
-    return "Words that tell query set and holdout apart: " + ", ".join(revealing_words(texts, len(table.rows("query"))))

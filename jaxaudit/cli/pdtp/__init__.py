@@ -1,6 +1,7 @@
 """`jaxaudit pdtp`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
 from jaxaudit.cli.groups import (
@@ -10,7 +11,7 @@ from jaxaudit.cli.groups import (
     MOST,
     OUTPUT,
     TRAINING,
-    ListOutput,
+    Output,
     RecipeFlags,
     Seeded,
     dealt_groups,
@@ -49,17 +50,10 @@ class PDTPFlags(Seeded):
 
 
 @dataclass(frozen=True)
-class PDTPOutput(ListOutput):
+class PDTPOutput(Output):
     """What is printed and written."""
 
-    top: int = option(
-        "Number of riskiest records to list.",
-        default=10,
-        minimum=0,
-        maximum=MOST,
-        decides=False,
-    )
-    fail_on: tuple[str, ...] = failing("records exposed", "inconclusive")
+    fail_on: tuple[Literal["records-exposed", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)
@@ -92,6 +86,10 @@ PDTP = Command(
     record: PDTP, in nats. A record with a PDTP above 1 is exposed. The seed floor of each record is what another seed
     alone moves. The models are trained here: no model of yours is judged (for that, a bank and attack --shadows).
 
+    How they are trained is --model, --epochs and the settings of --recipe:
+
+    {recipe}
+
     Examples:
 
     `jaxaudit pdtp` (embedded breast cancer data, a neural network, less than a minute)
@@ -107,4 +105,5 @@ PDTP = Command(
     """,
     checks=(_check,),
     first=("data", "label", "model"),
+    listed=10,
 )

@@ -101,7 +101,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         models=models,
         line=f"{count:,} records, {options.model.model}, on {jax.default_backend()}",
         label="measuring",
-        shorter="--measured-records N measures N records only, --sample N trains on N",
         record_shape=examples.inputs.shape[1:],
         classes=len(table.class_names),
         measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, left_out),
@@ -115,5 +114,5 @@ def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
 
 def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
     data, groups = options.data, options.audit.groups or ""
-    values = read_groups(groups, data.data or DEFAULT_DATA, len(whole), "training set", data.data_dir)
+    values = read_groups(groups, data.data or DEFAULT_DATA, len(whole), "training set")
     return values if chosen is None else values[chosen]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jaxaudit.cli.groups import (
     AUDIT,
@@ -20,10 +21,9 @@ from jaxaudit.cli.groups import (
     dealt_groups,
     effort_of_plan,
     failing,
-    shadow_count,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, refuse_options
+from jaxaudit.cli.options import ModelSource, group, option, refuse_options, training_option
 from jaxaudit.cli.parsers import check_pair, other_split, share_check
 
 SHADOW_MODELS = 40
@@ -90,7 +90,9 @@ class PowerFlags(Seeded):
         default=0.1,
         check=share_check("fraction"),
     )
-    models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
+    models: int | None = training_option(
+        f"Models, each trained on a half of the query set. [default: {SHADOW_MODELS}]", minimum=19, maximum=MOST
+    )
     effort: Effort = effort_of_plan("Models, then records, then epochs")
 
 
@@ -98,7 +100,7 @@ class PowerFlags(Seeded):
 class PowerOutput(Output):
     """Options of what is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("insufficient")
+    fail_on: tuple[Literal["insufficient"], ...] = failing()
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             sets.query,
             sets.sets[Role.CALIBRATION],
             _learner(options, sets),
-            query_size=options.sizes.query_size,
-            holdout_size=options.sizes.holdout_size,
-            members_size=options.sizes.members_size,
+            **vars(options.sizes),
             fraction=options.audit.fraction,
             models=work.models,
             reduced=reduced(full_work, work),
@@ -124,16 +122,14 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
 
 def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a table of scores."""
-    table, sizes = read_scores(options.audit.scores or Path()), options.sizes
+    table = read_scores(options.audit.scores or Path())
     return Job(
         options=options,
         data=describe_scores(table),
         audit=lambda _: power_of_scores(
             jax.random.key(options.audit.seed),
             table,
-            query_size=sizes.query_size,
-            holdout_size=sizes.holdout_size,
-            members_size=sizes.members_size,
+            **vars(options.sizes),
             fraction=options.audit.fraction,
         ),
         outcome=_outcome,
@@ -162,12 +158,12 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
         query, calibration = with_calibration_set(jax.random.key(options.audit.seed), whole, THIRD)
     else:
         query = read(data.query or "")
-        calibration = match(query, read(data.calibration), data)
+        calibration = match(query, read(data.calibration), drop_shared=data.drop_overlap)
         options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
     sets = Sets(query=query, calibration=calibration)
-    return options, Case(with_groups(sets, data.groups, Sets(query=data.query or ""), data.data_dir))
+    return options, Case(with_groups(sets, data.groups, Sets(query=data.query or "")))
 
 
 def _learner(options: PowerOptions, sets: Case) -> SteppedLearner:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.parsers import parse_template
-from jaxaudit.errors import InputError
 
 MODELS = "Models of known truth"
 
@@ -65,11 +65,10 @@ class LMOptions(TableOptions):
         names="file",
     )
     texts: tuple[Path, ...] = option(
-        "Records as JSON Lines, gzipped or not, instead of files by set. Each line has messages, "
-        "prompt and completion, instruction and output, prompt or question and answer, or text; set "
-        "(query, holdout, members or reference), where the file's name does not say it, as that of query.jsonl; and, "
-        "where known, group, pair and index.",
-        default=(),
+        "Records as JSON Lines, gzipped or not. Each line has messages, prompt and completion, instruction and output, "
+        "prompt or question and answer, or text; set (query, holdout, members or reference), where the file's name "
+        "does not say it, as that of query.jsonl; and, where known, group, pair and index.",
+        default=...,
         argument=True,
         names="file",
     )
@@ -78,51 +77,26 @@ class LMOptions(TableOptions):
         "may then be adapters of MODEL, too.",
         names="file",
     )
-    query: Path | None = option("The query set: records in question, as TEXTS without set.", names="file")
-    holdout: Path | None = option("Records of the same source that nobody trained on.", names="file")
-    members: Path | None = option("Records of the same source that stay in training.", names="file")
     template: str | None = option(
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: '; a chat by the chat template of the "
         "tokenizer]",
         check=parse_template,
     )
-    answer_start: str = option(
+    answer_start: Literal["characters", "prompt-tokens"] = option(
         "Where an answer begins: at the first token with a character of it (characters), or behind as many tokens as "
         "the prompt has alone (prompt-tokens), as open-unlearning counts: that leaves out the first word where the "
         "tokenizer joins it with the blank before it.",
         default="characters",
-        choices=("characters", "prompt-tokens"),
     )
-    precision: str | None = option(
-        "Type of the numbers of weights and activations. [default: as each config.json says, else float32]",
-        choices=("float32", "bfloat16", "float16"),
+    precision: Literal["float32", "bfloat16", "float16"] | None = option(
+        "Type of the numbers of weights and activations. [default: as each config.json says, else float32]"
     )
     keep_text: bool = option(
         "Also write each record's text, for the check whether records alone tell the sets apart.",
         default=False,
         decides=False,
     )
-    words: bool = option(
-        "Whether to add covariate.words_1 to _3: how difficult the words of each answer are, by n-grams of records of "
-        "other groups. Only of files that `jaxaudit deal` made: words of sets of two sources would accuse.",
-        "--words/--no-words",
-        default=True,
-    )
-
-    @property
-    def files_of_sets(self) -> dict[str, Path]:
-        """The file of each set that has one of its own."""
-        files = {"query": self.query, "holdout": self.holdout, "members": self.members}
-        return {name: path for name, path in files.items() if path is not None}
-
-
-def _check_sets_of_texts(options: LMOptions) -> None:
-    if bool(options.texts) is bool(options.files_of_sets):
-        raise InputError(
-            "give the records either as TEXTS, with a set in each line or in the file's name, or as --query, --holdout "
-            "and --members."
-        )
 
 
 @dataclass(frozen=True)
@@ -148,13 +122,12 @@ class OpenUnlearningOptions(JoinOptions):
         metavar="TARGET_EVAL.json",
         names="file",
     )
-    muse: str = option(
+    muse: Literal["privleak", "verbmem", "knowmem"] = option(
         "Of MUSE's logs, which records of the forget set: privleak are the texts of the attacks (mia_*), beside a "
         "holdout; verbmem passages to complete (ROUGE-L, extraction strength, exact memorisation); knowmem questions "
         "(ROUGE-L). The last two have no holdout, so two models or more that never used the forget set must tell "
         "(--unused).",
         default="privleak",
-        choices=("privleak", "verbmem", "knowmem"),
     )
 
 
@@ -193,16 +166,13 @@ LM = Command(
 
     Examples:
 
-    `jaxaudit scores lm model --query deal/query.jsonl --holdout deal/holdout.jsonl --out scores.csv`
-
     `jaxaudit scores lm model deal/query.jsonl deal/holdout.jsonl deal/members.jsonl --out scores.csv`
 
     `jaxaudit scores lm base deal/*.jsonl --adapter unlearned --before finetuned --baseline base --out scores.csv`
 
     `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
     """,
-    (_check_sets_of_texts,),
-    first=("scores", "query", "holdout"),
+    first=("scores",),
     compiles=False,
 )
 

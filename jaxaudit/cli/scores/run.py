@@ -76,10 +76,10 @@ def score_texts(options: LMOptions) -> Summary:
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
     columns["covariate.prompt_tokens"] = [tokens.start for tokens in encoded["target"]]
-    if options.words and _all_dealt(sides):
+    if _all_dealt(sides):
         difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
-    with progress_on_stderr("scoring", shorter="fewer records, or a GPU, would take less") as progress:
+    with progress_on_stderr("scoring") as progress:
 
         def report_progress(more: int) -> None:
             nonlocal done
@@ -159,16 +159,16 @@ def _sides(options: LMOptions) -> list[DealtSide | None]:
     """The sides of a deal that the files are.
 
     Raises:
-        InputError: a file is another side than it is given as, or they are of several deals.
+        InputError: a file is another side than its name says, or they are of several deals.
     """
-    named_sides = [(name, path, dealt_side(expanded(path))) for name, path in options.files_of_sets.items()]
-    for name, path, side in named_sides:
-        if side is not None and side.name != name:
+    sides = [dealt_side(expanded(path)) for path in options.texts]
+    for path, side in zip(options.texts, sides, strict=True):
+        name = path.name.partition(".")[0]
+        if side is not None and name in SETS and side.name != name:
             raise InputError(
-                f"{path}: is given as the set `{name}`, and its deal (deal.json beside it) made it the set "
+                f"{path}: has the name of the set `{name}`, and its deal (deal.json beside it) made it the set "
                 f"`{side.name}`: are files exchanged?"
             )
-    sides = [*(side for *_, side in named_sides), *(dealt_side(expanded(path)) for path in options.texts)]
     if len({side.deal for side in sides if side is not None}) > 1:
         raise InputError(
             "the files are of several deals, by the deal.json beside them: their sets were not dealt from one another. "
@@ -191,19 +191,14 @@ def _all_dealt(sides: Sequence[DealtSide | None]) -> bool:
 
 def _records(options: LMOptions, sides: Sequence[DealtSide | None]) -> tuple[list[Texts], dict[str, Any]]:
     """The records of each file, and the columns that are no score, of the records of all files."""
-    read = [read_told(path) for path in (*options.files_of_sets.values(), *options.texts)]
+    read = [read_told(path) for path in options.texts]
     tell_of_groups(read)
     if len({texts.form for texts in read}) > 1:
         raise InputError(
             f"records have different forms ({', '.join(sorted({texts.form for texts in read}))}); give all sets one "
             "form, or it tells them apart."
         )
-    roles = [*options.files_of_sets, *([None] * len(options.texts))]
-    sets = [
-        name
-        for of, texts in zip(roles, read, strict=True)
-        for name in (_sets(texts) if of is None else [of] * len(texts.answers))
-    ]
+    sets = [name for texts in read for name in _sets(texts)]
     _refuse_shared(read, sets)
     columns: dict[str, Any] = {"set": sets}
     for name in ("index", "group", "pair"):
@@ -252,7 +247,8 @@ def _sets(texts: Texts) -> list[str]:
         return [file_name] * len(texts.answers)
     if names_of_sets is None:
         raise InputError(
-            f"{texts.source}: lines have no 'set'; add it, or give a file for each set: --query, --holdout, --members."
+            f"{texts.source}: lines have no 'set'; add it, or give a file for each set: query.jsonl, holdout.jsonl and "
+            "members.jsonl."
         )
     sets = [set_of("" if name is None else str(name)) for name in names_of_sets]
     wrong = [row for row, name in enumerate(sets, 1) if not name]

@@ -19,13 +19,20 @@ from jaxaudit.cli.groups import (
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
 from jaxaudit.cli.own_code import own_code
-from jaxaudit.cli.parsers import parse_image_size
+from jaxaudit.cli.parsers import parse_images
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
-LONGEST_RECIPE = 10_000
-OF_SCORES = ("score", "log-likelihood")
-"""Outputs of one number for each record, of records without classes."""
+Way = Literal["lower", "higher"]
+OUTPUTS: dict[str, tuple[Literal["logits", "probabilities", "log_likelihood", "score"], Way | None]] = {
+    "logits": ("logits", None),
+    "probabilities": ("probabilities", None),
+    "log-likelihood": ("log_likelihood", "higher"),
+    "loss": ("log_likelihood", "lower"),
+    "lower-score": ("score", "lower"),
+    "higher-score": ("score", "higher"),
+}
+"""By the value of `--outputs`, what a bank calls it, and which numbers records have that a model was trained on."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +48,16 @@ class BankData(DealtFlags, SetsFlags):
         "it, with --coins on about half.",
         names="data",
     )
-    image_size: str | None = option(
-        "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
+    images: str | None = option(
+        "Resize images to HEIGHTxWIDTH and make them gray, before records are compared; none keeps their size, and "
+        ",color their colors.",
         default="none",
-        check=parse_image_size,
+        metavar="SIZE[,color]",
+        check=parse_images,
     )
     drop_overlap: bool = option(
         "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
     )
-    drop_unshared: bool = option("Do not use calibration records of classes without a query record.", default=False)
     coins: bool = option(
         "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
         "epsilon (attack --delta).",
@@ -62,8 +70,8 @@ class PlanData(BankData):
     """Options of the sets whose records your own script trains on."""
 
     holdout: str | None = option(
-        "With --outputs score and log-likelihood: the number of records of the holdout, such as 400, or a .npy file of "
-        "as many rows. Other sets come with --deal.",
+        "With --outputs of one number for each record: the number of records of the holdout, such as 400, or a .npy "
+        "file of as many rows. Other sets come with --deal.",
         names="data",
     )
 
@@ -83,26 +91,18 @@ class BankModels(Seeded):
 class PlannedModels(BankModels):
     """Options of the planned models, and of what their files of outputs contain."""
 
-    outputs: Literal["logits", "probabilities", "score", "log-likelihood"] = option(
-        "What your script saves: logits or probabilities of every class, or one number for each record, such as a "
-        "language model's: a score of any unit, or the log-likelihood in nats (mean over tokens). --query, --holdout "
-        "and --calibration may then be numbers of records, such as 400, or .npy files of as many rows.",
+    outputs: Literal["logits", "probabilities", "log-likelihood", "loss", "lower-score", "higher-score"] = option(
+        "What your script saves: logits or probabilities of every class; or one number for each record, such as a "
+        "language model's: its log-likelihood in nats (mean over tokens), its loss (the same with the other sign), or "
+        "a score of any unit that is lower or higher for records that a model was trained on. --query, --holdout and "
+        "--calibration may then be numbers of records, such as 400, or .npy files of as many rows.",
         default="logits",
-        choices=("logits", "probabilities", "score", "log-likelihood"),
     )
-    direction: Literal["lower", "higher"] | None = option(
-        "Which numbers records have that a model was trained on: lower, as losses are, or higher. Needed with "
-        "--outputs score and log-likelihood.",
-        choices=("lower", "higher"),
-    )
-    views: int = option(
-        "Views of each record, such as augmentations, in every file of outputs.", default=1, minimum=1, maximum=10_000
-    )
-    recipe: str | None = option(
-        "How the models are trained, in your words.",
-        "--how-trained",
-        check=lambda text: check_recipe(text),
-    )
+
+    @property
+    def scored(self) -> bool:
+        """Whether outputs are one number for each record, of records without classes."""
+        return OUTPUTS[self.outputs][1] is not None
 
 
 @dataclass(frozen=True)
@@ -191,39 +191,18 @@ class ImportOptions:
     labels: Path | None = option(
         "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
     )
-    recipe: str | None = option(
-        "How the models were trained. [default: as their files say]",
-        "--how-trained",
-        check=lambda text: check_recipe(text),
-    )
-
-
-def check_recipe(text: str) -> None:
-    """Rejects a description that is too long."""
-    if len(text) > LONGEST_RECIPE:
-        raise InputError(f"--how-trained has {len(text)} characters; give at most {LONGEST_RECIPE}.")
 
 
 def _check_sets(options: BankOptions) -> None:
-    data = options.data
-    query = data.query if data.deal is None else str(data.deal)
+    query = options.data.query or options.data.deal
     for flag, value in (("--deal or --query, the data in question", query), ("--out, the directory", options.bank)):
         if value is None:
             raise InputError(f"{flag}, is missing.")
 
 
-def _check_direction(options: PlanOptions) -> None:
-    models = options.models
-    scored = models.outputs in OF_SCORES
-    if scored != (models.direction is not None):
-        raise InputError(
-            f"--direction goes with --outputs {' and '.join(OF_SCORES)}, and is needed there: whether a lower or a "
-            "higher number means that a model was trained on the record."
-        )
-    if not scored:
+def _check_holdout(options: PlanOptions) -> None:
+    if not options.models.scored:
         refuse_options({"--holdout": options.data.holdout}, "is a number of records; a set of records is one of --deal")
-    if scored:
-        refuse_options({"--views": models.views > 1}, f"--outputs {models.outputs} is one number for each record")
 
 
 def _check_model(options: AddOptions) -> None:
@@ -245,11 +224,11 @@ PLAN = Command(
 
     `jaxaudit shadows plan --deal deal --calibration c.npz --models 40 --out bank`
 
-    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --how-trained ResNet-18 --out bank`
+    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --out bank`
 
-    `jaxaudit shadows plan --query 400 --holdout 400 --outputs score --direction lower --out bank`
+    `jaxaudit shadows plan --query 400 --holdout 400 --outputs lower-score --out bank`
     """,
-    (_check_sets, _check_direction),
+    (_check_sets, _check_holdout),
     first=("deal", "query", "bank"),
     compiles=False,
 )

@@ -222,7 +222,7 @@ def make_bank(options: ImportOptions) -> Summary:
     directory, out = options.directory, options.out
     foreign = _read(directory, options.labels)
     order, counts = _columns(foreign.membership.shape[1], options.query_rows, options.holdout_rows)
-    description = _described(foreign, counts, options.recipe or "")
+    description = _described(foreign, counts)
     rows = foreign.membership[:, order]
     if rows.all() or not rows.any():
         which = "all records" if rows.all() else "no record"
@@ -274,7 +274,7 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
     return np.concatenate([query, holdout, rest]), counts
 
 
-def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
+def _described(foreign: Foreign, counts: Counts) -> Description:
     models, records = foreign.membership.shape
     try:
         description = Description(
@@ -285,7 +285,7 @@ def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
             records=records,
             models=models,
             counts=counts,
-            recipe=recipe or foreign.recipe,
+            recipe=foreign.recipe,
             versions={"jaxaudit": __version__, "numpy": version("numpy")},
         )
         # Decoding checks the limits of a description.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -16,11 +15,11 @@ from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.options import command_line, with_values
 from jaxaudit.cli.read_sets import group_columns, with_groups_of_sets
-from jaxaudit.cli.shadows import OF_SCORES, BankData, PlannedModels, PlanOptions
+from jaxaudit.cli.shadows import OUTPUTS, BankData, PlannedModels, PlanOptions
 from jaxaudit.cli.shadows.sets import BankSets, count_bank_sets, read_bank_sets
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank.bank import DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
-from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, Kind, read_description
+from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, read_description
 from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import read_npy
@@ -39,11 +38,9 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     options, out = with_groups_of_sets(options, named_sets(options.data)), options.bank or Path()
     earlier = bank_there(out)
     key = jax.random.key(options.models.seed)
-    scored = options.models.outputs in OF_SCORES
-    sets = count_bank_sets(options.data) if scored else read_bank_sets(key, options.data)
-    recipe = earlier.recipe if earlier is not None and options.models.recipe is None else options.models.recipe
+    sets = count_bank_sets(options.data) if options.models.scored else read_bank_sets(key, options.data)
     models = number_of_models(options.models.models, earlier, sets)
-    options = with_values(options, models=models, recipe=recipe or None)
+    options = with_values(options, models=models)
     description = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
     arrays = deal_bank(key, sets, description, options.data.coins)
     refuse_other(out, earlier, description)
@@ -112,23 +109,21 @@ def bank_description(
     data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any
 ) -> Description:
     """The description of this bank for `bank.json`; `command` repeats the plan."""
+    outputs, direction = OUTPUTS[chosen.outputs]
     try:
         return Description(
             format=1,
-            outputs=msgspec.convert(chosen.outputs.replace("-", "_"), Kind),
-            direction=chosen.direction,
+            outputs=outputs,
+            direction=direction,
             classes=len(sets.class_names),
-            class_names=() if chosen.outputs in OF_SCORES else sets.class_names,
-            queries=chosen.views,
+            class_names=() if chosen.scored else sets.class_names,
             records=len(sets.labels),
             models=chosen.models or 0,
             counts=sets.counts,
             hashes=sets.hashes,
             sampled_alike=sets.sampled_alike,
-            image_size=data.image_size or "none",
-            gray=data.gray,
+            images=data.images or "none",
             seed=chosen.seed,
-            recipe=chosen.recipe or "",
             groups=bool(sets.groups),
             group_columns=group_columns(data.groups),
             command=tuple(command),
@@ -190,11 +185,10 @@ def _facts(of: Description) -> dict[str, Any]:
         "query set": of.hashes.query,
         "holdout": of.hashes.holdout,
         "calibration set": of.hashes.calibration,
-        "images": f"{of.image_size} {'gray' if of.gray else 'color'}",
+        "images": of.images,
         "seed": of.seed,
         "outputs": of.outputs,
         "direction": of.direction,
-        "views": of.queries,
         "groups": of.groups,
         "recipe": of.recipe,
     }
@@ -223,15 +217,12 @@ def _summary(out: Path, description: Description, groups: Sets[np.ndarray], befo
     added = "" if not before else f", {description.models - before} of them new"
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
-    outputs_text = (
-        description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
-    )
     lines = (
         f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, "
         "in this order.",
         *((f"Groups: {groups_in_words(groups)}.",) if groups else ()),
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
-        f"{outputs_text} on all {description.records:,} records as",
+        f"{description.outputs} on all {description.records:,} records as",
         f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}",
         f"or add files: jaxaudit shadows add {bank} FILE...",
         f"What is missing: jaxaudit shadows show {bank}",

@@ -14,7 +14,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, groups_of_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import BankData, BankNetwork
-from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
+from jaxaudit.data import Examples, align_classes, align_target_data, concatenate
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
@@ -33,7 +33,7 @@ class BankSets(NamedTuple):
     Attributes:
         parts, hashes: the inputs of each set, and hashes of the sets as they were read.
         counts: numbers of records of each set, dropped ones included.
-        labels: class of each record; -1 for records of a class without query records.
+        labels: class of each record.
         dropped: records that no model is trained on.
         groups: of query set and holdout, if groups are kept whole.
         sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
@@ -59,8 +59,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     names = sets_named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
     if model is None and is_texts(names[Role.QUERY]):
         raise InputError(
-            "texts have no classes, so models give each a number: --outputs log-likelihood --direction higher, or "
-            "--outputs score; `shadows train` trains language models on them."
+            "texts have no classes, so models give each a number: --outputs log-likelihood, or another one of those; "
+            "`shadows train` trains language models on them."
         )
     adapters = None if model is None else make_adapters(model)
     columns = group_columns(data.groups)
@@ -72,16 +72,14 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     other = examples_by_role.get(Role.CALIBRATION)
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    groups = groups_of_sets(data.groups, names, examples_by_role.map(lambda _, examples: len(examples)), data.data_dir)
+    groups = groups_of_sets(data.groups, names, examples_by_role.map(lambda _, examples: len(examples)))
     query = replace(query, groups=groups.get(Role.QUERY))
     held = None if held is None else replace(held, groups=groups.get(Role.HOLDOUT))
     holdout = None if held is None else align_target_data(query, held)
-    calibration, shared = _calibration(query, other, data.drop_unshared)
+    calibration = None if other is None else align_classes(query, other)
     if not data.drop_overlap:
         _refuse_shared(query, holdout, calibration)
     dropped = _copies(query, holdout, other)
-    of_calibration = slice(len(dropped) - len(shared), None)
-    dropped[of_calibration] &= shared
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
@@ -90,11 +88,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
-    labels = [query.labels, *(() if holdout is None else (holdout.labels,))]
-    if other is not None and calibration is not None:
-        labels.append(np.full(len(other), -1))
-        labels[-1][shared] = calibration.labels
-        dropped[of_calibration] |= ~shared
+    labels = [examples.labels for examples in (query, holdout, calibration) if examples is not None]
     sets = Sets(query=query, holdout=held, calibration=other)
     return BankSets(
         tuple(examples.inputs for examples in (query, held, other) if examples is not None),
@@ -112,14 +106,12 @@ def count_bank_sets(data: BankData) -> BankSets:
     """The sets of a bank of records without classes: their numbers of records, which nothing reads."""
     values = {
         "--drop-overlap": data.drop_overlap,
-        "--drop-unshared": data.drop_unshared,
-        "--image-size": data.image_size not in (None, "none"),
-        "--color": not data.gray,
+        "--images": data.images not in (None, "none"),
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
     names = named_sets(data).names.only(*map(Role, Sizes._fields))
     counts = names.map(lambda role, text: count_of(f"--{role}", text))
-    groups = groups_of_sets(data.groups, names, counts, data.data_dir)
+    groups = groups_of_sets(data.groups, names, counts)
     records = sum(counts.values())
     none = np.zeros(records, bool)
     return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)
@@ -158,18 +150,6 @@ def _sampled_alike(
         groups=query_and_holdout.groups,
     )
     return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
-
-
-def _calibration(
-    query: Examples, whole: Examples | None, drop: bool
-) -> tuple[Examples | None, Bool[np.ndarray, " calibration"]]:
-    """The calibration records of the query set's classes, in its class order, and a mask of them among all."""
-    if whole is None:
-        return None, np.zeros(0, bool)
-    if not drop:
-        return align_classes(query, whole), np.ones(len(whole), bool)
-    class_names = np.array(query.class_names)[np.unique(query.labels)]
-    return drop_unshared(query, whole), np.isin(np.array(whole.class_names)[whole.labels], class_names)
 
 
 def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:

@@ -1,6 +1,5 @@
 """Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -15,7 +14,7 @@ from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe, named_sets
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, source_hashes
-from jaxaudit.cli.pace import COPIES, PROCESS_BYTES, PlannedTraining, pace_of
+from jaxaudit.cli.pace import PlannedTraining, pace_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
 from jaxaudit.cli.recipe import load_learner
@@ -32,8 +31,7 @@ from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
-from jaxaudit.data.bank.description import DESCRIPTION, Description
-from jaxaudit.data.paths import exists
+from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
@@ -41,15 +39,14 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
 from jaxaudit.runs.unfinished import working_in
 
-COMMAND, BANK = "shadows train", "bank"
+COMMAND = "shadows train"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     """Draws the training sets, or those of further models, and returns the work: to train all missing models.
 
-    For a dry run, returns an estimate of the work. Without a directory, the bank of the work is in the
-    folder of unfinished work (`Execution.checkpoints`), whose owner removes it.
+    For a dry run, returns an estimate of the work.
     """
     options = with_groups_of_sets(options, named_sets(options.data))
     key = jax.random.key(options.models.seed)
@@ -60,7 +57,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
     learner = _learner(options, query, len(sets.labels))
     out = options.bank or Path()
-    earlier = None if options.bank is None else bank_there(out)
+    earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
     training = None
     number = _models_per_batch(options.recipe.models_per_batch, earlier, done)
@@ -72,14 +69,15 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
-    planned = PlannedModels(seed=options.models.seed, models=models, recipe=_in_words(options))
+    planned = PlannedModels(seed=options.models.seed, models=models)
     if are_texts(query):
-        planned = replace(planned, outputs="log-likelihood", direction="higher")
+        planned = replace(planned, outputs="log-likelihood")
     description = bank_description(
         options.data,
         planned,
         sets,
         command_line(COMMAND, options),
+        recipe=_in_words(options),
         models_per_batch=number,
         form=form_of(learner),
         device=_and("" if earlier is None else earlier.device, f"{device.platform}: {device.device_kind}"),
@@ -105,20 +103,9 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
             _train_missing(bank, key, np.concatenate(sets.parts), learner, execution)
         return bank
 
-    def train_aside(execution: Execution) -> Bank:
-        folder = execution.checkpoints
-        assert folder is not None, "whoever wants no directory gives one"
-        if not exists(folder / BANK / DESCRIPTION):
-            # A process may have been killed while it wrote the bank.
-            shutil.rmtree(folder / BANK, ignore_errors=True)
-            lay(folder / BANK, arrays, None, description)
-        bank = load_bank(folder / BANK)
-        train_bank(key, bank, np.concatenate(sets.parts), learner, missing.tolist(), execution=execution)
-        return bank
-
     return Job(
         options=options,
-        audit=train_aside if options.bank is None else train,
+        audit=train,
         outcome=lambda bank, _: Summary(
             (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")
         ),
@@ -205,17 +192,13 @@ def _estimate(
     members: Int[np.ndarray, " missing"],
     training: PlannedTraining | None,
 ) -> tuple[str, ...]:
-    models, number = len(members), description.models_per_batch or 1
+    models = len(members)
     outputs = 4 * description.records * description.classes
-    memory = COPIES * sum(part.nbytes for part in sets.parts) + number * outputs
     steps, time = "", "as long as its learner takes"
-    if training is None or not models:
-        memory += PROCESS_BYTES
-    else:
+    if training is not None and models:
         learner, cost = training.learner, training.cost
         counts = learner.epochs * -(-members // learner.batch_size)
         operations = counts.sum() * cost.step + models * description.records * cost.record
-        memory += training.bytes
         most = "at most " if isinstance(learner, EarlyStopping) else ""
         steps, time = (
             f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records",
@@ -226,5 +209,5 @@ def _estimate(
     training_text = f" on {members.mean():,.0f} records each{steps}" if models else ""
     return (
         f"{description.models} shadow models{have}; {models} to train{training_text}",
-        f"{time}, {memory / 2**30:.1f} GiB of memory, {models * outputs / 2**20:,.0f} MiB of disk for outputs",
+        f"{time}, {models * outputs / 2**20:,.0f} MiB of disk for outputs",
     )

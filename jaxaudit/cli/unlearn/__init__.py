@@ -13,10 +13,10 @@ from jaxaudit.cli.groups import (
     OUTPUT,
     TRAINING,
     Images,
-    Level,
     Network,
     Output,
     RecipeFlags,
+    Seeded,
     failing,
 )
 from jaxaudit.cli.harness import Command
@@ -88,7 +88,7 @@ class UnlearnNetwork(Network):
 
 
 @dataclass(frozen=True)
-class UnlearnFlags(Level):
+class UnlearnFlags(Seeded):
     """The methods, and how they are judged."""
 
     methods: str | None = training_option(
@@ -102,21 +102,15 @@ class UnlearnFlags(Level):
         "(golatkar, the default), in the paper's equation (paper), or in the paper's code (becker-code). fisher.alpha: "
         "strength of the noise (3e-6). negative-gradient.beta: weight of the loss of the remaining records (0.95). "
         "ssd.selection: parameters are dampened whose Fisher information is more than this times that of all records "
-        "(10). ssd.strength: the smaller, the more these are dampened (1). npo.beta (0.1), simnpo.beta (4.5): inverse "
+        "(10). ssd.strength: the smaller, the more these are dampened (1). NAME.epochs and NAME.learning_rate, of all "
+        "but fisher and ssd: how a method trains (10 epochs at 0.01; gradient-ascent 0.003, scrub 0.0005; "
+        "gradient-difference, npo, simnpo and rmu 0.0002, by AdamW). npo.beta (0.1), simnpo.beta (4.5): inverse "
         "temperature; the larger, the sooner the pull on a record ends. rmu.layer: the activation to move, by its name "
         "in the network, such as block 1 (the middle one). rmu.coefficient: length of the vector that activations are "
         "moved to (2). Repeatable.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--method-option"),
-    )
-    unlearn_epochs: int | None = training_option(
-        "Epochs of the methods that train: all but amnesiac, fisher and ssd. [default: 10]", minimum=1, maximum=MOST
-    )
-    unlearn_rate: float | None = training_option(
-        "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005; gradient-difference, npo, simnpo "
-        "and rmu: 0.0002, by AdamW]",
-        check=share_check("unlearn_rate"),
     )
     seeds: int | None = training_option(
         "Models per method, one per seed. [default: 20; 10 without --data]",
@@ -138,22 +132,15 @@ class GivenOutputs:
     """Outputs of models that were trained and unlearned elsewhere."""
 
     outputs: tuple[str, ...] = outputs_option(
-        "Score models of your own; nothing is trained. METHOD is a name of your choice. The .npz has outputs of its "
-        "models on the records to forget, forget [models, records, classes], and maybe retain and test: the same, or "
-        "accuracies [models]. Repeatable.",
+        "Score models of your own; nothing is trained. METHOD is a name of your choice; retrained are models retrained "
+        "without the records to forget, better twice as many, and must be there; original are those before unlearning. "
+        "The .npz has outputs of its models on the records to forget, forget [models, records, classes], and maybe "
+        "retain and test: the same, or accuracies [models]. Repeatable.",
         default=(),
         metavar="METHOD=FILE.npz",
         check=parse_outputs,
         names="file",
         place=lambda text: parse_outputs(text)[1],
-    )
-    retrained: Path | None = outputs_option(
-        "--outputs: the same of models retrained without the records to forget, better twice as many.",
-        metavar="FILE.npz",
-        names="file",
-    )
-    original: Path | None = outputs_option(
-        "--outputs: the same of models before unlearning.", metavar="FILE.npz", names="file"
     )
     labels: Path | None = outputs_option(
         "--outputs: the class of each record to forget, from 0, a .npy; or an .npz with forget, retain and test.",
@@ -163,7 +150,6 @@ class GivenOutputs:
     outputs_kind: Literal["auto", "probabilities", "logits"] = outputs_option(
         "What the files of --outputs contain; log-probabilities are logits.",
         default="auto",
-        choices=("auto", "probabilities", "logits"),
     )
 
 
@@ -171,7 +157,7 @@ class GivenOutputs:
 class UnlearnOutput(Output):
     """What is printed and written."""
 
-    fail_on: tuple[str, ...] = failing("distinguishable", "not distinguishable", "inconclusive")
+    fail_on: tuple[Literal["distinguishable", "not-distinguishable", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)
@@ -199,9 +185,9 @@ def _check_given(options: UnlearnOptions) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"--outputs: two methods have the name {twice}; give each a name of its own.")
-    for flag, path in (("--retrained", files.retrained), ("--labels", files.labels)):
-        if path is None:
-            raise InputError(f"--outputs needs {flag}; see `jaxaudit unlearn --help`.")
+    for needed, is_there in (("retrained=FILE.npz", "retrained" in names), ("--labels", files.labels is not None)):
+        if not is_there:
+            raise InputError(f"--outputs needs {needed}; see `jaxaudit unlearn --help`.")
 
 
 UNLEARN = Command(
@@ -219,7 +205,7 @@ UNLEARN = Command(
 
     `jaxaudit unlearn` (embedded digits, about a minute)
 
-    `jaxaudit unlearn --outputs scrub=scrub.npz --outputs mine=mine.npz --retrained retrained.npz --labels labels.npy`
+    `jaxaudit unlearn --outputs mine=mine.npz --outputs retrained=retrained.npz --labels labels.npy`
     (models of your own, of any library; trains nothing)
 
     `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`

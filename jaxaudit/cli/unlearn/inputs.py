@@ -12,9 +12,9 @@ import numpy as np
 from jaxaudit import unlearning
 from jaxaudit.cli.options import fields_of, refuse_options
 from jaxaudit.cli.own_code import OF_TEXTS, with_fields
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_tokens
+from jaxaudit.cli.parsers import MOST, TEXTS, is_texts, parse_tokens
 from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
-from jaxaudit.cli.unlearn import OF_A_MODEL, UnlearnData, UnlearnFlags, UnlearnOptions
+from jaxaudit.cli.unlearn import UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.pairs import find_overlap
 from jaxaudit.data.sequences import BYTES, sequences, word_tokenizer
@@ -25,6 +25,7 @@ from jaxaudit.models import PureModule, hidden_states
 TEST = "@test"
 
 
+Epochs = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -35,15 +36,36 @@ def _fields(**declared: tuple[Any, Any]) -> Any:
     return make_dataclass("MethodFields", [(name, *field) for name, field in declared.items()], frozen=True)()
 
 
+TRAINED: dict[str, Any] = {
+    "epochs": (Epochs | None, None),  # pyright: ignore[reportOperatorIssue]
+    "learning_rate": (Positive | None, None),  # pyright: ignore[reportOperatorIssue]
+}
+"""What all methods have that train; None is the usual value of the method."""
 FIELDS = {
     "fisher": _fields(variant=(Literal["golatkar", "paper", "becker-code"], "golatkar"), alpha=(NotNegative, 3e-6)),
-    "negative-gradient": _fields(beta=(Share, 0.95)),
+    "fine-tuning": _fields(**TRAINED),
+    "gradient-ascent": _fields(**TRAINED),
+    "negative-gradient": _fields(beta=(Share, 0.95), **TRAINED),
+    "scrub": _fields(**TRAINED),
     "ssd": _fields(selection=(NotNegative, 10.0), strength=(NotNegative, 1.0)),
-    "npo": _fields(beta=(Positive, 0.1)),
-    "simnpo": _fields(beta=(Positive, 4.5)),
-    "rmu": _fields(layer=(str | None, None), coefficient=(NotNegative, 2.0)),
+    "gradient-difference": _fields(**TRAINED),
+    "npo": _fields(beta=(Positive, 0.1), **TRAINED),
+    "simnpo": _fields(beta=(Positive, 4.5), **TRAINED),
+    "rmu": _fields(layer=(str | None, None), coefficient=(NotNegative, 2.0), **TRAINED),
 }
 """What `--method-option` sets, by method."""
+FUNCTIONS: dict[str, Any] = {
+    "fisher": unlearning.forget_by_noise,
+    "fine-tuning": unlearning.fine_tune,
+    "gradient-ascent": unlearning.gradient_ascent,
+    "negative-gradient": unlearning.negative_gradient,
+    "scrub": unlearning.scrub,
+    "ssd": unlearning.selective_dampening,
+    "gradient-difference": unlearning.gradient_difference,
+    "npo": unlearning.npo,
+    "simnpo": unlearning.sim_npo,
+    "rmu": unlearning.rmu,
+}
 NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}
 
 
@@ -72,27 +94,19 @@ def fields_of_methods(names: Sequence[str], texts: Sequence[str]) -> dict[str, A
     return with_fields("--method-option", texts, {name: FIELDS[name] for name in names if name in FIELDS})
 
 
-def make_methods(
-    names: Sequence[str], fields: Mapping[str, Any], flags: UnlearnFlags, batch_size: int, net: PureModule
-) -> dict[str, unlearning.Unlearn]:
-    """The methods among these that are functions of a trained model, by the options; rmu moves a layer of `net`."""
-    fields = {**FIELDS, **fields}
-    recipe_values = {"epochs": flags.unlearn_epochs, "learning_rate": flags.unlearn_rate, "batch_size": batch_size}
-    training: dict[str, Any] = {name: value for name, value in recipe_values.items() if value is not None}
-    fisher, ssd, rmu = fields["fisher"], fields["ssd"], fields["rmu"]
-    methods: dict[str, unlearning.Unlearn] = {
-        "fisher": partial(unlearning.forget_by_noise, noise=NOISES[fisher.variant], alpha=fisher.alpha),
-        "fine-tuning": partial(unlearning.fine_tune, **training),
-        "gradient-ascent": partial(unlearning.gradient_ascent, **training),
-        "negative-gradient": partial(unlearning.negative_gradient, beta=fields["negative-gradient"].beta, **training),
-        "scrub": partial(unlearning.scrub, **training),
-        "ssd": partial(unlearning.selective_dampening, selection=ssd.selection, strength=ssd.strength),
-        "gradient-difference": partial(unlearning.gradient_difference, **training),
-        "npo": partial(unlearning.npo, beta=fields["npo"].beta, **training),
-        "simnpo": partial(unlearning.sim_npo, beta=fields["simnpo"].beta, **training),
-        "rmu": partial(unlearning.rmu, hidden=hidden_states(net, rmu.layer), coefficient=rmu.coefficient, **training),
-    }
-    return {name: methods[name] for name in names if name in OF_A_MODEL}
+def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) -> dict[str, unlearning.Unlearn]:
+    """The methods with these fields, which are functions of a trained model; rmu moves a layer of `net`."""
+    methods: dict[str, unlearning.Unlearn] = {}
+    for name, of_method in fields.items():
+        values = {field: value for field, value in vars(of_method).items() if value is not None}
+        if TRAINED.keys() <= vars(of_method).keys():
+            values["batch_size"] = batch_size
+        if name == "fisher":
+            values["noise"] = NOISES[values.pop("variant")]
+        if name == "rmu":
+            values["hidden"] = hidden_states(net, values.pop("layer", None))
+        methods[name] = partial(FUNCTIONS[name], **values)
+    return methods
 
 
 def read_unlearn_sets(options: UnlearnOptions) -> Parts:
@@ -133,7 +147,7 @@ def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]
     if test.inputs.shape[1:] != train.inputs.shape[1:]:
         raise InputError(
             f"{test.name} has records of shape {test.inputs.shape[1:]}, but training records have "
-            f"{train.inputs.shape[1:]}; give test records of the same shape (--image-size resizes images)."
+            f"{train.inputs.shape[1:]}; give test records of the same shape (--images resizes images)."
         )
     seen = find_overlap(train, test)[1]
     if not len(seen):
@@ -186,11 +200,11 @@ def check_kind(options: UnlearnOptions) -> None:
     if not is_texts(data.data or ""):
         values = {"--forget": data.forget, "--recipe tokens": options.model.tokens}
         return refuse_options(values, f"for texts, and --data {data.data} is none ({', '.join(TEXTS)})")
-    of_classes: dict[str, bool] = {}
-    for field in fields_of(options):
-        if field.name in ("class_name", "per_class", "fraction", "image_size", "gray", "label", "drop"):
-            flag = "--color" if field.name == "gray" else field.flag
-            of_classes[flag] = field.value != getattr(usual, field.name)
+    of_classes = {
+        field.flag: field.value != getattr(usual, field.name)
+        for field in fields_of(options)
+        if field.name in ("class_name", "per_class", "fraction", "images", "label", "drop")
+    }
     refuse_options(of_classes, "for records of classes, and texts have none")
     for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
         if value is None:

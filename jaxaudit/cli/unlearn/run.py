@@ -85,7 +85,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     train, test, seeds = parts.train, parts.test, audit_flags.seeds or SEEDS
     classes = vocabulary_of(train) or len(train.class_names)
     learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
-    methods = make_methods(names, method_fields, audit_flags, recipe.batch_size, learner.net)
+    methods = make_methods(method_fields, recipe.batch_size, learner.net)
     answers = None if parts.answers is None else [parts.answers]
     _tell_of_few(seeds, of_texts)
     key = jax.random.key(audit_flags.seed)
@@ -102,7 +102,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             seeds=seeds,
             nonmembers=audit_flags.nonmembers,
             attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
-            level=audit_flags.level,
             forgotten=[parts.forgotten],
             other_answers=answers,
             notes=_notes(parts, learner, methods, method_fields),
@@ -173,8 +172,7 @@ def _notes(
         rates = [f"{parameters['learning_rate'].default:g}" for parameters in trained_on.values()]
         notes.append(
             f"{', '.join(trained_on)}: {epochs:,} epochs, learning rate {', '.join(rates)}. "
-            "They were not tuned to your data, and what a method forgets depends on them (--unlearn-epochs, "
-            "--unlearn-rate)."
+            "They were not tuned to your data, and what a method forgets depends on them (--method-option)."
         )
     if ssd is not None and ssd.selection * parts.forget.sum() >= len(parts.train):
         notes.append(
@@ -211,9 +209,8 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
     """The work for these options."""
     files, audit_flags = options.files, options.audit
     paths = dict(map(parse_outputs, files.outputs))
-    for name in paths:
+    for name in paths.keys() - {RETRAINED, ORIGINAL}:
         check_name(name)
-    paths |= {RETRAINED: files.retrained or Path()} | ({} if files.original is None else {ORIGINAL: files.original})
     labels = _read_labels(files.labels or Path())
     sides = {name: read_models_of(name, _read_arrays(path), labels, files.outputs_kind) for name, path in paths.items()}
     data = {name: _described(paths[name], side) for name, side in sides.items()}
@@ -224,7 +221,7 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
         say(f"too few models: {visible(line)}")
 
     def audit(execution: Execution) -> UnlearnOutputsAudit:
-        return score_given(jax.random.key(audit_flags.seed), methods, retrained, original, audit_flags.level, execution)
+        return score_given(jax.random.key(audit_flags.seed), methods, retrained, original, execution)
 
     def outcome(audit: UnlearnOutputsAudit, provenance: Provenance) -> Outcome:
         return Outcome(recorded(KIND, audit.result, audit.sources, provenance), {}, {}, kind=KIND)

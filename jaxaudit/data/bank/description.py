@@ -81,7 +81,7 @@ class Description(StrictStruct, frozen=True, kw_only=True):
         queries: number of views (augmented queries) of each record, whose outputs are averaged.
         records, models: files of outputs may be missing, rows of `membership` may not.
         counts: number of records of each set; if missing, all are of the query set.
-        hashes: of the sets as they were read; `image_size` and `gray` describe how images were read.
+        hashes: of the sets as they were read; `images` describes how images were read, as `--images` does.
         sampled_alike: whether query set and holdout are exchangeable, tested on their records when the bank was
             planned.
         seed: of the random masks; None if they were not drawn by `jaxaudit shadows plan`.
@@ -106,8 +106,7 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     counts: Counts | None = None
     hashes: Hashes = Hashes()
     sampled_alike: SampledAlike | None = None
-    image_size: str = "none"
-    gray: bool = True
+    images: str = "none"
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
     recipe: str = ""
     groups: bool = False

@@ -28,7 +28,6 @@ LONGEST_LINE = 2**20
 def load_scores(
     path: Path | str,
     *,
-    rename: Mapping[str, str] = {},
     lower: Sequence[str] = (),
     higher: Sequence[str] = (),
 ) -> ScoreTable:
@@ -37,12 +36,10 @@ def load_scores(
     Args:
         path: a `.csv` with a header line, or a `.parquet`. Empty cells and null mean that a model was not asked; true
             and false are 1 and 0.
-        rename: by the name of a column in the file, its name here.
         lower, higher: as for `score_table`.
 
     Raises:
-        InputError: the file cannot be read or is too large, names a column twice or lacks one of `rename`; or as
-            `score_table`.
+        InputError: the file cannot be read or is too large, or names a column twice; or as `score_table`.
     """
     path = Path(path)
     if path.suffix.lower() not in TABLES:
@@ -50,18 +47,10 @@ def load_scores(
             f"{path.name}: is no table of scores, which is a {' or '.join(TABLES)} file; write it as one, such as by "
             "`table.to_csv('scores.csv', index=False)` of pandas."
         )
-    columns, notes = _of_table(path, rename)
+    columns, notes = _of_table(path)
     if not columns:
         raise InputError(f"{path.name}: has no records; was the file written to its end?")
-    missing = [old_name for old_name in rename if old_name not in columns]
-    if missing:
-        raise InputError(f"{path.name}: has no column {missing[0]!r} to rename (`rename`); is the name right?")
-    renamed = [_name(column, rename) for column in columns]
-    twice = sorted({column for column in renamed if renamed.count(column) > 1})
-    if twice:
-        raise InputError(f"{path.name}: has several columns {twice[0][:100]!r}; give each its own name.")
-    renamed_columns = dict(zip(renamed, columns.values(), strict=True))
-    table = score_table(renamed_columns, name=path.name, lower=lower, higher=higher)
+    table = score_table(columns, name=path.name, lower=lower, higher=higher)
     return replace(table, notes=notes, above=_lines_above(path, len(table.sets)))
 
 
@@ -107,17 +96,13 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
     )
 
 
-def _is_used(column: str, rename: Mapping[str, str]) -> bool:
+def _is_used(column: str) -> bool:
     """Whether a column of a file is read; of others only the names are."""
-    name = _name(column, rename)
+    name = plain_column(column)
     return name in OWN or is_number(name)
 
 
-def _name(column: str, rename: Mapping[str, str]) -> str:
-    return plain_column(rename.get(column, column))
-
-
-def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -126,17 +111,17 @@ def _of_table(path: Path, rename: Mapping[str, str]) -> tuple[dict[str, Any], tu
     from jaxaudit.data.formats.text_table import trimmed
 
     # pandas' index may hold the set, the groups or the scores.
-    table, notes = read_text_table(path, index=True, only=lambda name: _is_used(name, rename))
+    table, notes = read_text_table(path, index=True, only=_is_used)
     header = table.header
     if len(set(header)) < len(header):
         raise InputError(f"{path.name}: two columns have the same name; give each its own.")
     columns: dict[str, Any] = {}
     for index, name in enumerate(header):
-        if not _is_used(name, rename):
+        if not _is_used(name):
             columns[name] = range(table.rows)
             continue
         cells = trimmed(table.columns[index])
-        if not is_number(_name(name, rename)):
+        if not is_number(plain_column(name)):
             columns[name] = np.asarray(cells.to_pylist(), object)
             continue
         lower = pc.call_function("utf8_lower", [cells])

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -60,16 +60,16 @@ def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[st
             yield (f"run{index}-{picture.name}" if len(charts) > 1 else picture.name), picture
 
 
-def write_pictures(runs: Sequence[Run[Any]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
-    """Writes every chart of the report to its own file, each completely or not at all."""
-    save = {"svg": as_svg, "png": as_png}[form]
+def write_pictures(runs: Sequence[Run[Any]], directory: Path) -> list[Path]:
+    """Writes every chart of the report to files of its own, as SVG and as PNG, each completely or not at all."""
     directory.mkdir(parents=True, exist_ok=True)
     written, page = [], build(runs)
     for name, picture in _named(page, [part.pictures() for part in page.parts]):
-        path = directory / f"{name}.{form}"
-        with whole_file(path, private=False) as file:
-            file.write(save(with_default_style(picture.draw)))
-        written.append(path)
+        for form, save in (("svg", as_svg), ("png", as_png)):
+            path = directory / f"{name}.{form}"
+            with whole_file(path, private=False) as file:
+                file.write(save(with_default_style(picture.draw)))
+            written.append(path)
     return written
 
 

@@ -1,6 +1,7 @@
 """The content of a `ks` run for the terminal and the page."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from jaxaudit.audits.ks.result import KSResult, Measured, TargetResult, array_names, check_ks_result
@@ -86,7 +87,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     return RunContent(
         "Has the target forgotten the query set?",
         about(sets),
-        tuple(answer_of(target, sets, result.level, len(targets), _stated(run)) for target in targets),
+        tuple(answer_of(target, sets, result.level, len(targets), _stated(run, target.method)) for target in targets),
         (
             verdicts(result),
             *group_tables(targets),
@@ -127,10 +128,14 @@ def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     )
 
 
-def _stated(run: Run[KSResult]) -> float:
-    """The share that `forgotten` requires at most, as the run was asked; the usual one of a run from elsewhere."""
-    stated = run.provenance.options.get("stated_share")
-    return float(stated) if isinstance(stated, int | float) and 0 < stated < 1 else STATED_FRACTION
+def _stated(run: Run[KSResult], method: str) -> float:
+    """The share that `forgotten` requires at most by this test, as the run was asked; else the usual one."""
+    texts, name = run.provenance.options.get("test_option"), f"{method}.stated="
+    for text in reversed(texts) if isinstance(texts, list | tuple) else ():
+        with suppress(ValueError):
+            if str(text).startswith(name) and 0 < float(str(text).removeprefix(name)) < 1:
+                return float(text.removeprefix(name))
+    return STATED_FRACTION
 
 
 def _legend(result: KSResult) -> tuple[str, ...]:

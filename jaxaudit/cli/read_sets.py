@@ -347,10 +347,10 @@ def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> Score
 
     `directions` has names of scores, each with `lower` or `higher`.
     """
-    given: dict[str, list[str]] = {"lower": [], "higher": []}
+    scores_by_way: dict[str, list[str]] = {"lower": [], "higher": []}
     for score, way in directions:
-        given[way].append(score)
-    table = load_scores(path, **given)
+        scores_by_way[way].append(score)
+    table = load_scores(path, **scores_by_way)
     for note in table.notes:
         say(f"{table.name}: {note}")
     # An index of rows without a name, as pandas writes it, is nobody's score.

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
+from support.cli_runs import RECORDS, SETS, identities, intercept, jaxaudit, records, refused
 from support.deals import write_deal, write_model
 from support.details import details_of
 
@@ -189,7 +189,9 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(dealt: Pat
     assert file.before[Role.HOLDOUT].probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
 
 
-def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, asked: dict[str, Any]):
+@pytest.mark.usefixtures("asked")
+def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, monkeypatch: pytest.MonkeyPatch):
+    noted = identities(monkeypatch)
     write_deal("other", query=records(2, 0.0), holdout=records(6, 0.0))
     write_deal("again", query=records(2, 0.0), holdout=records(5, 0.0))
     on_both = {"query": sure_of(0.9), "holdout": sure_of(0.6)}
@@ -198,10 +200,10 @@ def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, asked: di
     for name, sure in (("c", 0.6), ("d", 0.5)):
         write_model(f"{name}.npz", **on_both, calibration=sure_of(sure))
 
-    def identity(**more: str) -> Path:
+    def identity(**more: str) -> str:
         words = {"deal": "deal", "calibration": "calibration.npz", "target": "t.npz"} | more
         stopped(*RECIPE, *(word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", value)))
-        return asked["execution"].checkpoints.parent
+        return noted[-1]
 
     usual = identity()
     for same in ({}, {"deal": "again"}, {"target": "copy"}):

@@ -262,7 +262,7 @@ WITH_EFFECT = {
     (
         "attack",
         ModelSource.BANK,
-    ): """target members target_kind delta shadows attacks attack_option seed top
+    ): """target members target_kind delta shadows attacks attack_option seed
     as_json details out report fail_on""",
     (
         "unlearn",

@@ -93,11 +93,11 @@ def banked(made: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_its_code_is_part_of_a_runs_identity(own: Path, monkeypatch: pytest.MonkeyPatch):
-    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
+    asked, noted = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows"), cli_runs.identities(monkeypatch)
 
     def identity() -> Any:
         assert jaxaudit("ks", *QUICK, "--tests", f"{EXAMPLE},rho").err.endswith("Error: enough\n")
-        return [test.name for test in asked["tests"]], asked["execution"].checkpoints.parent
+        return [test.name for test in asked["tests"]], noted[-1]
 
     names, usual = identity()
     assert names == ["sureness", "rho"]

@@ -135,7 +135,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         "coarse.csv: its scores are rounded to about 1,",
     ),
     "row": (("shadows", "add", "bank", "s02.csv", "--model", "1"), "seems to be the outputs of model 2"),
-    "direction": (("shadows", "plan", "--query", "9", "--outputs", "score", "--coins", "--out", "b"), "lower-score"),
     "overlap": ((*PLAN, "--drop-overlap"), "--drop-overlap"),
 }
 

@@ -19,6 +19,7 @@ import pytest
 
 from jaxaudit.cli import main
 from jaxaudit.errors import InputError
+from jaxaudit.runs.unfinished import run_identity
 from support.interrupts import stop_after
 
 RECORDS, FEATURES, CLASSES = 300, 12, 3
@@ -91,6 +92,19 @@ def process(*words: str, cwd: Path, **environment: str) -> Done:
         timeout=300,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def identities(patch: pytest.MonkeyPatch) -> list[str]:
+    """The identities of the runs that begin from here on, as text, in order."""
+    noted: list[str] = []
+
+    def note(*facts: Any) -> Any:
+        identity = run_identity(*facts)
+        noted.append(json.dumps(identity, sort_keys=True))
+        return identity
+
+    patch.setattr("jaxaudit.runs.unfinished.run_identity", note)
+    return noted
 
 
 def intercept(patch: pytest.MonkeyPatch, place: str) -> dict[str, Any]:

@@ -161,6 +161,11 @@ class AttackOptions:
 
 def _check_attacks(options: AttackOptions) -> None:
     audit_flags, trains = options.audit, options.source is ModelSource.TRAINING
+    if trains and is_texts(options.data.data or ""):
+        raise InputError(
+            f"--data {options.data.data}: texts are attacked by a bank: `jaxaudit shadows train --query FILE --coins "
+            "--out bank` trains language models on them, and `jaxaudit attack --shadows bank` attacks every text."
+        )
     names = ON_TARGETS if trains else ON_RECORDS
     codes = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
     other = [name for name, code in codes.items() if code is None and name not in names]
@@ -168,11 +173,6 @@ def _check_attacks(options: AttackOptions) -> None:
         raise InputError(
             f"--attacks {','.join(other)}: there are {', '.join(names)} here. On a table they compare probabilities of "
             "classes by models of their own; by a bank (--shadows) they take one number a record."
-        )
-    if trains and is_texts(options.data.data or ""):
-        raise InputError(
-            f"--data {options.data.data}: texts are attacked by a bank: `jaxaudit shadows train --query FILE --coins "
-            "--out bank` trains language models on them, and `jaxaudit attack --shadows bank` attacks every text."
         )
     if trains:
         check_texts(options.data.data, options.model.model, options.recipe)

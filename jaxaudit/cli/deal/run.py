@@ -201,7 +201,7 @@ def deal_texts(options: DealOptions) -> Summary:
 
         return save
 
-    rows = {of: np.flatnonzero(dealt) for of, dealt in draw_deal(key, how, units).items()}
+    rows = {of: np.flatnonzero(mask) for of, mask in draw_deal(key, how, units).items()}
     sides = {of: DealSide(f"{of}.jsonl", rows_of_side, units.on(rows_of_side)) for of, rows_of_side in rows.items()}
     source = {
         "name": texts.source,

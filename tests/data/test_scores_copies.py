@@ -92,14 +92,6 @@ def test_a_model_that_was_asked_again_is_one_model(change: Any, role: str) -> No
     )
 
 
-def test_what_a_copy_means_is_said_by_its_roles() -> None:
-    for role, meaning in (("before", "exactly as before the deletion"), ("used", "no evidence against itself")):
-        with pytest.raises(InputError, match=meaning):
-            table({"target.loss": A, f"{role}.loss": A})
-    with pytest.raises(InputError, match="one model is given twice"):
-        table({"target.a.loss": A, "target.b.loss": A})
-
-
 @pytest.mark.parametrize(
     "columns",
     [

@@ -104,7 +104,7 @@ def score_texts(options: LMOptions) -> Summary:
         )
     columns = {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()}
     # Two folders may hold one model.
-    refuse_copies(columns_of(columns), np.array(columns["set"]), options.scores.name)
+    refuse_copies(columns_of(columns, options.scores.name), np.array(columns["set"]), options.scores.name)
     write_scores(options.scores, columns)
     return scored_summary(options.scores, columns, counted)
 

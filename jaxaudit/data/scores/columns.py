@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from jaxaudit.data.labels import MISSING, group_values, number_groups
 from jaxaudit.data.outputs.model_copies import ENOUGH, FEW, pairs_within, same_models, standard_ranks
@@ -83,48 +83,38 @@ def parts(column: str) -> tuple[str, str, str]:
 
 def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: str) -> None:
     """Refuses names of which it is not clear what is the model and what the score: models share the names of scores."""
-    for (role, model), score_names in scores.items():
-        other_names = {
-            other: names_of_other for (of, other), names_of_other in scores.items() if of == role and other != model
-        }
-        column = ".".join(filter(None, (role, model, score_names[0])))
-        numeric = [score for score in score_names if _NUMBER.fullmatch(score)]
-        apart = other_names and not any(
-            set(score_names) & set(names_of_other) for names_of_other in other_names.values()
-        )
-        if (
-            numeric
-            or not score_names[0]
-            or (model and (known_as(model) in LOWER | HIGHER or "" in other_names or apart))
-        ):
-            plain = f"{role}.{model}_{score_names[0]}" if model else f"{role}.NAME"
+    models = Counter(role for role, _ in scores)
+    named = Counter((role, score) for (role, _), of_model in scores.items() for score in of_model)
+    for (role, model), of_model in scores.items():
+        apart = models[role] > 1 and all(named[role, score] == 1 for score in of_model)
+        nameless = models[role] > 1 and model == ""
+        if apart or nameless or known_as(model) in LOWER | HIGHER or not all(map(_is_name, of_model)):
+            column = ".".join(filter(None, (role, model, of_model[0])))
             raise InputError(
-                f"{name}: the column {column} may be the score {score_names[0]!r} of a model {model!r}, or one score "
-                "of the "
-                f"{role} with a dot in its name. For the second, call it {plain} (`rename`); for the first, give all "
-                f"models of the role {role} a name, and a score of the same name, such as {role}.A.loss and "
-                f"{role}.B.loss."
+                f"{name}: the column {column} may be a score of a model, or one score with a dot in its name. Call it "
+                f"{role}.SCORE, with no further dot, if there is one {role}; else give each of them a name, and a "
+                f"score of the same name, such as {role}.A.loss and {role}.B.loss (`rename`)."
             )
 
 
+def _is_name(score: str) -> bool:
+    return bool(score) and not _NUMBER.fullmatch(score)
+
+
 def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
-    r"""The most frequent values of a column of sets that name none, for an error. None is shown if there are more than
-    `MOST_SHOWN`: another column than that of the sets may be a person's.
+    """The values of a column of sets that name none, for an error. None is shown if there are more than `MOST_SHOWN`:
+    another column than that of the sets may be a person's.
 
     >>> other_sets(["query", "train", "train", ""], ["query"])
-    "found: 'train' (2), '' (1)"
+    "found: 'train', ''"
     >>> other_sets(map(str, range(40)), ["query"])
     'found: 40 different values; is it the column of the sets?'
     """
-    cell_texts = ("" if cell is None else str(cell) for cell in cells)
-    counts = Counter(cell for cell in cell_texts if cell.strip().casefold() not in allowed)
-    if len(counts) > MOST_SHOWN:
-        return f"found: {len(counts):,} different values; is it the column of the sets?"
-    counted_texts = [
-        f"'{cell[:LONGEST_SHOWN]}{'...' if len(cell) > LONGEST_SHOWN else ''}' ({count:,})"
-        for cell, count in counts.most_common()
-    ]
-    return f"found: {', '.join(counted_texts)}"
+    found = dict.fromkeys("" if cell is None else str(cell) for cell in cells)
+    found = [cell[:LONGEST_SHOWN] for cell in found if cell.strip().casefold() not in allowed]
+    if len(found) > MOST_SHOWN:
+        return f"found: {len(found):,} different values; is it the column of the sets?"
+    return f"found: {', '.join(map(repr, found))}"
 
 
 BOTH = (
@@ -137,8 +127,8 @@ TRAINED_ALIKE = ("target", "unused", "used")
 ALIKE = 1e-7
 """How far the rank correlation of copies may be from 1: numbers may be rounded. Two seeds are thousands of times as far
 apart."""
-CLOSE = 1e-6
-"""How far a few numbers may lie from a straight line, in standard deviations."""
+CLOSE = 1e-12
+"""How far from 1 the correlation of a few numbers that lie on a straight line may be."""
 REFUSAL = "a model is no evidence against itself"
 
 
@@ -158,17 +148,10 @@ def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
     """Refuses one file or folder in two roles, or twice in one, links followed. A model before a deletion may also be
     one that used the query set, and a baseline one that did not.
     """
-    seen: dict[str, str] = {}
-    for role, of_role in paths.items():
-        for path in of_role:
-            other = seen.setdefault(os.path.realpath(path), role)
-            repeated = sum(os.path.realpath(role_path) == os.path.realpath(path) for role_path in of_role) > 1
-            if repeated or (other != role and {role, other} not in BOTH):
-                role_words, first = (
-                    "a target" if role_name == "target" else f"`{role_name}`" for role_name in (role, other)
-                )
-                where = f"twice as {role_words}" if repeated else f"as {first} and as {role_words}"
-                raise InputError(f"{path} is given {where}: {REFUSAL}. Leave one out.")
+    given = [(role, path) for role, of_role in paths.items() for path in of_role]
+    for (first, path), (second, again) in combinations(given, 2):
+        if os.path.realpath(path) == os.path.realpath(again) and {first, second} not in BOTH:
+            raise InputError(f"{path} is given as {first} and again as {second}: {REFUSAL}. Leave one out.")
 
 
 def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
@@ -180,22 +163,22 @@ def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -
     before and after a deletion.
     """
     for set_name in dict.fromkeys(sets.tolist()):
-        rows = sets == set_name
-        complete = [column for column in columns if np.isfinite(column.values[rows]).all()]
-        numbers = [column.values[rows] for column in complete]
-        near = set(_nearly_the_same(complete, numbers))
-        for i, j in (*near, *_in_one_order(numbers)):
+        of_set = [column._replace(values=column.values[sets == set_name]) for column in columns]
+        complete = [column for column in of_set if np.isfinite(column.values).all()]
+        near = set(_nearly_the_same(complete))
+        for i, j in (*near, *_in_one_order([column.values for column in complete])):
             first, second = complete[i], complete[j]
             if first[1:3] == second[1:3] or {first.role, second.role} in BOTH:
                 continue
-            if (i, j) not in near and not _same(numbers[i], numbers[j]):
+            if (i, j) not in near and not _same(first.values, second.values):
                 continue
-            if _few(numbers[i]) and not _same_throughout(complete, numbers, first, second):
-                continue
-            raise InputError(
-                f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of "
-                f"{set_name}, but for rounding, or the same on another scale: {_meaning(first.role, second.role)}"
-            )
+            if not _few(first.values) or _same_throughout(complete, first, second):
+                raise InputError(
+                    f"{name}: the columns {first.name} and {second.name} hold the same numbers on the records of "
+                    f"{set_name}, but for rounding, or the same on another scale: they are of one model, and "
+                    f"{REFUSAL}. Leave one out, or give the scores of the model that its name says. (A target that "
+                    "answers exactly as before a deletion was not changed by it.)"
+                )
 
 
 def refuse_same_on_two_sets(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
@@ -210,27 +193,13 @@ def refuse_same_on_two_sets(columns: Sequence[ScoreColumn], sets: np.ndarray, na
                 )
 
 
-def _meaning(first: str, second: str) -> str:
-    """What the same numbers of two models in these roles mean, and what to do."""
-    if {first, second} == {"target", "before"}:
-        return (
-            "the target answers exactly as before the deletion: it is the same model, or its file. Give the scores of "
-            "the model after the deletion; if these are its scores, the deletion changed nothing: leave `before` out."
-        )
-    if first == second == "target":
-        return "one model is given twice, and would count as two targets. Leave one of the two out."
-    return f"{REFUSAL}. Leave one of the two out, or give the scores of the model that its name says."
-
-
-def _nearly_the_same(
-    columns: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]]
-) -> Iterator[tuple[int, int]]:
+def _nearly_the_same(columns: Sequence[ScoreColumn]) -> Iterator[tuple[int, int]]:
     """Pairs of columns of one score that are nearly the same, by what is usual for models that are trained alike."""
     for score in dict.fromkeys(column.score for column in columns):
         rows = [row for row, column in enumerate(columns) if column.score == score and column.role != COVARIATE]
         alike = np.array([columns[row].role in TRAINED_ALIKE for row in rows], bool)
         if alike.sum() > 2:
-            for i, j in same_models(np.array([numbers[row] for row in rows]), alike):
+            for i, j in same_models(np.array([columns[row].values for row in rows]), alike):
                 if {columns[rows[i]].role, columns[rows[j]].role} != {"target", "before"}:
                     yield rows[i], rows[j]
 
@@ -244,19 +213,8 @@ def _same(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]) -> bo
     """Whether two columns are in one order; of few different numbers, whether they also lie on a straight line."""
     if not list(_in_one_order([first, second])):
         return False
-    if min(len(np.unique(first)), len(np.unique(second))) >= ENOUGH:
-        return True
-    x, y = _standardised(first), _standardised(second)
-    return bool(np.abs(x - np.sign(x @ y) * y).max() <= CLOSE)
-
-
-def _standardised(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """With mean 0 and standard deviation 1; zeros if all numbers are equal."""
-    # Squares of very large numbers overflow, and so do their sums.
-    values = values / max(float(np.abs(values).max()), 1.0)
-    centred = values - values.mean()
-    deviation = float(centred.std())
-    return centred / deviation if deviation > 0 else np.zeros_like(centred)
+    enough = min(len(np.unique(first)), len(np.unique(second))) >= ENOUGH
+    return enough or bool(1 - abs(np.corrcoef(first, second)[0, 1]) <= CLOSE)
 
 
 def _few(values: Float[np.ndarray, " n"]) -> bool:
@@ -265,23 +223,15 @@ def _few(values: Float[np.ndarray, " n"]) -> bool:
     return bool(len(counts) < FEW or 2 * counts.max() > len(values))
 
 
-def _same_throughout(
-    columns: Sequence[ScoreColumn], numbers: Sequence[Float[np.ndarray, " n"]], first: ScoreColumn, second: ScoreColumn
-) -> bool:
+def _same_throughout(columns: Sequence[ScoreColumn], first: ScoreColumn, second: ScoreColumn) -> bool:
     """Whether all scores that two models have are the same, and one of them differs between enough records to tell."""
-
-    def of(model: ScoreColumn) -> dict[str, Float[np.ndarray, " n"]]:
-        return {
-            column.score: column_numbers
-            for column, column_numbers in zip(columns, numbers, strict=True)
-            if column[1:3] == model[1:3]
-        }
-
-    first_scores, second_scores = of(first), of(second)
-    shared = first_scores.keys() & second_scores.keys()
-    counts = (np.unique(first_scores[score], return_counts=True)[1] for score in shared)
+    of_first, of_second = (
+        {column.score: column.values for column in columns if column[1:3] == model[1:3]} for model in (first, second)
+    )
+    shared = of_first.keys() & of_second.keys()
+    counts = (np.unique(of_first[score], return_counts=True)[1] for score in shared)
     telling = any(count.sum() - count.max() >= FEW for count in counts)
-    return telling and all(_same(first_scores[score], second_scores[score]) for score in shared)
+    return telling and all(_same(of_first[score], of_second[score]) for score in shared)
 
 
 LONGEST, MOST = 100, 1e75
@@ -299,9 +249,10 @@ def shape_of(values: Any) -> tuple[int, ...]:
     return tuple(values.shape) if hasattr(values, "shape") else (len(values),)
 
 
-def columns_of(columns: Mapping[str, Any]) -> list[ScoreColumn]:
+def columns_of(columns: Mapping[str, Any], name: str) -> list[ScoreColumn]:
+    """The columns with scores and covariates, each cell a number."""
     return [
-        ScoreColumn(column, *parts(column), np.asarray(values, np.float64))
+        ScoreColumn(column, *parts(column), column_numbers(column, values, name))
         for column, values in columns.items()
         if is_number(column)
     ]
@@ -346,30 +297,27 @@ def _with_gaps(values: Any) -> Any:
     return [np.nan if isinstance(cell, str) and cell.strip().casefold() in MISSING else cell for cell in values]
 
 
-def refuse_useless(column: str, values: np.ndarray, sets: np.ndarray, name: str) -> None:
+def refuse_useless(column: ScoreColumn, sets: np.ndarray, name: str) -> None:
     """Refuses scores that are missing on part of a set, by a gap or a code, the same everywhere, or one value a set."""
-    of_sets = {set_name: values[sets == set_name] for set_name in SETS}
-    gaps = {set_name: int(np.isnan(set_values).sum()) for set_name, set_values in of_sets.items()}
-    partly = [
-        f"{count} of {len(of_sets[of])} records of {of}" for of, count in gaps.items() if 0 < count < len(of_sets[of])
-    ]
-    present = values[~np.isnan(values)]
+    of_sets = {set_name: column.values[sets == set_name] for set_name in SETS}
+    partly = [of for of, values in of_sets.items() if 0 < np.isnan(values).sum() < len(values)]
+    present = column.values[~np.isnan(column.values)]
     ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
     codes = " and ".join(f"{code:g}" for code in ends if _is_code(code, present))
     compared = (of_sets["query"], of_sets["holdout"])
     troubles = (
-        (partly, f"is empty for {', '.join(partly)}; leave these out, or ask the model again"),
+        (partly, f"is empty for some records of {' and '.join(partly)}; leave these out, or ask the model again"),
         (codes, f"has records of {codes}, far from all others, as tables have it for a missing value; leave these out"),
         # A difference of the largest numbers would be infinite.
         (not ends[0] < ends[1], "has no number, or the same one for all records; is it a score?"),
         (
-            all(len(set_values) > 1 and set_values.min() == set_values.max() for set_values in compared),
+            all(len(values) > 1 and values.min() == values.max() for values in compared),
             "has one value on each set: it is the set, not a score",
         ),
     )
     for holds, words in troubles:
         if holds:
-            raise InputError(f"{name}: the column {column} {words}.")
+            raise InputError(f"{name}: the column {column.name} {words}.")
 
 
 def _is_code(code: float, present: Float[np.ndarray, " n"]) -> bool:
@@ -394,21 +342,53 @@ def refuse_repeated_records(cleaned: Mapping[str, Any], sets: np.ndarray, name: 
                 raise InputError(f"{name}: {twice} records occur twice (column {column}); keep one: a copy hides use.")
 
 
-def refuse_repeated_rows(numbers: Mapping[str, Float[np.ndarray, " records"]], sets: np.ndarray, name: str) -> None:
+def refuse_repeated_rows(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
     """Refuses a table in which all rows of a set occur twice, or three times, as after joining it with itself. Single
     records may be alike by chance.
     """
-    of_sets = np.unique(sets, return_inverse=True)[1]
     # The numbers of one column nearly always tell that rows are not repeated.
-    if any(np.gcd.reduce(np.unique(values, return_counts=True)[1]) == 1 for values in numbers.values()):
+    if any(np.gcd.reduce(np.unique(column.values, return_counts=True)[1]) == 1 for column in columns):
         return
-    columns = [of_sets, *(np.nan_to_num(values, nan=-np.inf) for values in numbers.values())]
-    counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)[1]
+    numbers = [np.unique(sets, return_inverse=True)[1], *(np.nan_to_num(of.values, nan=-np.inf) for of in columns)]
+    counts = np.unique(np.stack(numbers, axis=1), axis=0, return_counts=True)[1]
     times = int(np.gcd.reduce(counts))
     if times > 1 and len(counts) >= ENOUGH_DIFFERENT:
         raise InputError(
             f"{name}: every record occurs {times} times, with the same numbers: was the table joined with itself? Keep "
             "one of each: a copy is no further evidence."
+        )
+
+
+SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
+"""Numbers from 0 to 1, or percentages."""
+PERCENT, EXCESS = 50, 1e-6
+"""Percentages have a number above the first; shares may be out of their range by the second."""
+SIGNS = {**dict.fromkeys(LOWER - {"reference"}, 1), "likelihood": 1, "log_likelihood": -1}
+"""The sign of the numbers of a score, by its name. `log_odds` have either; so has the `nll` of a density, which must be
+said."""
+
+
+def refuse_contrary(column: ScoreColumn, sets: Shaped[np.ndarray, " n"], name: str) -> None:
+    """Refuses scores whose numbers are not what their names promise: none has the sign of the name, shares are none, or
+    they are shares on one set and percentages on another, where the scale would look like memory. Of percentages hardly
+    a whole set is at 1% or less, unless all of it is 0.
+    """
+    known, present = known_as(column.score), column.values[~np.isnan(column.values)]
+    if known in SHARES:
+        least, most = float(present.min()), float(present.max())
+        largest = [float(np.nanmax(column.values[sets == of], initial=0)) for of in SETS]
+        mixed = any(0 < size <= 1 + EXCESS for size in largest) and most > PERCENT
+        wrong = mixed or least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
+        usual = "are shares from 0 to 1, or percentages, on all sets alike"
+    else:
+        signed = SIGNS.get(known, 0) * present
+        wrong = bool(signed.max() <= 0 and signed.min() < 0)
+        usual = f"are {'above' if SIGNS.get(known) == 1 else 'below'} 0"
+    if wrong:
+        raise InputError(
+            f"{name}: the column {column.name} is {'higher' if known in HIGHER else 'lower'} for records that were "
+            f"used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
+            f"all sets alike: name {column.score} in `lower` or in `higher`."
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.columns import (
     COVARIATE,
@@ -18,13 +18,13 @@ from jaxaudit.data.scores.columns import (
     SETS,
     ModelRole,
     check_lengths,
-    column_numbers,
     columns_of,
     is_number,
     known_as,
     other_sets,
     partition,
     plain_column,
+    refuse_contrary,
     refuse_copies,
     refuse_repeated_records,
     refuse_repeated_rows,
@@ -162,37 +162,29 @@ def score_table(
             "(holdout) or among the known members (members)."
         )
     refuse_repeated_records(cleaned, sets, name)
-    numbers = {column: column_numbers(column, values, name) for column, values in cleaned.items() if is_number(column)}
+    columns_of_table = columns_of(cleaned, name)
+    score_columns = [column for column in columns_of_table if column.role != COVARIATE]
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
-    covariates: dict[str, np.ndarray] = {}
-    score_columns = columns_of(numbers)
-    for column, role, model, score, values in score_columns:
-        if role == COVARIATE:
-            covariates[score] = values
-            continue
-        refuse_useless(column, values, sets, name)
-        models.setdefault((role, model), {})[score] = values  # pyright: ignore[reportArgumentType]
+    for column in score_columns:
+        refuse_useless(column, sets, name)
+        models.setdefault((column.role, column.model), {})[column.score] = column.values
     refuse_unclear({model_key: list(scores) for model_key, scores in models.items()}, name)
     scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
     directions = _directions(scored_models, lower, higher)
     guessed = tuple(column for column in directions if directions[column] and column not in (*lower, *higher))
-    by_guess = {
-        column: (score, values)
-        for column, role, _, score, values in score_columns
-        if role != COVARIATE and score in guessed
-    }
-    refuse_contrary(by_guess, name)
-    refuse_mixed_scales(by_guess, sets, name)
+    for column in score_columns:
+        if column.score in guessed:
+            refuse_contrary(column, sets, name)
     table = ScoreTable(
         name,
         sets,
         tuple(sorted(scored_models, key=lambda model: ROLES.index(model.role))),
-        covariates,
+        {column.score: column.values for column in columns_of_table if column.role == COVARIATE},
         directions,
         partition(cleaned, "group", sets, SETS[:3], name),
         partition(cleaned, "pair", sets, SETS[:2], name),
         tuple(map(str, cleaned["text"])) if "text" in cleaned else None,
-        tuple(column for column in cleaned if column not in OWN and column not in numbers),
+        tuple(column for column in cleaned if column not in OWN and not is_number(column)),
         guessed,
     )
     if not table.models:
@@ -201,8 +193,8 @@ def score_table(
             + (f" (columns that are not understood: {', '.join(table.ignored[:5])})." if table.ignored else ".")
         )
     _refuse_pairs(table)
-    refuse_repeated_rows(numbers, sets, name)
-    refuse_copies(score_columns, sets, name)
+    refuse_repeated_rows(columns_of_table, sets, name)
+    refuse_copies(columns_of_table, sets, name)
     refuse_same_on_two_sets(score_columns, sets, name)
     return table
 
@@ -239,74 +231,3 @@ def _directions(models: Sequence[ScoredModel], lower: Sequence[str], higher: Seq
             )
     of_names = {name: (known_as(name) in HIGHER) - (known_as(name) in LOWER) for name in names}
     return of_names | dict.fromkeys(lower, -1) | dict.fromkeys(higher, 1)
-
-
-_ERRORS = 1, "lower", "log-likelihoods or means of them, which are higher for records that were used"
-_DENSITIES = 1, "higher", "logarithms, or have the other sign"
-SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
-"""Numbers from 0 to 1, or percentages."""
-PERCENT, EXCESS = 50, 1e-6
-"""Percentages have a number above the first; shares may be out of their range by the second."""
-_LIKELIHOODS = -1, "higher", "losses (negative log-likelihoods), which are lower for records that were used"
-SIGNS = {
-    **dict.fromkeys(("loss", "error", "squared_error", "absolute_error", "perplexity", "truth_ratio"), _ERRORS),
-    **dict.fromkeys(("nll", "min_k", "min_k_plus_plus", "zlib", "gradnorm"), _ERRORS),
-    "likelihood": _DENSITIES,
-    "log_likelihood": _LIKELIHOODS,
-}
-"""By the name of a score: the sign of its numbers, the way that it points, and what numbers of the other sign are.
-
-`log_odds` have either sign. So has the `nll` of a density, which must be said."""
-
-
-def refuse_contrary(columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], name: str) -> None:
-    """Refuses scores whose numbers are not what their names promise: a score of which no number has the sign of the
-    name, and a share with numbers that are none. `columns` are by heading the name and the numbers of each score.
-    """
-    contrary = {column: score for column, (score, values) in columns.items() if _is_contrary(known_as(score), values)}
-    if not contrary:
-        return
-    column, score = next(iter(contrary.items()))
-    other_scores = ", ".join(other for other in dict.fromkeys(contrary.values()) if other != score)
-    if known_as(score) in SHARES:
-        way, other = "higher", "lower"
-        trouble = "has numbers that are neither from 0 to 1 nor from 0 to 100"
-        such = "may be losses or errors, which are lower, or logarithms or counts, which are higher"
-    else:
-        sign, way, likely = SIGNS[known_as(score)]
-        side, other = ("above", "lower" if way == "higher" else "higher") if sign > 0 else ("below", "lower")
-        trouble, such = f"has no number {side} 0", f"are more likely {likely}"
-    raise InputError(
-        f"{name}: the column {column} {trouble}. By the name {score} it is {way} for records that were used, but such "
-        f"numbers {such}. Say which: name {score} in `{other}`, or in `{way}` if the name is right."
-        f"{f' The same holds of {other_scores}.' if other_scores else ''}"
-    )
-
-
-def refuse_mixed_scales(
-    columns: Mapping[str, tuple[str, Float[np.ndarray, " n"]]], sets: Shaped[np.ndarray, " n"], name: str
-) -> None:
-    """Refuses shares that are from 0 to 1 on one set and percentages on another: the scale would look like memory. Of
-    percentages hardly a whole set is at 1% or less, unless all of it is 0.
-    """
-    for column, (score, values) in columns.items():
-        if known_as(score) not in SHARES:
-            continue
-        largest = {set_name: np.nanmax(values[sets == set_name], initial=0) for set_name in np.unique(sets).tolist()}
-        shares = [set_name for set_name, most in largest.items() if 0 < most <= 1 + EXCESS]
-        percentages = [set_name for set_name, most in largest.items() if most > PERCENT]
-        if shares and percentages:
-            raise InputError(
-                f"{name}: the column {column} has no number above 1 on {shares[0]}, and numbers above {PERCENT} on "
-                f"{percentages[0]}, as if the first were shares and the second percentages, which would look like "
-                f"memory. Give all on one scale; if they are, name {score} in `higher`."
-            )
-
-
-def _is_contrary(score: str, values: Float[np.ndarray, " n"]) -> bool:
-    present = values[~np.isnan(values)]
-    least, most = float(present.min()), float(present.max())
-    if score in SHARES:
-        return least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
-    sign = SIGNS[score][0] if score in SIGNS else 0
-    return (sign > 0 and most <= 0 and least < 0) or (sign < 0 and least >= 0 and most > 0)

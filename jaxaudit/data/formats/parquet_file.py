@@ -3,22 +3,21 @@
 A few bytes of Parquet can hold gigabytes: pages are compressed, a value that occurs often is stored once, and a text
 may be stored as what it shares with the one before. So the headers of pages are added up first (`parquet_footer`), the
 schema decides what is read, and columns are decoded some rows at a time, texts with a number in place of each repeated
-one. Values are added up before they are unpacked.
+one, which Arrow refuses for texts that are stored as differences. Values are added up before they are unpacked.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from jaxaudit.data.formats.parquet_footer import MAGIC, DeclaredColumn, declared_columns
+from jaxaudit.data.formats.parquet_footer import MAGIC, unpacked_bytes
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable, check_header, float_cells, read_csv
 from jaxaudit.data.labels import COLUMN, are_dealt
@@ -34,50 +33,37 @@ IMAGES_TO_FOLDERS = (
 """A line that writes the images of a Parquet file into folders; an image is read by its bytes, whatever its suffix."""
 CELL = 16
 """Bytes that a cell takes beside its text."""
-ROWS, AT_ONCE = 1 << 16, 1 << 28
-"""The most rows that are decoded together, and the bytes that they may take if any cell may be as large as a page."""
+ROWS = 1 << 16
+"""The most rows that are decoded together."""
 ADVICE = "keep fewer rows or columns"
 LONGEST, MOST = 1 << 24, 1 << 22
 """Bytes of a text of the footer, and entries of a list there."""
 
 
-class _Opened(NamedTuple):
-    file: parquet.ParquetFile
-    declared: list[DeclaredColumn]
-    title: str
-    most: int
-
-
 @contextmanager
-def _opened(path: Path) -> Iterator[_Opened]:
-    """A Parquet file whose texts and bytes are read as dictionaries, what its columns unpack to, and what they may."""
-    complaint = f"{path}: is not a readable Parquet file"
+def opened_parquet(path: Path) -> Iterator[tuple[parquet.ParquetFile, BufferedReader]]:
+    """A Parquet file, its texts as dictionaries, and its bytes; whatever reading it raises is an InputError."""
     # A stream, because pyarrow does not accept a path that is not UTF-8.
-    with open_data(path) as stream:
-        held = file_size(stream)
-        with parsing(complaint, "was it copied in full?"):
-            first = _file(stream, [])
-        rows, count = first.metadata.num_rows, len(first.schema_arrow.names)
-        title, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(held, MAX_BYTES)
-        refuse_larger(title, CELL * rows, most, ADVICE)
-        with parsing(complaint, "was it copied in full?"):
-            declared = declared_columns(stream)
-            # Numbers and dates stay as they are.
-            file = _file(stream, [place for place, column in enumerate(declared) if not column.plain])
-        with file:
-            yield _Opened(file, declared, title, most)
+    with open_data(path) as stream, reading_parquet(path):
+        limits = {"thrift_string_size_limit": LONGEST, "thrift_container_size_limit": MOST, "pre_buffer": False}
+        schema = parquet.ParquetFile(stream, **limits).schema_arrow
+        texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if is_text(kind)]
+        with parquet.ParquetFile(stream, read_dictionary=texts, **limits) as file:
+            yield file, stream
 
 
-def _file(stream: BufferedReader, dictionaries: list[Any]) -> parquet.ParquetFile:
-    return parquet.ParquetFile(
-        stream, read_dictionary=dictionaries, thrift_string_size_limit=LONGEST, thrift_container_size_limit=MOST
+def reading_parquet(path: Path) -> AbstractContextManager[None]:
+    return parsing(
+        f"{path}: is not a readable Parquet file",
+        "was it copied in full? Texts that are stored as differences (DELTA_BYTE_ARRAY) are not read: "
+        "pandas.read_parquet(FILE).to_parquet(FILE) stores them otherwise.",
     )
 
 
 def parquet_names(path: Path) -> list[str]:
     """The names of the columns of a Parquet file."""
-    with _opened(path) as opened:
-        return opened.file.schema_arrow.names
+    with opened_parquet(path) as (file, _):
+        return file.schema_arrow.names
 
 
 def typed_columns(path: Path, names: list[str]) -> pa.Table:
@@ -85,29 +71,11 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
 
     Notes of the file, which may have what no cell has, are left out.
     """
-    with _opened(path) as opened, parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"):
-        table = opened.file.read(columns=names).select(names)
+    with opened_parquet(path) as (file, _):
+        table = file.read(columns=names).select(names)
     fields = [field.remove_metadata() for field in table.schema]
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
     return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
-
-
-def _refuse_unpacked(opened: _Opened) -> None:
-    """Refuses pages, or values, that unpack to too much. Of lists nobody knows the rows, so a text in them that is
-    stored as differences may be as long as a page.
-    """
-    size = 0
-    for place, column in enumerate(opened.declared):
-        stated = opened.file.schema.column(place)
-        width = max(CELL, stated.length or 0, column.delta_bytes if stated.max_repetition_level else 0)
-        size += max(column.unpacked_bytes, width * column.values)
-    refuse_larger(opened.title, size, opened.most, ADVICE)
-
-
-def rows_at_once(declared: Sequence[DeclaredColumn]) -> int:
-    """How many rows are decoded together, of columns in which a text may take a page."""
-    largest = max((column.delta_bytes for column in declared), default=0)
-    return max(1, min(ROWS, AT_ONCE // max(1, largest)))
 
 
 def read_parquet(
@@ -131,33 +99,25 @@ def read_parquet(
         index: whether pandas' index columns are columns as all others.
         only: by its name, whether a column is read; others get empty cells, whatever their type.
     """
-    with _opened(path) as opened:
-        file, declared, title, most = opened
+    with opened_parquet(path) as (file, stream):
         schema, rows, count = file.schema_arrow, file.metadata.num_rows, len(file.schema_arrow.names)
-        if max(count, len(declared)) > MOST_COLUMNS:
-            raise InputError(f"{path}: has {len(declared):,} columns; at most {MOST_COLUMNS:,} are allowed.")
-        if len(set(schema.names)) < len(schema.names):
+        title, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(file_size(stream), MAX_BYTES)
+        if max(count, len(file.schema)) > MOST_COLUMNS:
+            raise InputError(f"{path}: has {len(file.schema):,} columns; at most {MOST_COLUMNS:,} are allowed.")
+        if len(set(schema.names)) < count:
             raise InputError(f"{path}: two columns have the same name; give each its own.")
-        inner = index_columns(schema)
         kept = {*keep, *(drop or ())}
-        left_out = [] if index or drop is None else [n for n in inner if n not in kept]
+        left_out = [] if index or drop is None else [n for n in index_columns(schema) if n not in kept]
         names = [name for name in schema.names if name not in left_out]
         read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
-        _refuse_unpacked(opened)
+        refuse_larger(title, max(CELL * rows * max(1, len(read)), sum(unpacked_bytes(stream))), most, ADVICE)
         parts: dict[str, list[pa.Array]] = {name: [] for name in read}
         size = done = 0
-        complaint = f"{path}: is not a readable Parquet file"
-        batches = iter(file.iter_batches(rows_at_once(declared), columns=read)) if read else iter(())
-        while True:
-            with parsing(complaint, "was it copied in full?"):
-                batch = next(batches, None)
-                if batch is None:
-                    break
-                text_bytes = sum(map(_bytes, batch.columns))
+        for batch in file.iter_batches(ROWS, columns=read) if read else ():
+            text_bytes = sum(map(_bytes, batch.columns))
             refuse_larger(title, size + CELL * len(read) * len(batch) + text_bytes, most, ADVICE)
             for name in read:
-                with parsing(complaint, "was it copied in full?"):
-                    parts[name].append(_as_text(batch.column(name)))
+                parts[name].append(_as_text(batch.column(name)))
                 # A number may be longer as text.
                 size += CELL * len(batch) + parts[name][-1].nbytes
                 refuse_larger(title, size, most, ADVICE)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxaudit.data.examples import Role
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.parsing import parsing, refuse_pickle
+from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.labels import as_number, counting
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.outputs.checks import ONE_ARRAY
@@ -430,33 +430,30 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
     """
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
-    from pyarrow import parquet
 
-    from jaxaudit.data.formats.parquet_file import read_parquet
-    from jaxaudit.data.formats.parquet_footer import declared_columns
+    from jaxaudit.data.formats.parquet_file import opened_parquet, read_parquet
+    from jaxaudit.data.formats.parquet_footer import unpacked_bytes
 
     def is_number(kind: pa.DataType) -> bool:
         return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
 
     rows, source = expected.rows, path.name
-    with parsing(f"{path}: is not a readable Parquet file", "was it copied in full?"), open_data(path) as stream:
-        # A stream, because pyarrow does not accept a path that is not UTF-8.
-        declared = declared_columns(stream)
-        with parquet.ParquetFile(stream, pre_buffer=False) as file:
-            titles, types = file.schema_arrow.names, file.schema_arrow.types
-            expected.check_rows(file.metadata.num_rows, source)
-            # A nested column has several parts, and Arrow reads "a.b" where "a" is asked for.
-            starts = sorted(f"{title}." for title in titles)
-            alike = any(second.startswith(first) for first, second in pairwise(starts))
-            if not 0 < len(titles) <= expected.classes + further:
-                columns = f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
-                raise expected.unlike(source, columns)
-            if alike or len(declared) != len(titles):
-                raise expected.unlike(source, "has nested columns, or several of one name, or of its beginning")
-            held = [place for place, kind in enumerate(types) if is_number(kind)]
-            size = sum(declared[place].unpacked_bytes for place in held)
-            refuse_larger(source, size, rows * len(titles) * WIDEST_CELL + SPARE, "save only the outputs")
-            columns = dict(zip(held, file.read([titles[place] for place in held]).columns, strict=True)) if held else {}
+    with opened_parquet(path) as (file, stream):
+        titles, types = file.schema_arrow.names, file.schema_arrow.types
+        expected.check_rows(file.metadata.num_rows, source)
+        if not 0 < len(titles) <= expected.classes + further:
+            raise expected.unlike(
+                source, f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
+            )
+        # A nested column has several parts, and Arrow reads "a.b" where "a" is asked for.
+        starts = sorted(f"{title}." for title in titles)
+        sizes = unpacked_bytes(stream)
+        if len(sizes) != len(titles) or any(second.startswith(first) for first, second in pairwise(starts)):
+            raise expected.unlike(source, "has nested columns, or several of one name, or of its beginning")
+        held = [place for place, kind in enumerate(types) if is_number(kind)]
+        size = sum(sizes[place] for place in held)
+        refuse_larger(source, size, rows * len(titles) * WIDEST_CELL + SPARE, "save only the outputs")
+        columns = dict(zip(held, file.read([titles[place] for place in held]).columns, strict=True)) if held else {}
 
     def numbers(place: int) -> np.ndarray:
         column = columns.get(place)

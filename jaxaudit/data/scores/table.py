@@ -167,7 +167,7 @@ def score_table(
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
     for column in score_columns:
         refuse_useless(column, sets, name)
-        models.setdefault((column.role, column.model), {})[column.score] = column.values
+        models.setdefault((column.role, column.model), {})[column.score] = column.values  # pyright: ignore[reportArgumentType]
     refuse_unclear({model_key: list(scores) for model_key, scores in models.items()}, name)
     scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
     directions = _directions(scored_models, lower, higher)

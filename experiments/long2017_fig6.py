@@ -17,6 +17,8 @@ import csv
 import gzip
 import os
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,6 @@ from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.audits.pdtp.audit import reduce_pdtp
 from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data import Column, Examples, Table, category_counts, ordinal
-from jaxaudit.data.tables.table import recode
 from jaxaudit.learners import NaiveBayes, naive_bayes
 from jaxaudit.metrics.pdtp import dtp, every_input
 
@@ -98,9 +99,19 @@ def person(table: Table, record: int) -> str:
     return f"{', '.join(cells)}: {table.class_names[table.labels[record]]}"
 
 
+def with_categories(table: Table, names: Sequence[str]) -> Table:
+    """The table with the distinct numbers of some columns as categories, in ascending order."""
+    values, columns = table.values.copy(), list(table.columns)
+    for index, column in enumerate(columns):
+        if column.name in names and not column.categories:
+            distinct, values[:, index] = np.unique(values[:, index], return_inverse=True)
+            columns[index] = Column(column.name, tuple(f"{number:.17g}" for number in distinct))
+    return replace(table, values=values, columns=tuple(columns))
+
+
 def curve(key: Key[Array, ""], age: str, bins: int, removals: int) -> dict[str, Any]:
     """One curve of the figure."""
-    table = recode(census(), categorical=AGES[age])
+    table = with_categories(census(), AGES[age])
     examples, counts = ordinal(table), category_counts(table)
     learner = naive_bayes(counts, len(table.class_names))
     started = time.time()

@@ -19,7 +19,6 @@ from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.data.tables.table import (
     MISSING,
     Column,
-    ColumnSummary,
     Table,
     candidate_indices,
     category_counts,
@@ -33,7 +32,6 @@ from jaxaudit.data.tables.table import (
 __all__ = [
     "MISSING",
     "Column",
-    "ColumnSummary",
     "Examples",
     "Table",
     "align_classes",

@@ -6,7 +6,6 @@ unpack to more than it takes.
 """
 
 import hashlib
-import math
 import os
 import re
 import stat
@@ -32,8 +31,8 @@ MOST_ROWS = 2_000_000
 """About 100 MB of a model's scores of texts."""
 HEADERS = 1 << 12
 """Bytes that the headers of arrays take."""
-PAUSE = 20
-"""Rows are written while more are made; between two writings passes so many times what the first of them took."""
+PAUSE = 60
+"""Seconds between two writings of rows, while more are made."""
 
 
 def cache_dir() -> Path:
@@ -121,26 +120,24 @@ def cached_rows(
     new = {digest: index for index, digest in enumerate(digests) if digest not in rows}
     if new:
         digests_of_new = {index: digest for digest, index in new.items()}
-        unwritten, due = False, time.monotonic()
+        written = time.monotonic()
         try:
             for numbers in build(np.array(list(new.values()), int)):
                 rows |= {digests_of_new[index]: row for index, row in numbers.items()}
-                unwritten, started = unwritten or bool(numbers), time.monotonic()
-                if unwritten and started >= due:
-                    could, unwritten = _write_rows(path, rows), False
-                    now = time.monotonic()
-                    due = now + PAUSE * (now - started) if could else math.inf
+                if time.monotonic() >= written + PAUSE:
+                    _write_rows(path, rows)
+                    written = time.monotonic()
         finally:
-            if unwritten and due < math.inf:
-                _write_rows(path, rows)
+            _write_rows(path, rows)
     return np.stack([rows[digest] for digest in digests]) if digests else np.zeros((0, columns))
 
 
-def _write_rows(path: Path, rows: Mapping[bytes, np.ndarray]) -> bool:
-    """Writes the latest rows; returns whether it could."""
+def _write_rows(path: Path, rows: Mapping[bytes, np.ndarray]) -> None:
+    """Writes the latest rows, if there are any."""
     latest = list(rows)[-MOST_ROWS:]
-    stacked = np.frombuffer(b"".join(latest), np.uint8).reshape(len(latest), -1)
-    return _write(path, {"digests": stacked, "values": np.stack([rows[digest] for digest in latest])})
+    if latest:
+        stacked = np.frombuffer(b"".join(latest), np.uint8).reshape(len(latest), -1)
+        _write(path, {"digests": stacked, "values": np.stack([rows[digest] for digest in latest])})
 
 
 def _read(path: Path, shapes: Mapping[str, tuple[int, ...]], most: int = sys.maxsize) -> dict[str, np.ndarray] | None:
@@ -156,8 +153,8 @@ def _read(path: Path, shapes: Mapping[str, tuple[int, ...]], most: int = sys.max
         return None
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> bool:
-    """Writes a file of arrays; warns, and returns False, if it cannot."""
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a file of arrays; warns if it cannot."""
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         with whole_file(path) as file:
@@ -170,5 +167,3 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> bool:
             RuntimeWarning,
             stacklevel=3,
         )
-        return False
-    return True

@@ -9,14 +9,14 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, read_idx, read_idx_folder
-from jaxaudit.data.labels import as_text, encode_labels, flat
+from jaxaudit.data.labels import encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.selection import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
+from jaxaudit.data.selection import CLASS_NAMES, SPLITS, choose_splits, find_pairs
 from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
-KINDS = (".npz", ".npy", *TABLES)
+KINDS = (".npz", *TABLES)
 OF_MATLAB = (
     "python -c \"import numpy, scipy.io; m = scipy.io.loadmat('FILE.mat'); numpy.savez('FILE.npz', "
     "x=m['X'].transpose(3, 0, 1, 2), y=m['y'] % 10)\""
@@ -40,11 +40,10 @@ def load_path(
     | path | holds |
     |---|---|
     | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
-    | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv`, `.parquet` | see `tables.own_table.read_own_table` |
-    | IDX file or folder | MNIST's four files, gzipped or not; see `image_arrays.read_idx` |
-    | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
+    | `.csv`, `.parquet` | see `own_table.read_own_table` |
+    | IDX folder | MNIST's four files, gzipped or not; see `images.read_idx` |
+    | folder of folders | see `images.load_image_folders`; or such folders called train and test |
 
     Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that the splits
     of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of `uint16`
@@ -67,11 +66,7 @@ def load_path(
     if path.is_dir():
         refuse_columns(path.name, label, drop)
         return _from_folder(path, split, size, gray, stored)
-    suffix, match = path.suffix.lower(), IDX_NAME.fullmatch(path.name)
-    if match:
-        split_name = match["split"].replace("t10k", "test")
-        choose_splits([split_name], split, path.name)
-        return _from_idx(path.parent, split_name, path.name, stored)
+    suffix = path.suffix.lower()
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_named(archive.names, archive.read, path.name, split, stored)
@@ -81,18 +76,17 @@ def load_path(
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
     choose_splits([""], split, path.name)
-    if suffix in TABLES:
-        # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.own_table import read_own_table
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.tables.own_table import read_own_table
 
-        return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact)
-    beside = _labels_beside(path)
-    codes, class_names = encode_labels(read_npy(beside), None, beside.name)
-    return Examples(stored(read_npy(path), path.name), codes, class_names, path.name)
+    return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact)
 
 
 _Stored = Callable[[np.ndarray, str], np.ndarray]
-_KNOWN = f"{', '.join(KINDS)}, an IDX file or folder, or a folder of class-named folders of images"
+_KNOWN = (
+    f"{', '.join(KINDS)}, a folder with x.npy and y.npy, a folder of IDX files, or a folder of class-named folders of "
+    "images"
+)
 
 
 def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
@@ -104,10 +98,8 @@ def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: boo
         return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split, stored)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
-        several = [entry for entry in inside if entry.suffix.lower() in KINDS]
-        listed = ", ".join(entry.name[:40] for entry in (several or inside)[:5]) or "it is empty"
-        trouble = "data files, of which one must be named" if several else "no data of a known kind"
-        raise InputError(f"{path}: this folder contains {trouble} ({listed}); give {_KNOWN}.")
+        listed = ", ".join(entry.name[:40] for entry in inside[:5]) or "it is empty"
+        raise InputError(f"{path}: this folder is no data set ({listed}); name one file in it, or give {_KNOWN}.")
     splits = {SPLITS.get(entry.name.lower(), ""): entry for entry in folders}
     if "" in splits or len(splits) < len(folders):
         choose_splits([""], split, path.name)
@@ -126,17 +118,6 @@ def _from_idx(folder: Path, split: str, name: str, stored: _Stored) -> Examples:
     return join_images(parts, name)
 
 
-def _labels_beside(path: Path) -> Path:
-    candidates = [path.with_name(f"{path.stem}{ending}.npy") for ending in ("_labels", "-labels", "_y")]
-    role = role_of(path.stem)
-    if role is not None and role[1] == "inputs":
-        candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (role[0], "labels")]
-    for candidate in candidates:
-        if exists(candidate) and candidate.is_file():
-            return candidate
-    raise InputError(f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy, or use .npz.")
-
-
 def _from_named(
     names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str, stored: _Stored
 ) -> Examples:
@@ -151,9 +132,9 @@ def _from_named(
     class_names = None
     for name in [name for name in CLASS_NAMES if name in names][:1]:
         values = read(name)
-        if values.ndim != 1 or len(set(values.tolist())) < len(values):
-            raise InputError(f"{source}[{name}]: class names must be a list without repetitions, in label order.")
-        class_names = [str(value) for value in as_text(values).tolist()]
+        if values.ndim != 1 or values.dtype.kind == "S" or len(set(values.tolist())) < len(values):
+            raise InputError(f"{source}[{name}]: class names must be texts, each once, in label order.")
+        class_names = [str(value) for value in values.tolist()]
     codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
     rows = dict(zip(pairs, np.split(codes, np.cumsum([len(part) for part in labels])[:-1]), strict=True))
     inputs = {s: stored(read(pairs[s].inputs), source) for s in chosen}

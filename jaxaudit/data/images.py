@@ -145,55 +145,40 @@ def stack_images(
     """`count` images, each `[h, w]` or `[h, w, channels]`, as one array; `called` gives the name of a row's image, for
     messages.
 
-    Images of one size are returned unchanged, gray ones repeated to three channels if others have colour, and with an
-    opaque fourth if others are transparent. If sizes of whole-number images differ, each is resized to `size`, (height,
-    width), as by `prepare_images` with this `gray`; without a `size` they are refused. `prepare_images` then gives the
-    same bits for an image whatever the others' sizes are, so that equal images are found by hash.
+    Images of one size are returned unchanged, gray ones repeated to three channels if others have colour. If sizes
+    differ, each is resized to `size`, (height, width), as by `prepare_images` with this `gray`; without a `size` they
+    are refused. `prepare_images` then gives the same bits for an image whatever the others' sizes are, so that equal
+    images are found by hash. Values are whole numbers without a sign.
     """
     stack: np.ndarray | None = None
     scaled, largest, kind, shape = False, 0, np.dtype(np.uint8), (0, 0)
     for row, image in enumerate(images):
         pixels = image[..., None] if image.ndim == 2 else image
+        largest = max(largest, int(pixels.max(initial=0)))
         if stack is None:
             stack, kind, shape = _room(count, pixels, source), pixels.dtype, pixels.shape[:2]
         differs = pixels.shape[:2] != shape
-        if pixels.dtype != kind or (differs and (size is None or kind.kind != "u")):
+        if pixels.dtype != kind or (differs and size is None):
             raise InputError(
                 f"{called(row)}: is {pixels.shape[0]}x{pixels.shape[1]} pixels of {pixels.dtype} but {called(0)} is "
                 f"{shape[0]}x{shape[1]} of {kind}; save all images with as many bits, and convert them to one size "
                 "(`image_size`, such as 28x28)."
             )
-        if differs and not scaled:
-            assert size is not None
-            largest = stack[:row].max()
-            before = scale_images(stack[:row], size, gray)
-            stack = _room(count, before[0], source)
-            stack[:row] = before
-            scaled = True
-        if scaled:
-            assert size is not None
-            largest = max(largest, pixels.max())
+        if size is not None and (differs or scaled):
+            if not scaled:
+                before = scale_images(stack[:row], size, gray)
+                stack, scaled = _room(count, before[0], source), True
+                stack[:row] = before
             pixels = scale_images(pixels[None], size, gray)[0]
         if pixels.shape[2] > stack.shape[3]:
             _check_room(count, pixels, source)
-            stack = _with_channels(stack, pixels.shape[2])
-        stack[row] = _with_channels(pixels, stack.shape[3])
+            stack = np.repeat(stack, 3, axis=3)
+        stack[row] = pixels
     assert stack is not None
     if scaled:
-        refuse_black(int(largest), kind, source)
+        refuse_black(largest, kind, source)
         return stack
     return stack[..., 0] if stack.shape[3] == 1 else stack
-
-
-def _with_channels(images: np.ndarray, channels: int) -> np.ndarray:
-    """Images of as many channels, if they have fewer: gray as three equal ones, a fourth (alpha) as opaque."""
-    if images.shape[-1] >= channels:
-        return images
-    images = np.repeat(images, 3, axis=-1) if images.shape[-1] == 1 else images
-    if images.shape[-1] == channels:
-        return images
-    opaque = np.full((*images.shape[:-1], 1), np.iinfo(images.dtype).max, images.dtype)
-    return np.concatenate([images, opaque], axis=-1)
 
 
 def join_images(
@@ -205,9 +190,9 @@ def join_images(
     differ = len({(part.inputs.shape[1:], part.inputs.dtype) for part in parts}) > 1
     if differ and size is not None and all(map(is_image, parts)):
         parts = [prepare_images(part, size, gray) for part in parts]
-        channels = max(part.inputs.shape[3] for part in parts)
+        coloured = any(part.inputs.shape[3] == 3 for part in parts)
         parts = [
-            replace(part, inputs=np.repeat(part.inputs, channels, axis=3)) if part.inputs.shape[3] < channels else part
+            replace(part, inputs=np.repeat(part.inputs, 3, axis=3)) if coloured and part.inputs.shape[3] == 1 else part
             for part in parts
         ]
     return concatenate(parts, name)
@@ -235,7 +220,7 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", "
 
 
 def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bool = True) -> Examples:
-    """The images in `root/CLASS/*`, as `[n, h, w]` if all are gray, else as `[n, h, w, 3]`, or 4 if any is transparent.
+    """The images in `root/CLASS/*`, as `[n, h, w]` if all are gray, else as `[n, h, w, 3]`.
 
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Values are `uint8`, or
     `uint16` of gray images of 16 bits: levels are those of the file (of PGM, in proportion to its largest one). An
@@ -243,8 +228,8 @@ def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bo
     are as for `stack_images`.
 
     Raises:
-        InputError: an image would lose something (colours of 16 bits, CMYK, frames of an animation), or has values
-            whose scale is unknown; or images have different numbers of bits.
+        InputError: an image would lose something (colours of 16 bits, CMYK, frames of an animation, transparency), or
+            has values whose scale is unknown; or images have different numbers of bits.
     """
     folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
     files, labels = [], []
@@ -267,20 +252,15 @@ def _decode(path: Path) -> np.ndarray:
     from PIL import ImageOps
 
     with open_data(path) as file, opened_image(file, FORMATS, str(path)) as image:
-        transparent = "transparency" in image.info or image.mode[-1] in "Aa"
-        _refuse_lossy(image, transparent, str(path))
+        _refuse_lossy(image, str(path))
         ImageOps.exif_transpose(image, in_place=True)
         if image.mode[0] == "I":
             return np.asarray(image).astype(np.uint16)
-        if transparent:
-            pixels = np.asarray(image.convert("RGBA"))
-            if pixels[..., 3].min(initial=255) < 255:
-                return pixels
         return np.asarray(image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB"))
 
 
-def _refuse_lossy(image: "Image.Image", transparent: bool, path: str) -> None:
-    """Refuses an image that Pillow would not give as the file has it; looks at its header alone."""
+def _refuse_lossy(image: "Image.Image", path: str) -> None:
+    """Refuses an image that Pillow would not give as the file has it."""
     animated = getattr(image, "is_animated", False) and image.format != "MPO"  # a photograph, and a preview of it
     tiles: Any = getattr(image, "tile", ())
     how = tiles[0].args if tiles else ()
@@ -289,11 +269,14 @@ def _refuse_lossy(image: "Image.Image", transparent: bool, path: str) -> None:
     sixteen = image.format in ("PNG", "TIFF") and ";16" in str(how[:1])
     sixteen |= image.format == "PPM" and max((0, *how[1:2])) > 255
     gray = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-    if animated or not ((gray and not transparent) or (image.mode in COLOURS and not sixteen)):
+    shows_through = "transparency" in image.info or image.mode[-1] in "Aa"
+    if shows_through and image.mode in COLOURS:
+        shows_through = image.convert("RGBA").getextrema()[3][0] < 255  # pyright: ignore[reportIndexIssue]
+    if animated or shows_through or not (gray or (image.mode in COLOURS and not sixteen)):
         raise InputError(
             f"{path}: has {image.format} pixels of the kind {image.mode}; an image is one frame, gray of 8 or 16 bits, "
-            "or RGB of 8 bits, which may be transparent. Save it as such, as the target's training read it, or all "
-            "images as an array of uint16 in a .npz."
+            "or RGB of 8 bits, and nothing shows through. Save it as such, as the target's training read it, or all "
+            "images as an array in a .npz."
         )
 
 
@@ -324,24 +307,23 @@ def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], sourc
 
 
 IDX_NAME = re.compile(r"(?P<set>.*?)(?P<split>train|t10k|test)-(?P<role>images|labels)[-.]idx\d-ubyte(\.gz)?")
-_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
-    """The array in an IDX file, gzipped or not, whose length must be what its header says."""
+    """The bytes in an IDX file, gzipped or not, as an array; their number must be what its header says."""
     with open_bounded(path, max_bytes) as stream:
         data = stream.read()
-    magic, kind, axes = data[:2], *data[2:4].ljust(2, b"\0")
-    begin, dtype = 4 + 4 * axes, np.dtype(_TYPES.get(kind, "u1"))
+    magic, axes = data[:3], data[3:4].ljust(1, b"\0")[0]
+    begin = 4 + 4 * axes
     shape = tuple(np.frombuffer(data[4:begin].ljust(4 * axes, b"\0"), ">u4").tolist())
-    is_whole = len(data) == begin + math.prod(shape) * dtype.itemsize
+    is_whole = len(data) == begin + math.prod(shape)
     # If one axis is 0 the other axes take no bytes, but could still be iterated over endlessly.
-    if magic != b"\0\0" or kind not in _TYPES or not 1 <= axes <= 8 or not is_whole or max(shape) > len(data):
+    if magic != b"\0\0\x08" or not 1 <= axes <= 8 or not is_whole or max(shape) > len(data):
         raise InputError(
-            f"{path}: is not a whole IDX file: it has {len(data)} bytes and starts with {data[:4].hex() or 'nothing'}; "
-            "was the download interrupted?"
+            f"{path}: is not a whole IDX file of 8-bit numbers: it has {len(data)} bytes and starts with "
+            f"{data[:4].hex() or 'nothing'}; was the download interrupted?"
         )
-    return np.frombuffer(data, dtype, offset=begin).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    return np.frombuffer(data, np.uint8, offset=begin).reshape(shape)
 
 
 def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], tuple[str, ...]]:
@@ -352,18 +334,18 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     """
     files: dict[tuple[str, str], dict[str, Path]] = {}
     for path in entries(folder):
-        match = IDX_NAME.fullmatch(path.name)
-        if match is not None:
-            paths = files.setdefault((match["split"].replace("t10k", "test"), match["role"]), {})
-            paths.setdefault(path.name.removesuffix(".gz"), path)
-    chosen = {part: path for part, paths in files.items() for path in paths.values() if len(paths) == 1}
-    splits = [split for split in ("train", "test") if (split, "images") in chosen]
-    labels = [read_idx(chosen[split, "labels"]) for split in splits if (split, "labels") in chosen]
-    if len(chosen) < len(files) or not splits or len(labels) < len(splits) or any(part.ndim != 1 for part in labels):
+        if match := IDX_NAME.fullmatch(path.name):
+            # A file and its packed copy are one.
+            of_part = files.setdefault((match["split"].replace("t10k", "test"), match["role"]), {})
+            of_part[path.name.removesuffix(".gz")] = path
+    splits = [split for split in ("train", "test") if (split, "images") in files]
+    pairs = [[*files[split, "images"].values(), *files.get((split, "labels"), {}).values()] for split in splits]
+    labels = [read_idx(pair[-1]) for pair in pairs if len(pair) == 2]
+    if not splits or len(labels) < len(splits) or any(part.ndim != 1 for part in labels):
         raise InputError(
             f"{folder}: keep one file of images and one of labels, a label an image, for training and test each, such "
             "as train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz."
         )
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
-    return {split: (chosen[split, "images"], part) for split, part in zip(splits, parts, strict=True)}, names
+    return {split: (pair[0], part) for split, pair, part in zip(splits, pairs, parts, strict=True)}, names

@@ -40,14 +40,9 @@ def flat(values: np.ndarray) -> np.ndarray:
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
-def as_text(values: np.ndarray) -> np.ndarray:
-    """An array of bytes as text; any other one as it is."""
-    return np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
-
-
 def longer_than(values: np.ndarray, characters: int) -> bool:
     """Whether an array has cells for texts of more characters."""
-    return values.dtype.kind in "SU" and values.dtype.itemsize > characters * (4 if values.dtype.kind == "U" else 1)
+    return values.dtype.kind == "U" and values.dtype.itemsize > 4 * characters
 
 
 def encode_labels(
@@ -77,7 +72,6 @@ def encode_labels(
             f"{source}: labels have shape {np.shape(labels)}; give one label for each record, of one-hot rows "
             "labels.argmax(axis=1)."
         )
-    values = as_text(values)
     if values.dtype.kind == "U":
         numbers = _numbers_in_text(values)
         if numbers is None and class_names is not None:
@@ -86,22 +80,30 @@ def encode_labels(
             names, codes = np.unique(values, return_inverse=True)
             return codes.astype(np.int32), tuple(names.tolist())
         values = numbers
-    numbers = _whole(values, source)
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{source}: labels are of type {values.dtype}; give whole numbers or text.")
+    broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
+    if len(broken):
+        raise InputError(
+            f"{source}: labels must be whole numbers or text, but that of record {broken[0]} is not; is this "
+            "column a measurement rather than a class?"
+        )
     if class_names is not None:
-        outside = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
+        outside = np.flatnonzero((values < 0) | (values >= len(class_names)))
         if len(outside):
             raise InputError(
                 f"{source}: {len(outside)} labels are outside the {len(class_names)} named classes (first: record "
                 f"{outside[0]}); labels start at 0."
             )
-        return numbers.astype(np.int32), tuple(map(str, class_names))
-    if numbers.max() >= MOST_CLASSES or numbers.min() <= -MOST_CLASSES:
+        return values.astype(np.int32), tuple(map(str, class_names))
+    if float(values.max()) >= MOST_CLASSES or float(values.min()) <= -MOST_CLASSES:
         raise InputError(
             f"{source}: labels are {MOST_CLASSES:,} or more away from 0; they look like identifiers, not classes."
         )
-    if numbers.min() == 0:
-        return numbers.astype(np.int32), tuple(map(str, range(int(numbers.max()) + 1)))
-    names, codes = np.unique(numbers, return_inverse=True)
+    codes = values.astype(np.int32)
+    if codes.min() == 0:
+        return codes, tuple(map(str, range(int(codes.max()) + 1)))
+    names, codes = np.unique(codes, return_inverse=True)
     return codes.astype(np.int32), tuple(map(str, names.tolist()))
 
 
@@ -113,23 +115,6 @@ def _numbers_in_text(values: np.ndarray) -> np.ndarray | None:
     except ValueError:
         return None
     return numbers if np.isfinite(numbers).all() else None
-
-
-def _whole(values: np.ndarray, source: str) -> np.ndarray:
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{source}: labels are of type {values.dtype}; give whole numbers or text.")
-    if values.dtype.kind == "f":
-        broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
-        if len(broken):
-            raise InputError(
-                f"{source}: labels must be whole numbers or text, but that of record {broken[0]} is not; is this "
-                "column a measurement rather than a class?"
-            )
-        # Beyond this a float no longer tells neighbouring whole numbers apart; it is no class either.
-        values = values.astype(np.float64).clip(-(2.0**53), 2.0**53)
-    elif values.dtype.kind == "u":
-        values = values.clip(max=np.iinfo(np.int64).max)
-    return values.astype(np.int64)
 
 
 COLUMN = "group"
@@ -146,7 +131,6 @@ SMALLEST_DEALT = 2.0**40
 """The largest number of a deal's groups is smaller once in 8,000 files with one group, and never with several."""
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 _BELOW = re.compile(r"-(\d{2,}|[2-9])")
-_SCIENTIFIC = re.compile(r"[+-]?\d(?:\.(\d+))?e\+?(\d+)")
 
 
 def are_dealt(values: Shaped[np.ndarray, " n"]) -> bool:
@@ -158,7 +142,7 @@ def are_dealt(values: Shaped[np.ndarray, " n"]) -> bool:
     (False, True)
     """
     with suppress(ValueError):
-        values = values.astype(float) if values.dtype.kind in "SU" else values
+        values = values.astype(float) if values.dtype.kind == "U" else values
     if values.dtype.kind not in "iuf" or not len(values) or not (values == np.rint(values)).all():
         return False
     return bool(values.min() >= 0 and SMALLEST_DEALT <= values.max() < EXACT)
@@ -180,15 +164,12 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
     Messages count records from 1, or by their `rows` in a file, which count from 0.
     """
     values = np.asarray(values)
-    if values.ndim != 1 or values.dtype.kind not in "iuSU":
+    if values.ndim != 1 or values.dtype.kind not in "iuU":
         raise InputError(
             f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
         )
     if longer_than(values, LONGEST):
-        raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
-    if values.dtype.kind == "S":
-        # Other bytes stay other texts.
-        values = np.char.decode(values, "utf-8", "backslashreplace")
+        raise _too_long(of)
     if values.dtype.kind == "U":
         words = np.char.lower(np.char.strip(values))
         _refuse_without((np.arange(len(words)) if rows is None else rows)[np.isin(words, MISSING)], of)
@@ -204,45 +185,18 @@ def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped
     Whole numbers keep all digits: floats that may have lost some are refused, as are records without a group.
     """
     array = values if isinstance(values, np.ndarray) else getattr(values, "values", values)
-    if not isinstance(array, np.ndarray) or array.dtype.kind == "O":
-        cells = list(array)
-        longest = max((len(cell) for cell in cells if isinstance(cell, str)), default=0)
-        if longest > LONGEST:
-            raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
-        chosen = [cells[row] for row in rows]
-        _refuse_without(rows[np.array(list(map(_is_missing, chosen)), bool)], of)
-        array = _as_array(chosen, of)
-    else:
-        array = array[rows]
-    if array.dtype.kind == "f":
-        _refuse_without(rows[np.isnan(array)], of)
-        if not (np.isfinite(array).all() and (array == np.floor(array)).all()):
-            raise InputError(f"the groups of the {of} are fractions; give one integer or text per record.")
-        if (np.abs(array) >= EXACT).any():
-            raise _rounded(of)
-        array = array.astype(np.int64)
-    return checked_groups(array, of, rows)
-
-
-def _as_array(cells: list[Any], of: str) -> np.ndarray:
-    """Integers as integers, however large, floats as floats, and else the cells as texts."""
-    kinds = {type(cell) for cell in cells}
-    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-        small = all(-(2**63) <= cell < 2**63 for cell in cells)
-        return np.array(cells, np.int64) if small else np.array(list(map(str, cells)))
-    if all(issubclass(kind, int | float | np.number) and kind is not bool for kind in kinds):
-        if any(isinstance(cell, int | np.integer) and abs(int(cell)) >= EXACT for cell in cells):
-            raise _rounded(of)
-        return np.array(cells, np.float64)
-    texts = list(map(str, cells))
-    if len(set(texts)) < len(set(cells)):
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iuU":
+        return checked_groups(array[rows], of, rows)
+    cells = list(array)
+    if max((len(cell) for cell in cells if isinstance(cell, str)), default=0) > LONGEST:
+        raise _too_long(of)
+    # Whatever stands for no value, such as None or pandas' NA, is such a text, too.
+    texts = {row: str(cells[row]) for row in rows.tolist()}
+    if {text for row, text in texts.items() if isinstance(cells[row], str)} & {
+        text for row, text in texts.items() if not isinstance(cells[row], str)
+    }:
         raise InputError(f"the groups of the {of} are numbers and texts that look alike, as 1 and '1'; give one kind.")
-    return np.array(texts)
-
-
-def _is_missing(cell: Any) -> bool:
-    # pandas' own values for it are not equal to anything, and are no truth values either.
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or bool(cell != cell)
+    return checked_groups(np.array([*texts.values()], str), of, rows)
 
 
 def _refuse_without(rows: Int[np.ndarray, " some"], of: str) -> None:
@@ -260,23 +214,21 @@ def _refuse_without_code(values: np.ndarray, of: str) -> None:
 
     Beside -2, or as one of the two groups -1 and 1, it is a number like any other.
     """
-    distinct = set(np.unique(values).astype(str).tolist())
-    coded = values == "-1" if values.dtype.kind == "U" else values == -1
-    if coded.sum() < 2 or distinct <= {"-1", "1", "+1"} or any(_BELOW.fullmatch(value) for value in distinct):
+    distinct, counts = np.unique(values.astype(str), return_counts=True)
+    plain = list(map(_plain, distinct.tolist()))
+    coded = sum(count for word, count in zip(plain, counts.tolist(), strict=True) if word == "-1")
+    if coded < 2 or {*plain} <= {"-1", "1"} or any(map(_BELOW.fullmatch, plain)):
         return
     raise InputError(
-        f"the groups of the {of} have {int(coded.sum())} records of group -1, as pandas and clusterings number records "
+        f"the groups of the {of} have {coded} records of group -1, as pandas and clusterings number records "
         "without a group; give each a group of its own, or leave them out. If it is a group, give it another number."
     )
 
 
 def _refuse_rounded(words: np.ndarray, of: str) -> None:
     """Refuses numbers that were floats: from 2**53 on, different numbers may have become the same."""
-    matches = list(map(_SCIENTIFIC.fullmatch, words.tolist()))
-    if matches and all(matches) and any(match and int(match[2]) > len(match[1] or "") > 0 for match in matches):
-        raise _rounded(of)
-    floats = [word for word in words.tolist() if "." in word or "e" in word]
-    if floats and all(map(_FLOAT.fullmatch, words.tolist())) and any(abs(float(word)) >= EXACT for word in floats):
+    numbers = words.tolist() if all(map(_FLOAT.fullmatch, words.tolist())) else []
+    if any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers):
         raise _rounded(of)
 
 
@@ -302,5 +254,9 @@ def _plain(word: str) -> str:
 def _rounded(of: str) -> InputError:
     return InputError(
         f"the groups of the {of} are floating-point numbers of 2**53 or more, or large numbers with few digits, such "
-        "as 1.23E+11, so several groups may have been rounded to one; write them as integers or texts."
+        "as 1.23E+11, so several groups may have been rounded to one; write them as integers, or with a letter."
     )
+
+
+def _too_long(of: str) -> InputError:
+    return InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")

@@ -13,7 +13,7 @@ from jaxaudit.data.images import join_images
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, read_slices, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, digits, printed_digits, wine
-from jaxaudit.data.tables.table import Table, join_tables, recode
+from jaxaudit.data.tables.table import Table, join_tables
 from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
 from jaxaudit.errors import InputError, without_folders
 
@@ -136,13 +136,7 @@ def _from_disk(
         has_files = any(child.is_file() for child in content)
         if not content or (not has_files and tfds.find_prepared(set_name, (folder,))):
             return None
-    try:
-        return _select(lambda part: read(path, split=part), split, source, image_size, gray)
-    except InputError as error:
-        # A path of several parts is the user's own, whatever its first folder is called.
-        if set_name is None or set_name.base not in tfds.known_names() or "/" in source.rstrip("/"):
-            raise
-        raise type(error)(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
+    return _select(lambda part: read(path, split=part), split, source, image_size, gray)
 
 
 def _select(
@@ -196,16 +190,16 @@ def load_table(
     file of that name.
 
     Args:
-        label: the label column of a file, by default that named `label`; the named sets have theirs.
-        categorical: columns of numbers whose different values are categories.
-        drop: columns to leave out.
+        label: the label column of a file, by default that named `label`; the named sets are read as they are.
+        categorical: columns of numbers of a file whose different values are categories.
+        drop: columns of a file to leave out.
 
     Raises:
         InputError: nothing fits (with near matches), the files are not there (with what to put where), they cannot be
             read, or a column cannot be what it is said to be.
 
-    >>> load_table("wine@train[:50]", drop=["ash"])
-    Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
+    >>> load_table("wine@train[:50]")
+    Table(wine@train[:50]: 50 records of 13 columns, 13 of them numeric, 3 classes)
     """
     source, split = (split_name if name_or_path in _NAMES else tfds.name_and_split)(name_or_path)
     if source not in _NAMES:
@@ -215,9 +209,9 @@ def load_table(
         read = partial(read_own_table, _file(source, data_dir), label=label, drop=drop, categorical=categorical)
         return _select_table({"train": lambda: read().table(categorical)}, split, name_or_path)
     splits = {"train": _EMBEDDED_TABLES[source]} if source in _EMBEDDED_TABLES else _in_folder(source, data_dir)
-    if label is not None:
-        raise InputError(f"{source}: is read as it is, with its own labels; `label` is for files.")
-    return recode(_select_table(splits, split, name_or_path), categorical=categorical, drop=drop)
+    if label is not None or categorical or drop:
+        raise InputError(f"{source}: is read as it is; `label`, `categorical` and `drop` are for files.")
+    return _select_table(splits, split, name_or_path)
 
 
 def table_names() -> tuple[str, ...]:

@@ -154,14 +154,9 @@ def nearest_names(text: str, names: Sequence[str]) -> str:
     >>> nearest_names("Mnits", ["digits", "mnist"])
     'Did you mean mnist?'
     """
-    near = near_names(text, names)
-    return f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
-
-
-def near_names(text: str, names: Sequence[str]) -> list[str]:
-    """The most similar names to a text, ignoring case, the best match first."""
     by_lower = {name.lower(): name for name in names}
-    return [by_lower[match] for match in difflib.get_close_matches(text.lower(), by_lower, n=4)]
+    near = [by_lower[match] for match in difflib.get_close_matches(text.lower(), by_lower, n=4)]
+    return f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
 
 
 class Pair(NamedTuple):

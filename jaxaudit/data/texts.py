@@ -92,10 +92,8 @@ def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
     values = {name: value for name, value in line.items() if bytes(value) != b"null"}
     heads = [form for form in FORMS if form in values]
     if len(heads) != 1:
-        other = next((name for name in ("content", "input") if name in values), None)
-        hint = SHAREGPT if "conversations" in values else f"if {other!r} is its text, name it 'text'" if other else ""
         trouble = f"{' and '.join(map(repr, heads))}, several shapes" if heads else "none of the keys of a record"
-        raise ShapeError(f"{trouble}; {hint or ADVICE}")
+        raise ShapeError(f"{trouble}; {SHAREGPT if 'conversations' in values else ADVICE}")
     (head,) = heads
     for name in AS_MESSAGES.get(head, ()):
         if bytes(values.get(name, b"")).strip(b'[]" '):
@@ -301,19 +299,16 @@ def other_answers(texts: Texts) -> Texts | None:
     rows = [line_object for line_object in texts.objects() if PARAPHRASED in line_object and PERTURBED in line_object]
     if not rows or texts.form not in ("prompt", "question"):
         return None
-    try:
+    answers = list[tuple[str, ...]]()
+    with suppress(msgspec.MsgspecError, RecursionError):
         answers = [(_TEXT.decode(row[PARAPHRASED]), *_WRONG.decode(row[PERTURBED])) for row in rows]
-    except (msgspec.MsgspecError, RecursionError) as error:
+    if len(answers) < len(texts.lines) or len({*map(len, answers)}) > 1:
         raise InputError(
-            f"{texts.source}: {PARAPHRASED!r} must be a text and {PERTURBED!r} a list of at most {MOST_WRONG} texts."
-        ) from error
-    count = len(answers[0])
-    if len(rows) < len(texts.lines) or any(len(answers_of_text) != count for answers_of_text in answers):
-        raise InputError(
-            f"{texts.source}: give all records to forget as many of {PERTURBED!r}, and a {PARAPHRASED!r}, or none."
+            f"{texts.source}: give all records to forget a text as {PARAPHRASED!r}, and equally many of at most "
+            f"{MOST_WRONG} texts as {PERTURBED!r}, or none."
         )
-    whole = texts.take([row for row in range(len(rows)) for _ in range(count)])
-    return whole._replace(answers=tuple(answer for answers_of_text in answers for answer in answers_of_text))
+    whole = texts.take([row for row, of_text in enumerate(answers) for _ in of_text])
+    return whole._replace(answers=tuple(answer for of_text in answers for answer in of_text))
 
 
 def _record(line: bytes, where: str) -> TextRecord:

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parsing import parsed, parsing, quietly
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.images import join_images, opened_image, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small, regular_files
@@ -25,11 +25,6 @@ from jaxaudit.data.selection import choose_parts, split_name
 from jaxaudit.errors import InputError
 
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
-_IDX = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-_ORIGINALS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("mnist", "fashion_mnist", "kmnist"), tuple(f"{file}-ubyte.gz" for file in _IDX)
-)
-"""Sets whose original files are read as they are."""
 _LONGEST_NAME = 200  # a folder's cannot have more than 255 bytes
 
 
@@ -90,23 +85,16 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
     unless they are named.
     """
     for folder in folders:
-        root = folder / name.base
-        if name.config:
-            root = root / name.config
-        elif not _versions(root):
-            configs = sorted(path.name for path in _subfolders(root) if _versions(path))
-            if len(configs) > 1:
-                raise InputError(
-                    f"{name.base} is prepared in {folder} with several configs; name one: "
-                    + ", ".join(f"{name.base}/{config}" for config in configs)
-                )
-            if configs:
-                root = root / configs[0]
-        versions = _versions(root)
-        if name.version:
-            versions = [version for version in versions if version.name == name.version]
-        if versions:
-            return versions[-1]
+        root = folder / name.base / name.config
+        places = [root] if name.config or _versions(root) else _subfolders(root)
+        versions = {place: found for place in places if (found := _versions(place, name.version))}
+        if len(versions) > 1:
+            raise InputError(
+                f"{name.base} is prepared in {folder} with several configs; name one: "
+                + ", ".join(f"{name.base}/{place.name}" for place in versions)
+            )
+        for found in versions.values():
+            return found[-1]
     return None
 
 
@@ -119,22 +107,20 @@ def _subfolders(path: Path) -> list[Path]:
     return [child for child in entries(path) if child.is_dir()] if exists(path) and path.is_dir() else []
 
 
-def _versions(path: Path) -> list[Path]:
-    version_folders = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
-    return sorted(
-        filter(is_prepared_folder, version_folders), key=lambda child: [int(part) for part in child.name.split(".")]
-    )
+def _versions(path: Path, version: str = "") -> list[Path]:
+    """The folders of prepared versions, or of this one, the newest last."""
+    found = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
+    found = [child for child in found if version in ("", child.name) and is_prepared_folder(child)]
+    return sorted(found, key=lambda child: [int(part) for part in child.name.split(".")])
 
 
 def refuse_unprepared(source: str, name: SetName, data_dir: Path | None) -> NoReturn:
     """Refuses a set that nobody prepared here, with the line that prepares it, or which files are read without it."""
-    originals = _ORIGINALS.get(name.base)
-    folder = f"{data_folder(data_dir) or 'a folder that JAXAUDIT_DATA names'}/{name.base}"
-    or_put = f" Or put {', '.join(originals)} into {folder}." if originals else ""
     raise InputError(
         f"{source} is not prepared here, and nothing is downloaded here. Where TensorFlow is installed, this prepares "
         f'it in $TFDS_DATA_DIR: python -c "import tensorflow_datasets as tfds; tfds.builder({source!r}, '
-        f"file_format='array_record').download_and_prepare()\".{or_put}"
+        "file_format='array_record').download_and_prepare()\". IDX files of such a set may lie in "
+        f"{data_folder(data_dir) or 'a folder that JAXAUDIT_DATA names'}/{name.base}."
     )
 
 
@@ -191,8 +177,8 @@ def read_prepared(
         key = f"{info.full_name} {part.split} {span.start}:{span.stop} {stored.keys} {size} {gray} {fingerprint}"
 
         def build(split: str = part.split, span: range = span) -> dict[str, np.ndarray]:
-            with quietly():
-                records = parsed(lambda: _parsed_records(builder, folder, split, span, stored.keys), complaint, advice)
+            with parsing(complaint, advice):
+                records = _parsed_records(builder, folder, split, span, stored.keys)
                 return _decode(records, stored, span, name, size, gray)
 
         arrays = cached_arrays(key, build, dict.fromkeys(("images", "labels"), (len(span),)))
@@ -234,9 +220,9 @@ def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Sup
             return Supervised(image, label)
     if len(images) == 1 and len(labels) == 1:
         return Supervised(images[0], labels[0])
-    features_text = ", ".join(f"{key} ({kind})" for key, kind in sorted(kinds.items())[:20])
     raise InputError(
-        f"{name} is not an image-classification set: one image and one class label are needed; it has {features_text}."
+        f"{name} is not an image-classification set: one image and one class label are needed; it has "
+        f"{', '.join(f'{key} ({kind})' for key, kind in sorted(kinds.items())[:20])}."
     )
 
 

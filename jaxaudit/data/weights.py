@@ -124,17 +124,11 @@ def _saved_weights(folder: Path) -> Path:
 
 def _read_sharded(index: Path, max_bytes: int) -> Weights:
     placed = _placed(index)
-    shards = sorted(set(placed.values()))
     weights: Weights = {}
-    for shard in shards:
-        path = index.parent / shard
-        arrays = _read_file(path, max_bytes - sum(array.nbytes for array in weights.values()))
-        shard_names = {name for name, place in placed.items() if place == shard}
-        if arrays.keys() != shard_names:
-            name = sorted(arrays.keys() ^ shard_names)[0]
-            raise InputError(
-                f"{path}: does not hold the arrays that {index.name} says ({name[:80]}); is it another save?"
-            )
+    for shard in sorted({*placed.values()}):
+        arrays = _read_file(index.parent / shard, max_bytes - sum(array.nbytes for array in weights.values()))
+        if arrays.keys() != {name for name, place in placed.items() if place == shard}:
+            raise InputError(f"{index.parent / shard}: does not hold the arrays that {index.name} says; another save?")
         weights |= arrays
     return weights
 

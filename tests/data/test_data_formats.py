@@ -12,7 +12,7 @@ import scipy.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
-from support.small_sets import IDX_CODES, idx_bytes, write_mnist
+from support.small_sets import idx_bytes, write_mnist
 
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
@@ -170,16 +170,13 @@ def test_arrays_of_an_archive_are_read_without_its_directory(tmp_path):
         assert archive.read("x").tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("code", IDX_CODES)
 @pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 3, 4)])
-def test_every_type(tmp_path, code, shape):
+def test_every_shape(tmp_path, shape):
     array = np.arange(np.prod(shape)).reshape(shape)
-    (tmp_path / "a").write_bytes(idx_bytes(array, code))
-    (tmp_path / "a.gz").write_bytes(gzip.compress(idx_bytes(array, code)))
+    (tmp_path / "a").write_bytes(idx_bytes(array))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(idx_bytes(array)))
     for name in ("a", "a.gz"):
-        ours = read_idx(tmp_path / name)
-        assert ours.dtype.isnative
-        np.testing.assert_array_equal(ours, array)
+        np.testing.assert_array_equal(read_idx(tmp_path / name), array)
 
 
 @pytest.mark.parametrize("ending", ["-idx{}-ubyte.gz", "-idx{}-ubyte", ".idx{}-ubyte", ".idx{}-ubyte.gz"])
@@ -193,11 +190,8 @@ def test_folders(tmp_path, ending):
     assert train.class_names == test.class_names == tuple("0123456")
     assert test.inputs[:, 0, 0].tolist() == test.labels.tolist() == [1, 2, 3, 4]
     assert both.labels.tolist() == train.labels.tolist() + test.labels.tolist()
-    # A single file brings its labels.
-    images = next(folder.glob("t10k-images*"))
-    assert len(load_path(images)) == 4
-    with pytest.raises(InputError, match="has no split 'train'; it has test"):
-        load_path(images, split="train")
+    with pytest.raises(InputError, match="a folder of IDX files"):
+        load_path(next(folder.glob("t10k-images*")))
 
 
 ARRAY = idx_bytes(np.zeros((2, 3)))
@@ -213,6 +207,7 @@ ARRAY = idx_bytes(np.zeros((2, 3)))
         (b"\0\0\x08\x02" + struct.pack(">II", 4 * 10**9, 0), "is not a whole IDX file"),
         (b"\0\0\x08\x03" + struct.pack(">III", 2**31, 0, 2**31), "is not a whole IDX file"),
         (b"\0\0\x0e\x03" + b"\xff" * 12, "has 16 bytes and"),
+        (b"\0\0\x0d\x01" + struct.pack(">I", 1) + b"\0" * 4, "of 8-bit numbers"),
     ],
 )
 def test_bad_idx(tmp_path, content, message):

@@ -201,7 +201,7 @@ def changed(values, place, value):
 HARD = "these are predicted labels, but"
 BAD = [
     (P[:19], r"out\.npy: has 19 rows but the query set"),
-    (P.T, "class; transpose it to 20 rows"),
+    (P.T, "rows but the query set has 20 records"),
     (P[:, :3], "has 3 columns but the query set"),
     (P[None], r"of shape \(1, 20, 4\)\. Outputs on the query set are 20 rows"),
     (np.zeros((20, 0)), "is empty"),
@@ -227,7 +227,7 @@ BAD = [
     (pa.table({"a": [[0.25] * 5] * 20}), "its one column has no numbers"),
     (table(P).select([]), "out.parquet: has 0 rows but the query set has 20 records"),
     (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), r"column 2 \('bee'\) has empty cells"),
-    (table(P).set_column(1, "bee", pa.array(["x"] * 20)), r"column 2 \('bee'\) is of type string"),
+    (table(P).set_column(1, "bee", pa.array(["x"] * 20)), r"column 2 \('bee'\) has no numbers"),
 ]
 
 

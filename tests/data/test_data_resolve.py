@@ -103,29 +103,18 @@ def test_a_prepared_set_is_found_by_its_folder_its_version_and_its_config(data):
 
 
 def test_of_a_set_that_is_not_prepared_the_error_has_the_line_that_prepares_it(data):
-    """And files only where they would help; an empty folder that a failed preparation left is no set."""
+    """An empty folder that a failed preparation left is no set."""
     (data / "cifar10").mkdir()
     line = (
         r"{0} is not prepared here, .* tfds\.builder\('{0}', file_format='array_record'\)\.download_and_prepare\(\)\"\."
     )
-    put = r" Or put train-images-idx3-ubyte\.gz, .*t10k-labels-idx1-ubyte\.gz into "
     for name, folder, message in (
-        ("mnist", data, rf"{put}{data / 'mnist'}\."),
-        ("mnist", None, rf"{put}a folder that JAXAUDIT_DATA names/mnist\."),
-        ("cifar10", data, ""),
+        ("mnist", data, rf" IDX files of such a set may lie in {data / 'mnist'}\."),
+        ("mnist", None, r" IDX files of such a set may lie in a folder that JAXAUDIT_DATA names/mnist\."),
+        ("cifar10", data, rf" IDX .* {data / 'cifar10'}\."),
     ):
         with pytest.raises(InputError, match=f"^{line.format(name)}{message}$"):
             load(name, data_dir=folder)
-
-
-def test_a_folder_that_cannot_be_read_is_named_with_the_way_round_it(data):
-    (data / "cifar10").mkdir()
-    (data / "cifar10" / "notes.txt").write_text("nothing here")
-    with pytest.raises(InputError, match=r"cifar10: .*\(For the set of TensorFlow Datasets write tfds:cifar10\.\)"):
-        load("cifar10", data_dir=data)
-    (data / "mine").mkdir()
-    with pytest.raises(InputError, match=r"mine: (?!.*tfds)"):
-        load("mine/", data_dir=data)
 
 
 def test_an_unknown_name_lists_near_ones(data):
@@ -245,12 +234,9 @@ def test_records_come_in_the_order_asked_for(tables, monkeypatch):
 
 
 def test_options_of_named_sets(tables):
-    table = load_table("adult", data_dir=tables, categorical=["age"], drop=["race", "sex"])
-    assert (table.columns[0].categories, len(table.columns)) == (("39",), 11)
-    with pytest.raises(InputError, match="with its own labels"):
-        load_table("adult", data_dir=tables, label="income")
-    with pytest.raises(InputError, match="'rase'; did you mean 'race'"):
-        load_table("adult", data_dir=tables, drop=["rase"])
+    for option in ({"label": "income"}, {"drop": ["race"]}, {"categorical": ["age"]}):
+        with pytest.raises(InputError, match="is read as it is"):
+            load_table("adult", data_dir=tables, **option)
 
 
 def test_files_of_tables(data):

@@ -130,47 +130,12 @@ def test_a_task_has_one_file(tmp_path: Path):
         read_samples(tmp_path, {"query": "t"})
 
 
-ONE_MODEL = {
-    "config": {"model": "hf", "model_args": "pretrained=org/model", "model_sha": "0123abcd", "peft_sha": "4567"},
-    "chat_template_sha": "89ef",
-}
-TWO_RUNS: dict[str, tuple[bool, dict[str, Any] | None]] = {
-    "one model": (True, ONE_MODEL),
-    "no results": (False, None),
-    "another model": (False, ONE_MODEL | {"config": ONE_MODEL["config"] | {"model_sha": "0123abce"}}),
-    "other arguments": (False, ONE_MODEL | {"config": ONE_MODEL["config"] | {"model_args": {"dtype": "float16"}}}),
-    "another prompt": (False, ONE_MODEL | {"chat_template_sha": None}),
-    "no config": (False, {}),
-}
-
-
-@pytest.mark.parametrize("name", TWO_RUNS)
-def test_tasks_of_two_runs_must_be_of_one_model(name: str, tmp_path: Path):
-    is_read, other = TWO_RUNS[name]
-    later = "2026-01-06T10-11-12.123456"
+def test_tasks_of_two_runs_may_be_of_two_checkpoints(tmp_path: Path):
     write(tmp_path, "a", [sample(0, [-1.0])])
-    write(tmp_path, "b", [sample(0, [-2.0])], later)
-    for date, results in ((DATE, ONE_MODEL), (later, other)):
-        if results is not None:
-            (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
-    if is_read:
-        assert list(read_samples(tmp_path, {"query": "a", "holdout": "b"}).scores) == ["query", "holdout"]
-    else:
-        with pytest.raises(InputError, match="are of several runs"):
-            read_samples(tmp_path, {"query": "a", "holdout": "b"})
-    # A single run is of one model, whatever its results say.
-    (tmp_path / f"results_{DATE}.json").write_text("{")
-    assert list(read_samples(tmp_path, {"query": "a"}).scores) == ["query"]
-
-
-def test_a_folder_on_disk_may_have_had_another_checkpoint(tmp_path: Path):
-    later = "2026-01-06T10-11-12.123456"
-    for task, date in (("a", DATE), ("b", later)):
-        write(tmp_path, task, [sample(0, [-1.0])], date)
-        config = {"model": "hf", "model_args": "pretrained=out/model", "model_sha": ""}
-        (tmp_path / f"results_{date}.json").write_text(json.dumps({"config": config}))
-    with pytest.raises(InputError, match="one run"):
+    write(tmp_path, "b", [sample(0, [-2.0])], "2026-01-06T10-11-12.123456")
+    with pytest.raises(InputError, match="are of several runs"):
         read_samples(tmp_path, {"query": "a", "holdout": "b"})
+    assert list(read_samples(tmp_path, {"query": "a"}).scores) == ["query"]
 
 
 def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

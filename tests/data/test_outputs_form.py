@@ -288,9 +288,9 @@ def test_printed_probabilities_of_the_other_class_keep_their_precision(write):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (np.array([0.5, 97.0, 12.0, 33.0]), ("percentages: divide them by 100", "logits of one sign")),
+        (np.array([0.5, 97.0, 12.0, 33.0]), ("percentages (divide them by 100)", "logits of one sign")),
         (np.array([0.0, 255.0, 12.0, 133.0]), ("8-bit probabilities", "logits of one sign")),
-        (np.array([0.5, 970.0, 12.0, 33.0]), ("another scale", "logits of one sign")),
+        (np.array([0.5, 970.0, 12.0, 33.0]), ("one sign", "logits of one sign")),
         (np.array([-0.5, -7.0, -0.01, -3.0]), ("logarithms of probabilities", "logits of one sign")),
         ("37,63\n37,63\n12,88\n99,17\n", ("two whole numbers", "decimal comma")),
     ],

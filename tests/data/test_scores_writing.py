@@ -69,7 +69,7 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     for name, columns, match in (
         ("s.txt", {"set": ["query"]}, ".csv or a .parquet"),
         ("no/s.csv", {"set": ["query"]}, "no directory"),
-        ("s.csv", {"set": ["query"], "target.loss": [1.0, 2.0]}, "set has 1 and target.loss 2"),
+        ("s.csv", {"set": ["query"], "target.loss": [1.0, 2.0]}, "a cell a record"),
     ):
         with pytest.raises(InputError, match=match):
             write_scores(tmp_path / name, columns)

@@ -192,7 +192,7 @@ def test_join_keeps_order_and_notes():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"columns": (AGE, SEX, Column("race"))}, "other and people differ in column 'race'"),
+        ({"columns": (AGE, SEX, Column("race"))}, "other and people differ in columns or classes"),
         ({"values": VALUES[:, :2], "columns": (AGE, SEX)}, "other and people differ in columns or classes"),
         ({"class_names": ("yes", "no")}, "other and people differ in columns or classes"),
     ],

@@ -189,7 +189,7 @@ NO_SHAPE: dict[str, tuple[dict[str, Any], str]] = {
     "ShareGPT": ({"conversations": [{"from": "human", "value": SECRET}]}, "line['messages'] = [{'role': {'human': 'us"),
     "a history": ({"instruction": SECRET, "output": SECRET, "history": [[SECRET, SECRET]]}, "with a 'history'; write"),
     "a system text": ({"messages": [USER, ANSWER], "system": SECRET}, "a 'messages' with a 'system'; write all turns"),
-    "content": ({"content": SECRET}, "if 'content' is its text, name it 'text'"),
+    "content": ({"content": SECRET}, "none of the keys of a record"),
 }
 
 

@@ -60,12 +60,6 @@ def npy_folder(folder: Path) -> None:
     np.save(folder / "class_names.npy", np.array(["ant", "bee", "cat"]))
 
 
-def npy_pair(folder: Path) -> None:
-    """Rows of numbers; labels beside them."""
-    np.save(folder / "x.npy", ROWS)
-    np.save(folder / "x_labels.npy", LABELS)
-
-
 def csv_rows(folder: Path) -> None:
     """Numbers with a header line, an index and a label; one number that no message may show."""
     lines = [f"{row},{a:.3f},{b:.3f},{LABELS[row]}" for row, (a, b) in enumerate(ROWS[:, :2])]
@@ -147,7 +141,6 @@ def read_lines(folder: Path, choose: random.Random) -> object:
 READERS = [
     Reader("texts", texts, read_lines, 4),
     Reader("npy-folder", npy_folder, read_folder, 4),
-    Reader("npy", npy_pair, read_set, 4),
     Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set, 6),
     Reader("npz-arrays", npz_arrays, read_arrays, 4),
     Reader("csv", csv_rows, read_set, 4),

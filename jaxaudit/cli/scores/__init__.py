@@ -234,10 +234,10 @@ LM_EVAL = Command(
     """Makes one table of scores from samples of lm-evaluation-harness, for `jaxaudit ks --scores`.
 
     A task is a set of records, and a folder has the samples of one model, as `lm_eval run --log_samples --output_path`
-    writes them, in one run of all tasks: of several runs, results_DATE.json must show one model by its hash. The score
-    of a record is the log-likelihood of its right answer, the choice that the target names by its index or its text.
-    Covariates are choices, lengths and bytes packed by zlib; no text is kept. Models are joined by doc_id. Other
-    records under the same index are refused (doc_hash), and so are other prompts (prompt_hash), but of baselines.
+    writes them, in one run of all tasks. The score of a record is the log-likelihood of its right answer, the choice
+    that the target names by its index or its text. Covariates are choices, lengths and bytes packed by zlib; no text
+    is kept. Models are joined by doc_id. Other records under the same index are refused (doc_hash), and so are other
+    prompts (prompt_hash), but of baselines.
 
     Examples:
 

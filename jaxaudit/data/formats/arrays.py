@@ -91,21 +91,12 @@ class StoredArray:
             # Its rows lie apart, so all of it is read.
             refuse_larger(self.path, self.nbytes, MAX_BYTES, "save numpy.ascontiguousarray(array)")
             return self._read(file, 0, len(self))[first : first + count].copy()
-        numbers, shape = self._numbers(file, first * columns, count * columns), (count, *self.shape[1:])[: self.ndim]
-        return numbers.reshape(shape[::-1]).T if self._by_column else numbers.reshape(shape)
-
-    def _numbers(self, file: BufferedReader, first: int, count: int) -> np.ndarray:
-        """This many of its numbers as stored, starting at `first`."""
-        buffer, filled = np.empty(count * self.dtype.itemsize, np.uint8), 0
-        file.seek(self._start + first * self.dtype.itemsize)
-        while filled < len(buffer):
-            read = file.readinto(memoryview(buffer.data)[filled:])
-            if not read:
-                raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
-            filled += read
+        file.seek(self._start + first * columns * self.dtype.itemsize)
+        shape = (count, *self.shape[1:])[: self.ndim]
+        numbers = _filled(file, ArrayHeader(shape, self._by_column, self.dtype, 0), str(self.path))
         if _state_of(file) != self._state:
             raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
-        return _of_characters(buffer.view(self.dtype), str(self.path))
+        return numbers
 
 
 def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> np.ndarray:
@@ -213,15 +204,18 @@ class ArrayHeader(NamedTuple):
 
 def _read_array(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int) -> np.ndarray:
     """As NumPy reads it, but the header is checked against the file's length before memory is allocated."""
-    header = _checked_header(stream, length, source, max_bytes)
+    return _filled(stream, _checked_header(stream, length, source, max_bytes), source)
+
+
+def _filled(stream: io.BufferedIOBase, header: ArrayHeader, source: str) -> np.ndarray:
+    """The array of this header, whose numbers come next in the stream."""
+    # Filled in place, without a second copy.
     buffer, filled = np.empty(math.prod(header.shape) * header.dtype.itemsize, np.uint8), 0
     while filled < len(buffer):
-        # Filled in place, without a second copy.
-        block = stream.read(min(BLOCK, len(buffer) - filled))
-        if not block:
-            raise EOFError(f"{filled} bytes of {len(buffer)}")
-        buffer[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
-        filled += len(block)
+        read = stream.readinto(memoryview(buffer.data)[filled : filled + BLOCK])
+        if not read:
+            raise InputError(f"{source}: was cut short while it was read, or is damaged; {AGAIN}")
+        filled += read
     array = _of_characters(buffer.view(header.dtype), source)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
 

@@ -111,7 +111,7 @@ def read_parquet(
         names = [name for name in schema.names if name not in left_out]
         read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
         refuse_larger(title, CELL * rows * max(1, len(read)), most, ADVICE)
-        refuse_larger(title, sum(unpacked_bytes(stream)), most, ADVICE)
+        refuse_larger(title, unpacked_bytes(stream), most, ADVICE)
         parts: dict[str, list[pa.Array]] = {name: [] for name in read}
         size = done = 0
         for batch in file.iter_batches(ROWS, columns=read) if read else ():

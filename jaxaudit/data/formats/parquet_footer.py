@@ -1,4 +1,4 @@
-"""What each column of a Parquet file unpacks to, read from its footer and from the headers of its pages.
+"""What a Parquet file unpacks to, read from its footer and from the headers of its pages.
 
 pyarrow gives the footer's numbers per column chunk, but for a damaged file the call ends the process (version 26: an
 uncaught C++ exception). And a footer may say less than pages hold: a page is unpacked to the size in its own header, up
@@ -22,8 +22,8 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT =
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
 
 
-def unpacked_bytes(stream: BufferedIOBase) -> list[int]:
-    """The size of each column's decompressed, still encoded pages, by the footer or by these pages, whichever is more.
+def unpacked_bytes(stream: BufferedIOBase) -> int:
+    """The size of all decompressed, still encoded pages, by the footer or by their own headers, whichever is more.
 
     The stream is left anywhere.
 
@@ -39,16 +39,13 @@ def unpacked_bytes(stream: BufferedIOBase) -> list[int]:
     stream.seek(end - 8 - length)
     try:
         groups = _Reader(stream.read(length)).value(_STRUCT).get(_ROW_GROUPS, [])
-        metas = [[column[_META] for column in group[_COLUMNS]] for group in groups]
-        pages, sizes = 0, list[int]()
-        for column in zip(*metas, strict=True):
-            in_pages = 0
-            for size in (size for meta in column for size in _page_sizes(stream, meta, end)):
-                pages, in_pages = pages + 1, in_pages + size
-                if pages > MOST_PAGES:
-                    raise ValueError(f"it has more than {MOST_PAGES:,} pages")
-            sizes.append(max(in_pages, sum(_size(meta[_UNPACKED]) for meta in column)))
-        return sizes
+        metas = [column[_META] for group in groups for column in group[_COLUMNS]]
+        in_pages = 0
+        for pages, size in enumerate((size for meta in metas for size in _page_sizes(stream, meta, end)), 1):
+            in_pages += size
+            if pages > MOST_PAGES:
+                raise ValueError(f"it has more than {MOST_PAGES:,} pages")
+        return max(in_pages, sum(_size(meta[_UNPACKED]) for meta in metas))
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("its footer or a page is damaged") from error
 

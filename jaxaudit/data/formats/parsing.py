@@ -6,17 +6,15 @@ import logging
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from pathlib import Path
-from typing import TypeVar
 
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
-Item = TypeVar("Item")
 LONGEST_REASON = 160
 # Arrow's messages quote the row or the cell: for a CSV file only these parts are passed on,
 _OF_CSV = re.compile(
@@ -50,8 +48,7 @@ def quietly() -> Iterator[None]:
 def parsing(complaint: str, advice: str) -> Iterator[None]:
     """The context in which a parser reads untrusted data; suppresses stderr, warnings and logging.
 
-    Damaged bytes can make parsers raise any exception. So this context should contain only calls of parsers, and no
-    code of this package.
+    Damaged bytes can make parsers raise any exception. So this context should contain little but calls of parsers.
 
     Raises:
         InputError: "WHAT (REASON); ADVICE" for any exception; an InputError is passed on unchanged.
@@ -70,28 +67,6 @@ def parsing(complaint: str, advice: str) -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise InputError(f"{complaint} ({reason_of(error)}); {advice}") from error
-
-
-def parsed(parse: Callable[[], Iterator[Item]], complaint: str, advice: str) -> Iterator[Item]:
-    """Yields the items of `parse()`, and turns any error of the parser into an `InputError`.
-
-    Warnings and logging are off while the parser works, and on again while the caller handles an item.
-
-    Args:
-        parse: returns an iterator of items, none of which is None.
-        complaint: what could not be read, the start of the error message.
-        advice: what the user can do, the end of the error message.
-
-    Raises:
-        InputError: the parser fails.
-    """
-    with parsing(complaint, advice):
-        items = iter(parse())
-        item = next(items, None)
-    while item is not None:
-        yield item
-        with parsing(complaint, advice):
-            item = next(items, None)
 
 
 def reason_of(error: BaseException) -> str:

@@ -116,12 +116,8 @@ def decimal_points(cells: Cells, decimal: str) -> Cells:
 
 def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
     """`float64[rows]`: the cells as numbers if pyarrow reads all of them as numbers, else None."""
-    # Trimming takes as long as reading, and few files need it.
-    for prepare in (lambda: cells, lambda: trimmed(cells)):
-        try:
-            return pc.cast(decimal_points(prepare(), decimal), pa.float64()).to_numpy()
-        except pa.ArrowInvalid:
-            pass
+    with suppress(pa.ArrowInvalid):
+        return pc.cast(decimal_points(trimmed(cells), decimal), pa.float64()).to_numpy()
     return None
 
 
@@ -183,16 +179,12 @@ class CsvFormat(NamedTuple):
 
     def __str__(self) -> str:
         """Deviations from the default; empty for commas and decimal points."""
-        deviations = {
-            f"{DELIMITERS[self.delimiter]} between cells": self.delimiter != ",",
-            "decimal commas": self.decimal != ".",
-        }
-        return ", ".join(text for text, unusual in deviations.items() if unusual)
+        between = [] if self.delimiter == "," else [f"{DELIMITERS[self.delimiter]} between cells"]
+        return ", ".join([*between, *(["decimal commas"] if self.decimal != "." else [])])
 
 
-def find_format(data: bytes, path: Path) -> tuple[CsvFormat, list[str], bool]:
-    """The format of a file that holds these bytes, the cells of its first line, and whether this line alone ends with a
-    delimiter, which then begins no column.
+def find_format(data: bytes, path: Path) -> tuple[CsvFormat, int]:
+    """The format of a file that holds these bytes, and the number of cells in its first line.
 
     The encoding is UTF-8. The delimiter is the one of `DELIMITERS` that splits (nearly) all lines into as many cells as
     the first, and the most of these into numbers; the comma if unclear. The decimal sign is a comma if cells are not
@@ -218,21 +210,16 @@ def find_format(data: bytes, path: Path) -> tuple[CsvFormat, list[str], bool]:
         raise InputError(f"{path}: {next((words for words, wrong in trouble if wrong), unsplit)}")
     cells = [cell for line in lines[sign] for cell in line]
     commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
-    first_cells, *below = lines[sign]
-    longer = first_cells[-1].strip() == "" and {len(line) for line in below} == {len(first_cells) - 1}
-    longer = longer and not any("\n" in cell or "\r" in cell for cell in first_cells)
-    form = CsvFormat(sign, "," if sign != "," and commas else ".")
-    return form, first_cells[:-1] if longer else first_cells, longer
+    return CsvFormat(sign, "," if sign != "," and commas else "."), len(lines[sign][0])
 
 
 def _text(data: bytes, path: Path) -> str:
     """The beginning of a text, more than the longest first line; all of it must be UTF-8."""
-    try:
+    text = "\0"
+    with suppress(UnicodeError):
         text = data.decode("utf-8-sig")
-    except UnicodeError as error:
-        raise InputError(f"{path}: is not text in UTF-8; {SAVE_AS}") from error
     if "\0" in text:
-        raise InputError(f"{path}: is not text in UTF-8, as it has zero bytes; {SAVE_AS}")
+        raise InputError(f"{path}: is not text in UTF-8; {SAVE_AS}")
     return text[: FIRST_LINE + 1]
 
 
@@ -259,34 +246,24 @@ def _fit(lines: list[list[str]]) -> tuple[float, float]:
 def read_csv(path: Path, header: bool = True) -> TextTable:
     """The cells of a CSV file as text; how it is written is detected (`find_format`).
 
-    Without `header` the first line is data, too. No message shows a cell. A file that is packed, has more than
+    Without `header` the first line is data, too. No message shows a cell. A file that has more than
     `MOST_COLUMNS`, begins with a blank line or a very long one, or whose lines differ in their number of cells is
     refused.
     """
     with open_data(path) as stream:
-        if stream.peek(2)[:2] == b"\x1f\x8b":
-            raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
         refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
         data = stream.read()
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
-    written, first, longer = find_format(data, path)
-    titles = [str(column) for column in range(len(first))]
+    written, columns = find_format(data, path)
+    titles = [str(column) for column in range(columns)]
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
-            arrow_csv.ReadOptions(
-                column_names=titles,
-                skip_rows=int(longer),
-                use_threads=False,
-                block_size=2 * FIRST_LINE,
-            ),
+            arrow_csv.ReadOptions(column_names=titles, use_threads=False, block_size=2 * FIRST_LINE),
             arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
-    columns = list(table.columns)
-    if longer:
-        columns = [pa.chunked_array([pa.array([name]), *c.chunks]) for name, c in zip(first, columns, strict=True)]
-    whole = TextTable([], columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
+    whole = TextTable([], table.columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
     return whole.with_header() if header else whole

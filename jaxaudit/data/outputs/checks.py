@@ -1,6 +1,6 @@
 """What is checked of a model's outputs, beside the form of a file: rows, scale, and whether models are what they seem.
 
-`CHECKS` has a row for each check. None repairs anything: what fails is said, and takes away the verdicts that rest on
+None repairs anything: what fails is said, and takes away the verdicts that rest on
 it, or is refused. Of 2,000 made-up files each (100 to 2,000 rows, 2 to 50 classes) the checks of rows failed, for a
 shift and as stale: in random order 0 and 0; sorted by class, some easy and others hard, 1 and 3; with skill that halves
 along the file 0 and 0, that falls to a quarter 0 and 5, that ends in nothing 2 and 286; over-confident, weak or strong
@@ -41,53 +41,40 @@ _BLOCK, _MOST = 1 << 19, 1 << 20
 
 
 class OutputCheck(NamedTuple):
-    """The claim that is checked; what is computed, by which function; how often right outputs fail, at most; and what a
-    failure is, with fields to be filled in."""
+    """The claim that is checked, and what a failure is, with fields to be filled in. Of right outputs at most one file
+    in 1,000 fails; of `LINE_LEVEL` those in line.
+    """
 
     name: str
-    computes: str
-    false_alarms: float
     says: str
 
 
 ONE_ARRAY = OutputCheck(
     "one array of outputs",
-    "the arrays of a .npz that may be outputs, by their shapes and types",
-    0.0,
     "{source}: contains the arrays {arrays}, and outputs are one: which model's, or which part, is meant? Save it "
     "alone, as by np.savez({source!r}, probabilities=outputs), and folds or batches as one np.concatenate of them.",
 )
 SHIFTED = OutputCheck(
     "rows in line, none shifted",
-    "the log-likelihood that a run of rows gains by the labels of rows further on or back: `shifted_rows`",
-    LINE_LEVEL,
     "rows {first} to {last} of {rows} fit the records {size} row(s) further {way} far better than their own: was a "
     "record left out or doubled before them? Make the outputs anew, one row for each record",
 )
 STALE = OutputCheck(
     "rows in line, none stale",
-    "what a run of rows tells of its labels, against the whole file and the rows beside it: `stale_rows`",
-    LINE_LEVEL,
     "rows {first} to {last} of {rows} tell nothing of their records' classes, while those beside them do: are they "
     "from another run, or of other records? Make the outputs anew in one run",
 )
 EXCHANGED = OutputCheck(
     "rows in line, none exchanged",
-    "the probabilities of the labels some rows further on and back: `exchanged_rows`",
-    LINE_LEVEL,
     "of {rows} rows, some fit the records {size} row(s) before or after them, in runs too short to be named: were rows "
     "exchanged, as where several processes write one file? Make the outputs anew, in the order of the records",
 )
 TWICE_ON_SOME = OutputCheck(
     "softmax once",
-    "the range of a softmax taken back: `softmaxed_twice`",
-    1e-3,
     "the outputs on the {sets} went through a softmax twice, and others did not: make all files in one way",
 )
 UNSURE = OutputCheck(
     "as sure on all sets",
-    "the largest probabilities of each set: `on_two_scales`",
-    1e-3,
     "no probability on the {name} is above {surest:.3g}, and half of the largest on the {other} are above {usual:.3g}: "
     "one model is hardly so unsure on one set alone, unless it looks its records up, as nearest neighbours and narrow "
     "kernels do. Was one of the files made with another softmax, temperature or preprocessing? That looks like memory: "
@@ -95,26 +82,17 @@ UNSURE = OutputCheck(
 )
 UNCHANGED = OutputCheck(
     "outputs changed",
-    "the spread of the difference of log-odds before and after a deletion: `of_one_model`",
-    1e-3,
     "The outputs after the deletion are those before it: the model is unchanged, or a file was sent twice.",
 )
 ONE_MODEL = OutputCheck(
     "one model once",
-    "pairs of models whose ranks of records are 25 times nearer to each other than is usual for a model's nearest one: "
-    "`same_models`; none of 5,400 sets of trained models failed",
-    1e-3,
     "give nearly the same numbers: one model counts as two, and a model is no evidence against itself. Leave one out",
 )
 ONE_KIND = OutputCheck(
     "models of one kind",
-    "models whose log-odds are spread 100 times as widely as those of the median model, or a hundredth: "
-    "`unlike_others`; none of 5,400 sets of trained models failed",
-    1e-3,
     "is unlike all others: its log-odds are spread {times} as widely as theirs. Did it diverge, or was it saved on "
     "another scale? It would hide what the others show. Leave it out, or make its outputs again",
 )
-CHECKS = (ONE_ARRAY, SHIFTED, STALE, EXCHANGED, TWICE_ON_SOME, UNSURE, UNCHANGED, ONE_MODEL, ONE_KIND)
 
 
 class OutputsBySet(NamedTuple):

@@ -36,6 +36,8 @@ SHOWN = 5
 
 SET = "set"
 """The column that says which set the outputs in a row are on."""
+FURTHER = 2
+"""Columns beside the classes: that of the set, and one that names or numbers the rows."""
 
 
 class OutputsPlace(NamedTuple):
@@ -107,7 +109,7 @@ class Expected(NamedTuple):
         python = repr(headers[0])
         if self.classes > SHOWN:
             headers = [[*header[:3], "...", header[-1]] for header in headers]
-            python = f"[f'p_{{k}}' for k in range({self.classes})]" if len(headers) > 1 else repr(headers[0])
+            python = f"[f'p_{{k}}' for k in range({self.classes})]" if len(headers) > 1 else "NAMES"
         titles = " or ".join(map(",".join, headers))
         second = "; of two classes the second alone will do" if self.classes == 2 else ""
         return InputError(
@@ -143,7 +145,7 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
         columns_of = _csv_columns if suffix == ".csv" else _parquet_columns
         if not place.part:
             return _of_table(columns_of(path, expected), expected, source)
-        table = _of_set(columns_of(path, expected._replace(rows=place.rows), further=2), place.part)
+        table = _of_set(columns_of(path, expected._replace(rows=place.rows)), place.part)
         expected.check_rows(len(table.names(0)) if table.count else 0, source)
         return _of_table(table, expected, source)
     most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
@@ -371,20 +373,14 @@ def _whole(numbers: np.ndarray) -> bool:
         return bool((numbers == np.rint(numbers)).all())
 
 
-def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
-    """The columns of a CSV file, whose size and first line are checked before it is parsed: at most so many `further`
-    ones beside the classes.
-    """
+def _csv_columns(path: Path, expected: Expected) -> TableColumns:
+    """The columns of a CSV file, whose size is checked before it is parsed."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.text_table import read_csv, trimmed
 
     rows, classes, source = expected.rows, expected.classes, path.name
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
         raise InputError(f"{source}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
-    line = _first_line(path)
-    cells = 1 + max(map(line.count, ",;\t"))
-    if '"' not in line and cells > classes + 1 + further:
-        raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
     table = read_csv(path, header=False)
 
     def is_number(cell: str) -> bool:
@@ -422,7 +418,7 @@ def _first_line(path: Path) -> str:
     return line.decode("utf-8-sig", "replace")
 
 
-def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
+def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
     """The columns of a Parquet file, whose footer and types are checked before they are read.
 
     Only numbers are read, and texts if they are the names of records and these are known: a few bytes of another type
@@ -441,24 +437,22 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
     with opened_parquet(path) as (file, stream):
         titles, types = file.schema_arrow.names, file.schema_arrow.types
         expected.check_rows(file.metadata.num_rows, source)
-        if not 0 < len(titles) <= expected.classes + further:
+        if not 0 < len(titles) <= expected.classes + FURTHER:
             raise expected.unlike(
                 source, f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
             )
         # A nested column has several parts, and Arrow reads "a.b" where "a" is asked for.
         starts = sorted(f"{title}." for title in titles)
-        sizes = unpacked_bytes(stream)
-        if len(sizes) != len(titles) or any(second.startswith(first) for first, second in pairwise(starts)):
+        if len(file.schema) != len(titles) or any(second.startswith(first) for first, second in pairwise(starts)):
             raise expected.unlike(source, "has nested columns, or several of one name, or of its beginning")
         held = [place for place, kind in enumerate(types) if is_number(kind)]
-        size = sum(sizes[place] for place in held)
-        refuse_larger(source, size, rows * len(titles) * WIDEST_CELL + SPARE, "save only the outputs")
+        refuse_larger(source, unpacked_bytes(stream), rows * len(titles) * WIDEST_CELL + SPARE, "save only the outputs")
         columns = dict(zip(held, file.read([titles[place] for place in held]).columns, strict=True)) if held else {}
 
     def numbers(place: int) -> np.ndarray:
         column = columns.get(place)
         if column is None or column.null_count:
-            trouble = f"is of type {str(types[place])[:40]}" if column is None else "has empty cells"
+            trouble = "has no numbers" if column is None else "has empty cells"
             raise expected.unlike(source, f"column {place + 1} ({titles[place][:40]!r}) {trouble}")
         # Databases and Spark write decimals.
         return (column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column).to_numpy()

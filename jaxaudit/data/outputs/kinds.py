@@ -100,7 +100,7 @@ def inside(span: Span) -> bool:
 
 def are_probabilities(values: np.ndarray, span: Span, tolerance: float) -> bool:
     """Whether all numbers lie in [0, 1] and every row sums to 1 within `tolerance`."""
-    return inside(span) and _sum_to_one(values, tolerance)
+    return inside(span) and bool((np.abs(_sums(values) - 1) <= tolerance).all())
 
 
 def refuse_hard_labels(values: np.ndarray, source: str, otherwise: str = "") -> None:
@@ -247,28 +247,14 @@ NO_LOGITS = (other_logarithms, other_sums, other_scale)
 
 def one_sign(numbers: Numbers) -> str:
     """One column of numbers of one sign, some beyond [0, 1]: logits have both, unless all records are of one class."""
-    low, high = numbers.span
-    if low < 0 < high:
+    if numbers.span[0] < 0 < numbers.span[1]:
         return ""
-    if high <= 0:
-        range_words, guess = "no number above 0", "logarithms of probabilities: give the probabilities themselves"
-    elif high <= 255:
-        scale = "percentages: divide them by 100" if high <= 100 else "8-bit probabilities: divide them by 255"
-        range_words, guess = "no number below 0, and some above 1", scale
-    else:
-        range_words = "no number below 0, and some above 255"
-        guess = "numbers on another scale: give probabilities"
-    return f"its one column has {range_words}: it has either {guess}, or logits of one sign: give `kind` logits."
+    return (
+        "its one column has numbers of one sign, some beyond 0 to 1: percentages (divide them by 100), 8-bit "
+        "probabilities (divide them by 255), logarithms of probabilities (give the probabilities themselves), or "
+        "logits of one sign (give `kind` logits)?"
+    )
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
     return np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
-
-
-def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:
-    """Whether every row sums to 1 within `tolerance`: by a fast product, unless its result is too close to decide."""
-    quick = values @ np.ones(values.shape[1], values.dtype)
-    error = 2 * values.shape[1] * float(np.finfo(values.dtype).eps)
-    if max(float(quick.max()) - 1, 1 - float(quick.min())) <= tolerance - error:
-        return True
-    return all((np.abs(block.sum(axis=1, dtype=np.float64) - 1) <= tolerance).all() for block in blocks(values))

@@ -149,9 +149,7 @@ def load_outputs(
     """
     place = as_place(path)
     source = place.name
-    class_names = None if isinstance(classes, int) else [str(name) for name in classes]
-    count = classes if isinstance(classes, int) else len(classes)
-    expected = Expected(rows, count, class_names, of, records)
+    expected = _expected(classes, rows, of, records)
     read = read_outputs(place, expected)
     is_text = place.path.suffix.lower() == ".csv"
     return _as_outputs(read, expected, kind, source, "text" if is_text else read.values.dtype.name)
@@ -168,9 +166,14 @@ def outputs_of(
     >>> outputs_of(np.array([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"], 2, name="mine").kind
     'probabilities'
     """
-    class_names = None if isinstance(classes, int) else [str(name) for name in classes]
-    expected = Expected(rows, classes if isinstance(classes, int) else len(classes), class_names, of)
+    expected = _expected(classes, rows, of)
     return _as_outputs(columns_of_array(np.array(array), None, expected, name), expected, kind, name)
+
+
+def _expected(classes: int | Sequence[str], rows: int, of: str, records: Sequence[str] | None = None) -> Expected:
+    if isinstance(classes, int):
+        return Expected(rows, classes, None, of, records)
+    return Expected(rows, len(classes), [str(name) for name in classes], of, records)
 
 
 def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str, dtype: str | None = None) -> Outputs:
@@ -251,11 +254,9 @@ def logit_step(outputs: Outputs) -> float:
 
 
 def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
-    rows, classes = expected.rows, expected.classes
+    classes = expected.classes
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
-    if values.shape == (classes, rows) and classes != rows:
-        raise InputError(f"{source}: has shape {values.shape}, one row per class; transpose it to {rows} rows.")
     expected.check_rows(len(values), source)
     columns = values.shape[1]
     if columns != classes and not (columns == 1 and classes == 2):

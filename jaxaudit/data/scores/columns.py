@@ -93,7 +93,7 @@ def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: 
             raise InputError(
                 f"{name}: the column {column} may be a score of a model, or one score with a dot in its name. Call it "
                 f"{role}.SCORE, with no further dot, if there is one {role}; else give each of them a name, and a "
-                f"score of the same name, such as {role}.A.loss and {role}.B.loss (`rename`)."
+                f"score of the same name, such as {role}.A.loss and {role}.B.loss."
             )
 
 

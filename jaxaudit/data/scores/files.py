@@ -7,7 +7,6 @@ file or link that is there, and only its owner may read it, whatever the umask i
 import csv
 import io
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.labels import MISSING
+from jaxaudit.data.outputs.form import titles_of
 from jaxaudit.data.paths import open_data, whole_file
 from jaxaudit.data.scores.columns import OWN, is_number, plain_column
 from jaxaudit.data.scores.table import ScoreTable, score_table
@@ -77,17 +77,8 @@ def _lines_above(path: Path, records: int) -> int | None:
 
 
 def is_score_table(path: Path) -> bool:
-    """Whether the file is a table with a column `set`; of a CSV file, its first line tells."""
-    if path.suffix.lower() not in TABLES:
-        return False
-    with open_data(path) as stream:
-        first = stream.read(LONGEST_LINE)
-    if first.startswith(b"PAR1"):
-        from jaxaudit.data.formats.parquet_file import parquet_names
-
-        return "set" in map(plain_column, parquet_names(path))
-    names = re.split(rb"[,;\t]", first.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf"))
-    return b"set" in [name.strip(b' \r"').lower() for name in names]
+    """Whether the file is a table with a column `set`."""
+    return path.suffix.lower() in TABLES and "set" in map(plain_column, titles_of(path))
 
 
 def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
@@ -181,12 +172,8 @@ def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) 
     holdout,
     """
     claim_scores(path)
-    lengths = {name: len(values) for name, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        least, most = (chosen(lengths, key=lambda name: lengths[name]) for chosen in (min, max))
-        raise InputError(
-            f"`columns` must have a cell a record, but {least} has {lengths[least]:,} and {most} {lengths[most]:,}."
-        )
+    if len({len(values) for values in columns.values()}) > 1:
+        raise InputError("`columns` must have a cell a record, all equally many.")
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
     from pyarrow import parquet

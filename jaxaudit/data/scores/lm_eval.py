@@ -21,16 +21,14 @@ import numpy as np
 
 from jaxaudit.data.formats.parsing import json_lines, parsing
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import entries, exists, read_small
+from jaxaudit.data.paths import entries
 from jaxaudit.data.scores.open_unlearning import EvaluationLog, LoggedScores, Set
 from jaxaudit.errors import InputError
 
-LONGEST_LINE, LARGEST, SHARE = 2**24, 2**26, 4
-"""Bytes of a line and of a file of results, and the part of the memory of an array that a file may unpack to."""
+LONGEST_LINE, SHARE = 2**24, 4
+"""Bytes of a line, and the part of the memory of an array that a file may unpack to."""
 SCORE = "log_likelihood"
 _DATE = r"_(\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl"
-_OF_RUN = ("model", "model_args", "model_dtype", "chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
-"""What is the same in the results of two runs of one model with the same prompts, beside hashes."""
 COVARIATES = ("choices", "prompt_characters", "answer_characters", "zlib_bytes")
 _VALUE = msgspec.json.Decoder(str | float)
 _PAIR = msgspec.json.Decoder(list[str | float | bool])
@@ -47,9 +45,8 @@ class _Sample(msgspec.Struct):
 
 def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
     """The log-likelihood of each record of some tasks (by set), from the folder of one model; covariates: a record's
-    choices, characters of prompt and right answer, and bytes that zlib packs the two into. Samples of two runs must
-    have results (`results_DATE.json`) of one hash of the model's files: a folder keeps its name with another
-    checkpoint.
+    choices, characters of prompt and right answer, and bytes that zlib packs the two into. All samples are of one
+    run: a folder keeps its name with another checkpoint.
     """
     covariates: dict[Set, Mapping[str, np.ndarray]] = {}
     dates: dict[str, str] = {}
@@ -68,28 +65,12 @@ def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
         dates |= dict.fromkeys(paths, task)
         logged, covariates[of], records[of], prompts[of] = _read(*paths.values())
         scores[of] = {SCORE: logged}
-    models = {_model_of(folder / f"results_{date}.json") for date in dates} if len(dates) > 1 else {(b"",)}
-    if len(models) > 1 or not all(models):
+    if len(dates) > 1:
         raise InputError(
             f"{folder}: the samples of {' and '.join(task[:80] for task in dates.values())} are of several runs "
-            f"({', '.join(dates)}), and no results_DATE.json beside each show one model, by the hash of its files "
-            "(model_sha). Evaluate all tasks of a model in one run."
+            f"({', '.join(dates)}), between which the model may have changed. Evaluate all tasks of a model in one run."
         )
     return EvaluationLog(folder, scores, records=records, prompts=prompts, covariates=covariates)
-
-
-def _model_of(path: Path) -> tuple[bytes, ...]:
-    """What a file of results says of model and prompts; nothing without it, or without a hash of the model's files."""
-    if not exists(path):
-        return ()
-    with parsing(f"{path} is no file of results of lm-evaluation-harness", "was the evaluation stopped?"):
-        results = msgspec.json.decode(read_small(path, LARGEST), type=dict[str, msgspec.Raw])
-        config = msgspec.json.decode(results.get("config", b"{}"), type=dict[str, msgspec.Raw])
-    hashes = [bytes(entry) for name, entry in config.items() if name.endswith("_sha")]
-    # Of a folder on disk the hash is an empty text.
-    if not hashes or {b'""', b"null"} & {*hashes}:
-        return ()
-    return (*hashes, *(bytes({**results, **config}.get(name, b"")) for name in _OF_RUN))
 
 
 def _read(path: Path) -> tuple[LoggedScores, dict[str, np.ndarray], str, str]:

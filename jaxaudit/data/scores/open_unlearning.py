@@ -214,23 +214,20 @@ class Joined(NamedTuple):
 
 
 def model_names(paths: Sequence[Path]) -> list[str]:
-    """A name for each model, from its log's file or folder: as few of the last parts of its path as tell it apart.
+    """A name for each model, from its log's file or folder: the last part of its path that tells of a model, or of
+    several with one such part all of them.
 
     >>> model_names([Path("saves/eval/retain90/TOFU_EVAL.json"), Path("saves/unlearn/npo/evals/TOFU_EVAL.json")])
     ['retain90', 'npo']
     >>> model_names([Path("a/seed/TOFU_EVAL.json"), Path("b/seed/TOFU_EVAL.json")])
     ['a_seed', 'b_seed']
     """
-    parts = []
-    for path in paths:
-        telling_parts = [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)]
-        parts.append(telling_parts or [path.stem])
-    names = [_name(telling_parts[-1:]) for telling_parts in parts]
-    for more in range(2, max(map(len, parts), default=0) + 1):
-        names = [
-            _name(telling_parts[-more:]) if names.count(name) > 1 else name
-            for telling_parts, name in zip(parts, names, strict=True)
-        ]
+    parts = [
+        [part for part in (*path.parts[:-1], path.stem) if not _UNTELLING.fullmatch(part)] or [path.stem]
+        for path in paths
+    ]
+    last = [_name(of_path[-1:]) for of_path in parts]
+    names = [_name(of_path) if last.count(name) > 1 else name for of_path, name in zip(parts, last, strict=True)]
     unique: list[str] = []
     for name in names:
         numbered = (f"{name}_{number}" for number in count(2))

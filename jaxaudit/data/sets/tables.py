@@ -79,15 +79,10 @@ def adult(path: Path) -> Table:
 
 
 def _codes(cells: Sequence[str], categories: Sequence[str], name: str, path: Path) -> np.ndarray:
+    if not {*cells} <= {*categories}:
+        raise InputError(f"{path}: {name} has a text that is not in adult.names; was the file changed?")
     indices = {text: index for index, text in enumerate(categories)}
-    codes = np.array([indices.get(cell, -1) for cell in cells], np.int32)
-    if (codes < 0).any():
-        row = int(np.argmax(codes < 0))
-        raise InputError(
-            f"{path}: record {row + 1} has a text for {name} that is not in adult.names; was the file changed? "
-            "A table of your own can be read as CSV with a header line."
-        )
-    return codes
+    return np.array([indices[cell] for cell in cells], np.int32)
 
 
 ARCHIVE = "dataset_location.tgz"
@@ -107,12 +102,8 @@ def location(path: Path) -> Table:
     data = _first_file(path)
     with parsing(f"{path}: its first file is not a table of whole numbers", f"is it {ARCHIVE}?"):
         numbers = np.loadtxt(io.BytesIO(data), np.int32, delimiter=",", quotechar='"', ndmin=2, comments=None)
-    bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
-    if bad.any():
-        record, index = np.argwhere(bad)[0]
-        raise InputError(
-            f"{path}: record {record + 1} is neither 0 nor 1 in column place {index + 1}; is it {ARCHIVE}?"
-        )
+    if not np.isin(numbers[:, 1:], (0, 1)).all():
+        raise InputError(f"{path}: a column of a place has another number than 0 and 1; is it {ARCHIVE}?")
     labels, class_names = encode_labels(numbers[:, 0], None, f"{path.name}, labels")
     columns = tuple(Column(f"place {index}", _CATEGORIES) for index in range(1, numbers.shape[1]))
     return Table(numbers[:, 1:].astype(np.uint8), columns, labels, class_names, "location")

@@ -100,7 +100,7 @@ class OwnTable:
 
         A column of more than 10 different numbers has numbers, unless it is in `categorical`. Any other has categories:
         the distinct texts, in ascending order (of numbers if all are numbers), and `MISSING` as the last one if a cell
-        is missing. A constant column is kept (see `describe_table`). Classes are those that have a record.
+        is missing. A constant column is kept. Classes are those that have a record.
         """
         text = self.text
         present, labels = np.unique(self.labels, return_inverse=True)

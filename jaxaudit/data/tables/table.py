@@ -8,14 +8,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.selection import near_names
+from jaxaudit.data.selection import nearest_names
 from jaxaudit.errors import InputError
 
 MISSING = "(missing)"
@@ -155,8 +154,6 @@ def one_hot(table: Table) -> Examples:
     widest = f"{table.columns[int(widths.argmax())].name!r} has {int(widths.max())}"
     advice = f"drop the columns with most categories ({widest}) or use fewer records"
     refuse_larger(f"{table.name}, {len(table)} records of {inputs} inputs", 4 * inputs * len(table), MAX_BYTES, advice)
-    if len(single) == len(counts):
-        return ordinal(table)
     out = np.zeros((len(table), inputs), np.float32)
     out[:, starts[single]] = _scaled(table, single)
     records = np.arange(len(table))
@@ -194,13 +191,10 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
     first = parts[0]
     if len(parts) == 1:
         return replace(first, name=name)
-    ours = [(column.name, column.categories) for column in first.columns]
-    for part in parts[1:]:
-        part_columns = [(column.name, column.categories) for column in part.columns]
-        unlike = [own_column[0] for own_column, other in zip(ours, part_columns, strict=False) if own_column != other]
-        if unlike or len(part_columns) != len(ours) or part.class_names != first.class_names:
-            where = f"column {unlike[0]!r}" if unlike else "columns or classes"
-            raise InputError(f"{part.name} and {first.name} differ in {where}; convert both to the same form.")
+    ours = [[(column.name, column.categories) for column in part.columns] for part in parts]
+    for columns, part in zip(ours, parts, strict=True):
+        if columns != ours[0] or part.class_names != first.class_names:
+            raise InputError(f"{part.name} and {first.name} differ in columns or classes; convert both to one form.")
     return Table(
         np.concatenate([part.values for part in parts]),
         first.columns,
@@ -281,9 +275,7 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
     for choice_name, chosen in choices.items():
         for name in chosen:
             if name not in names:
-                likely = near_names(name, names) if len(names) > 1 else []
-                advice = f"did you mean {', '.join(map(repr, likely))}?" if likely else _listing(names)
-                raise InputError(f"{source}: there is no column {name!r}; {advice}")
+                raise InputError(f"{source}: there is no column {name!r}. {nearest_names(name, names)}")
             if choice_of_column.setdefault(name, choice_name) != choice_name:
                 raise InputError(
                     f"{source}: column {name!r} cannot be both {choice_of_column[name]} and {choice_name}; name it "
@@ -291,87 +283,25 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
                 )
 
 
-def _listing(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return f"the columns are {', '.join(repr(name[:40]) for name in names[:10])}{more}."
+def describe_table(table: Table) -> tuple[str, ...]:
+    """A line on each column: its range, or its categories, with up to three of the most common ones.
 
+    None is named if nearly every record has its own category, which may identify it.
 
-def recode(table: Table, *, categorical: Sequence[str] = (), drop: Sequence[str] = ()) -> Table:
-    """The table with some columns of numbers as categories, and some dropped.
-
-    Args:
-        categorical: columns whose distinct numbers become the categories, in ascending order.
-        drop: columns to leave out.
-    """
-    check_choice([column.name for column in table.columns], table.name, categorical=categorical, drop=drop)
-    if not (categorical or drop):
-        return table
-    kept = [index for index, column in enumerate(table.columns) if column.name not in drop]
-    values, columns = table.values[:, kept], [table.columns[index] for index in kept]
-    for index, column in enumerate(columns):
-        if column.name in categorical and not column.categories:
-            distinct, codes = np.unique(values[:, index], return_inverse=True)
-            values[:, index] = codes
-            columns[index] = Column(column.name, tuple(f"{number:.17g}" for number in distinct))
-    return replace(table, values=values, columns=tuple(columns))
-
-
-class ColumnSummary(NamedTuple):
-    """A summary of a column.
-
-    Attributes:
-        name: the column's name.
-        categories: the number of categories; 0 for numbers.
-        low, high: the smallest and the largest number; NaN for categories.
-        common: the names of up to three most common categories, the commonest first, without `MISSING`. None if nearly
-            every record has its own category, which may identify it.
-        missing: the number of missing values.
-        constant: whether all records have the same value.
-    """
-
-    name: str
-    categories: int
-    low: float
-    high: float
-    common: tuple[str, ...]
-    missing: int
-    constant: bool
-
-    def __str__(self) -> str:
-        if self.categories:
-            rest = ["..."] if self.common and self.categories > len(self.common) else []
-            plural = "category" if self.categories == 1 else "categories"
-            examples = f" ({', '.join([*self.common, *rest])})" if self.common else ""
-            text = f"{self.categories} {plural}{examples}"
-        else:
-            text = f"numeric, {self.low:g} to {self.high:g}"
-        missing = f", {self.missing} missing" if self.missing else ""
-        return f"{self.name}: {text}{missing}{', constant' if self.constant else ''}"
-
-
-def describe_table(table: Table) -> tuple[ColumnSummary, ...]:
-    """A summary of every column, in the table's order.
-
-    >>> from jaxaudit.data.tables.table import Column
     >>> values = np.array([[1, 39], [0, 50], [1, 28.5]])
-    >>> for summary in describe_table(
-    ...     Table(values, (Column("sex", ("F", "M")), Column("age")), np.array([0, 1, 1]), ("no", "yes"), "tiny")
-    ... ):
-    ...     print(summary)
-    sex: 2 categories (M, F)
-    age: numeric, 28.5 to 50
+    >>> people = Table(values, (Column("sex", ("F", "M")), Column("age")), np.array([0, 1, 1]), ("no", "yes"), "tiny")
+    >>> describe_table(people)
+    ('sex: 2 categories (M, F)', 'age: numeric, 28.5 to 50')
     """
-    return tuple(_summary(table, index) for index in range(len(table.columns)))
+    return tuple(_described(column, of) for column, of in zip(table.columns, table.values.T, strict=True))
 
 
-def _summary(table: Table, index: int) -> ColumnSummary:
-    column, values = table.columns[index], table.values[:, index]
-    low, high = float(values.min()), float(values.max())
+def _described(column: Column, values: np.ndarray) -> str:
     if not column.categories:
-        return ColumnSummary(column.name, 0, low, high, (), 0, low == high)
+        return f"{column.name}: numeric, {values.min():g} to {values.max():g}"
     counts = np.bincount(values.astype(np.intp), minlength=len(column.categories))
-    order = np.argsort(-counts, kind="stable").tolist()
-    shown = [] if len(counts) > max(_MANY, len(values) / 2) else order
-    common = [column.categories[i] for i in shown if counts[i] and column.categories[i] != MISSING]
-    missing = int(counts[column.categories.index(MISSING)]) if MISSING in column.categories else 0
-    return ColumnSummary(column.name, len(counts), np.nan, np.nan, tuple(common[:3]), missing, low == high)
+    order = [] if len(counts) > max(_MANY, len(values) / 2) else np.argsort(-counts, kind="stable").tolist()
+    common = [column.categories[place] for place in order[:3] if counts[place]]
+    rest = ["..."] if common and len(counts) > len(common) else []
+    named = f" ({', '.join([*common, *rest])})" if common else ""
+    return f"{column.name}: {len(counts)} {'category' if len(counts) == 1 else 'categories'}{named}"

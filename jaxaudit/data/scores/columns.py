@@ -151,7 +151,8 @@ def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
     given = [(role, path) for role, of_role in paths.items() for path in of_role]
     for (first, path), (second, again) in combinations(given, 2):
         if os.path.realpath(path) == os.path.realpath(again) and {first, second} not in BOTH:
-            raise InputError(f"{path} is given as {first} and again as {second}: {REFUSAL}. Leave one out.")
+            words = " and as ".join("a target" if role == "target" else f"`{role}`" for role in (first, second))
+            raise InputError(f"{path} is given as {words}: {REFUSAL}. Leave one out.")
 
 
 def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:

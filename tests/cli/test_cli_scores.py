@@ -163,7 +163,7 @@ def test_muse_passages_and_questions_are_judged_beside_retrained_models(records:
     [
         (("--query", "q.jsonl", "--baseline", "model"), "as a target and as --baseline"),
         (("--query", "q.jsonl", "--unused", "other", "--used", "./other"), "as --unused and as --used"),
-        (("--query", "q.jsonl", "--used", "other", "--used", "link"), "twice as --used"),
+        (("--query", "q.jsonl", "--used", "other", "--used", "link"), "as --used and as --used"),
         (("--query", "q.jsonl", "--holdout", "q.jsonl"), "3 records are in two sets, such as query and holdout"),
         (("--query", "q.jsonl", "--members", "copy.jsonl"), "1 records are in two sets"),
         (("all.jsonl",), "1 records are in two sets"),

@@ -1,6 +1,6 @@
 """From declared options to the parameters of Typer, and from the words of a command line to their values.
 
-The settings of a recipe are one parameter, `--recipe NAME=VALUE`.
+The settings of a recipe are one parameter, `--recipe NAME=VALUE`, or a file of such lines.
 """
 
 import difflib
@@ -50,26 +50,53 @@ def as_parameters(
 
 
 RECIPE = "recipe"
+LARGEST_RECIPE = 1 << 16
+"""Bytes of a file of settings."""
 
 
 def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict[str, Any]:
-    """The values of these settings, by the names of their fields, from `NAME=VALUE`; the last one of a name counts.
+    """The values of these settings, by the names of their fields, from `NAME=VALUE` and files of such lines in TOML.
+
+    Of a setting that is given twice the later value counts, and a word more than a file.
 
     Raises:
-        InputError: a text is of another form, or a setting is unknown or of another kind.
+        InputError: a text is neither; a setting is unknown or of another kind; or a file cannot be read.
     """
     fields_by_setting = {field.setting: field for field in settings}
+    words = [text.partition("=") for text in texts if not _is_file(text)]
+    bare = next((name for name, equals, _ in words if not equals), None)
+    if bare is not None:
+        raise InputError(f"--recipe {bare}: write NAME=VALUE, such as learning-rate=0.1, or name a .toml file.")
+    written: dict[str, str] = {}
+    for text in filter(_is_file, texts):
+        written |= _read_recipe(Path(os.path.expanduser(text)))
     values: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--recipe {text}: write NAME=VALUE, such as learning-rate=0.1.")
+    for name, value in {**written, **{name: value for name, _, value in words}}.items():
         if name not in fields_by_setting:
             near = difflib.get_close_matches(name, fields_by_setting, n=1)
             advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
             raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice}")
         values[fields_by_setting[name].name] = _setting_value(fields_by_setting[name], value)
     return values
+
+
+def _is_file(text: str) -> bool:
+    return "=" not in text and text.lower().endswith(".toml")
+
+
+def _read_recipe(path: Path) -> dict[str, str]:
+    """The settings of a file, each as the word that says it."""
+    # Imported here because most commands read none.
+    import tomllib
+
+    from jaxaudit.data.formats.parsing import parsing
+    from jaxaudit.data.paths import read_small
+
+    with parsing(f"{path}: is no file of settings in TOML", "write a line NAME = VALUE for each."):
+        settings = tomllib.loads(read_small(path, LARGEST_RECIPE).decode())
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in settings.items()
+    }
 
 
 def _setting_value(field: OptionField, value: str) -> Any:
@@ -90,7 +117,7 @@ def _recipe_parameter(settings: Sequence[OptionField]) -> inspect.Parameter:
         f"{field.setting}{'' if field.value in (None, ()) else f' ({field.value})'}" for field in settings
     )
     help = (
-        f"How models are made: NAME=VALUE. Repeatable. NAME is one of {names}; "
+        f"How models are made: NAME=VALUE, or a .toml file of such lines. Repeatable. NAME is one of {names}; "
         "`jaxaudit shadows train --help` explains each."
     )
     info = typer.Option("--recipe", rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")

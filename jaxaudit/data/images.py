@@ -271,7 +271,7 @@ def _refuse_lossy(image: "Image.Image", path: str) -> None:
     gray = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
     shows_through = "transparency" in image.info or image.mode[-1] in "Aa"
     if shows_through and image.mode in COLOURS:
-        shows_through = image.convert("RGBA").getextrema()[3][0] < 255  # pyright: ignore[reportIndexIssue]
+        shows_through = bool(np.asarray(image.convert("RGBA"))[..., 3].min(initial=255) < 255)
     if animated or shows_through or not (gray or (image.mode in COLOURS and not sixteen)):
         raise InputError(
             f"{path}: has {image.format} pixels of the kind {image.mode}; an image is one frame, gray of 8 or 16 bits, "

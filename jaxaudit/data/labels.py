@@ -221,8 +221,8 @@ def _refuse_without_code(values: np.ndarray, of: str) -> None:
 
     Beside -2, or as one of the two groups -1 and 1, it is a number like any other.
     """
-    distinct, counts = np.unique(values.astype(str), return_counts=True)
-    plain = list(map(_plain, distinct.tolist()))
+    distinct, counts = np.unique(values, return_counts=True)
+    plain = list(map(_plain, distinct.astype(str).tolist()))
     coded = sum(count for word, count in zip(plain, counts.tolist(), strict=True) if word == "-1")
     if coded < 2 or {*plain} <= {"-1", "1"} or any(map(_BELOW.fullmatch, plain)):
         return

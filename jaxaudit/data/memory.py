@@ -23,7 +23,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has none of these
         machine = UNKNOWN_MEMORY
-    return min([machine if machine > 0 else UNKNOWN_MEMORY, *_group_limits(root)])
+    return min([machine if machine > 0 else UNKNOWN_MEMORY, *(limit for limit, _ in _groups(root))])
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
@@ -36,11 +36,6 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
     except (OSError, ValueError, LookupError, StopIteration):
         return memory_bytes(root) // 2
     return max(0, min([free, *(limit - used for limit, used in _groups(root))]))
-
-
-def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control group and its ancestors."""
-    return (limit for limit, _ in _groups(root))
 
 
 def _groups(root: Path) -> Iterator[tuple[int, int]]:

@@ -38,13 +38,10 @@ class SplitSlice(NamedTuple):
         """
         start = _position(self.start, records) if self.start else 0
         stop = _position(self.stop, records) if self.stop else records
-        if not (0 <= start <= records and 0 <= stop <= records):
+        if not 0 <= start < stop <= records:
             raise InputError(
-                f"{name}: `{self}` reaches outside the {records} records of `{self.split}`; choose bounds within them."
-            )
-        if start >= stop:
-            raise InputError(
-                f"{name}: `{self}` selects none of the {records} records of `{self.split}`; is the slice backwards?"
+                f"{name}: `{self}` selects none of the {records} records of `{self.split}`, or reaches outside them; "
+                "choose bounds within them, the lower one first."
             )
         return range(start, stop)
 

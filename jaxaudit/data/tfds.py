@@ -87,14 +87,14 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
     for folder in folders:
         root = folder / name.base / name.config
         places = [root] if name.config or _versions(root) else _subfolders(root)
-        versions = {place: found for place in places if (found := _versions(place, name.version))}
+        versions = {place: folders_of_place for place in places if (folders_of_place := _versions(place, name.version))}
         if len(versions) > 1:
             raise InputError(
                 f"{name.base} is prepared in {folder} with several configs; name one: "
                 + ", ".join(f"{name.base}/{place.name}" for place in versions)
             )
-        for found in versions.values():
-            return found[-1]
+        for folders_of_place in versions.values():
+            return folders_of_place[-1]
     return None
 
 
@@ -109,9 +109,9 @@ def _subfolders(path: Path) -> list[Path]:
 
 def _versions(path: Path, version: str = "") -> list[Path]:
     """The folders of prepared versions, or of this one, the newest last."""
-    found = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
-    found = [child for child in found if version in ("", child.name) and is_prepared_folder(child)]
-    return sorted(found, key=lambda child: [int(part) for part in child.name.split(".")])
+    version_folders = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
+    version_folders = [child for child in version_folders if version in ("", child.name) and is_prepared_folder(child)]
+    return sorted(version_folders, key=lambda child: [int(part) for part in child.name.split(".")])
 
 
 def refuse_unprepared(source: str, name: SetName, data_dir: Path | None) -> NoReturn:

@@ -129,7 +129,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(saves: Path):
         ((target, "--unused", "sums/TOFU_SUMMARY.json"), "averages alone"),
         ((target, "--used", "cut.json"), "was the evaluation stopped while it wrote"),
         ((target, "--unused", target), "as a target and as --unused"),
-        ((target, target), "twice as a target"),
+        ((target, target), "as a target and as a target"),
         ((target, "--records-per-group", "30"), "--records-per-group 30 does not divide the 40 records"),
         ((target, "--unused", "gone.json"), "--unused gone.json: there is no such file"),
         ((target, "--unused", "small"), "folder"),
@@ -163,7 +163,7 @@ def test_muse_passages_and_questions_are_judged_beside_retrained_models(records:
     [
         (("query.jsonl", "--baseline", "model"), "as a target and as --baseline"),
         (("query.jsonl", "--unused", "other", "--used", "./other"), "as --unused and as --used"),
-        (("query.jsonl", "--used", "other", "--used", "link"), "twice as --used"),
+        (("query.jsonl", "--used", "other", "--used", "link"), "as --used and as --used"),
         (("query.jsonl", "holdout.jsonl"), "3 records are in two sets, such as query and holdout"),
         (("query.jsonl", "members.jsonl"), "1 records are in two sets"),
         (("all.jsonl",), "1 records are in two sets"),

@@ -84,9 +84,9 @@ def parts(column: str) -> tuple[str, str, str]:
 def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: str) -> None:
     """Refuses names of which it is not clear what is the model and what the score: models share the names of scores."""
     models = Counter(role for role, _ in scores)
-    named = Counter((role, score) for (role, _), of_model in scores.items() for score in of_model)
+    score_counts = Counter((role, score) for (role, _), of_model in scores.items() for score in of_model)
     for (role, model), of_model in scores.items():
-        apart = models[role] > 1 and all(named[role, score] == 1 for score in of_model)
+        apart = models[role] > 1 and all(score_counts[role, score] == 1 for score in of_model)
         nameless = models[role] > 1 and model == ""
         if apart or nameless or known_as(model) in LOWER | HIGHER or not all(map(_is_name, of_model)):
             column = ".".join(filter(None, (role, model, of_model[0])))
@@ -110,11 +110,11 @@ def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
     >>> other_sets(map(str, range(40)), ["query"])
     'found: 40 different values; is it the column of the sets?'
     """
-    found = dict.fromkeys("" if cell is None else str(cell) for cell in cells)
-    found = [cell[:LONGEST_SHOWN] for cell in found if cell.strip().casefold() not in allowed]
-    if len(found) > MOST_SHOWN:
-        return f"found: {len(found):,} different values; is it the column of the sets?"
-    return f"found: {', '.join(map(repr, found))}"
+    distinct = dict.fromkeys("" if cell is None else str(cell) for cell in cells)
+    other_names = [cell[:LONGEST_SHOWN] for cell in distinct if cell.strip().casefold() not in allowed]
+    if len(other_names) > MOST_SHOWN:
+        return f"found: {len(other_names):,} different values; is it the column of the sets?"
+    return f"found: {', '.join(map(repr, other_names))}"
 
 
 BOTH = (
@@ -148,10 +148,11 @@ def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
     """Refuses one file or folder in two roles, or twice in one, links followed. A model before a deletion may also be
     one that used the query set, and a baseline one that did not.
     """
-    given = [(role, path) for role, of_role in paths.items() for path in of_role]
-    for (first, path), (second, again) in combinations(given, 2):
+    role_paths = [(role, path) for role, of_role in paths.items() for path in of_role]
+    for (first, path), (second, again) in combinations(role_paths, 2):
         if os.path.realpath(path) == os.path.realpath(again) and {first, second} not in BOTH:
-            raise InputError(f"{path} is given as {first} and again as {second}: {REFUSAL}. Leave one out.")
+            words = " and as ".join("a target" if role == "target" else f"`{role}`" for role in (first, second))
+            raise InputError(f"{path} is given as {words}: {REFUSAL}. Leave one out.")
 
 
 def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
@@ -373,20 +374,20 @@ def refuse_contrary(column: ScoreColumn, sets: Shaped[np.ndarray, " n"], name: s
     they are shares on one set and percentages on another, where the scale would look like memory. Of percentages hardly
     a whole set is at 1% or less, unless all of it is 0.
     """
-    known, present = known_as(column.score), column.values[~np.isnan(column.values)]
-    if known in SHARES:
+    plain_score, present = known_as(column.score), column.values[~np.isnan(column.values)]
+    if plain_score in SHARES:
         least, most = float(present.min()), float(present.max())
         largest = [float(np.nanmax(column.values[sets == of], initial=0)) for of in SETS]
         mixed = any(0 < size <= 1 + EXCESS for size in largest) and most > PERCENT
         wrong = mixed or least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
         usual = "are shares from 0 to 1, or percentages, on all sets alike"
     else:
-        signed = SIGNS.get(known, 0) * present
+        signed = SIGNS.get(plain_score, 0) * present
         wrong = bool(signed.max() <= 0 and signed.min() < 0)
-        usual = f"are {'above' if SIGNS.get(known) == 1 else 'below'} 0"
+        usual = f"are {'above' if SIGNS.get(plain_score) == 1 else 'below'} 0"
     if wrong:
         raise InputError(
-            f"{name}: the column {column.name} is {'higher' if known in HIGHER else 'lower'} for records that were "
+            f"{name}: the column {column.name} is {'higher' if plain_score in HIGHER else 'lower'} for records that were "
             f"used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
             f"all sets alike: name {column.score} in `lower` or in `higher`."
         )

@@ -303,5 +303,5 @@ def _described(column: Column, values: np.ndarray) -> str:
     order = [] if len(counts) > max(_MANY, len(values) / 2) else np.argsort(-counts, kind="stable").tolist()
     common = [column.categories[place] for place in order[:3] if counts[place]]
     rest = ["..."] if common and len(counts) > len(common) else []
-    named = f" ({', '.join([*common, *rest])})" if common else ""
-    return f"{column.name}: {len(counts)} {'category' if len(counts) == 1 else 'categories'}{named}"
+    examples = f" ({', '.join([*common, *rest])})" if common else ""
+    return f"{column.name}: {len(counts)} {'category' if len(counts) == 1 else 'categories'}{examples}"

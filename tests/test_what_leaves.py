@@ -91,7 +91,7 @@ def _option(command: str, path: Path) -> str:
     """The option that names a file which is in no directory of a run."""
     if path.suffix == ".html":
         return "--out" if command == "report" else "--report"
-    return "--figures" if path.suffix == ".svg" else str(Path(*path.parts[1:]))
+    return str(Path(*path.parts[1:]))
 
 
 def _run_all(home: Path, file: Path) -> list[Written]:
@@ -189,8 +189,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     for each in runs:
         run("cite", each)
         run("report", each, "--markdown", printed="--markdown")
-        run("report", each, "--card", printed="--card")
-        run("report", each, "--figures", f"{each}_charts", "--out", f"{each}_again.html")
+        run("report", each, "--out", f"{each}_again.html")
     return written
 
 

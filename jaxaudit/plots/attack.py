@@ -1,4 +1,4 @@
-"""Charts of membership attacks: ROC curves, accuracies, and the exposure of single records, also against their PDTP."""
+"""Charts of membership attacks: ROC curves, accuracies against PDTP, and the exposure of single records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,28 +32,6 @@ def draw_accuracies(axes: Axes, records: Sequence[Any], attacks: Sequence[str]) 
     if most > 1:
         axes.axvline(1.0, **style.LIMIT)
     style.legend(axes, 3)
-
-
-def draw_estimates(
-    axes: Axes, estimates: Mapping[str, Any], across: str, chance: float, reference: str | None = None
-) -> None:
-    """Draws each `Estimate` across, one row each from the top with its name: a mark, its interval, and a line at the
-    value of guessing. The interval of the one named `reference` is shaded.
-    """
-    for place, row in enumerate(estimates.values()):
-        if np.isfinite([row.low, row.high]).all():
-            style.draw_interval(axes, place, row.low, row.high)
-        axes.plot([row.value], [place], "D", color=BLUE, markersize=6)
-    dress(axes, across)
-    axes.axvline(chance, color=INK, linewidth=1.4, linestyle=DASHES[2])
-    style.name_rows(axes, list(estimates))
-    ends = [end for row in estimates.values() for end in (row.value, row.low, row.high)]
-    finite = [end for end in ends if np.isfinite(end)]
-    axes.set_xlim(min([*finite, chance]) - 0.05, max([*finite, chance]) + 0.05)
-    if reference is not None:
-        band = estimates[reference].low, estimates[reference].high
-        axes.axvspan(*band, color=style.LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
-        style.legend(axes, 1)
 
 
 def draw_curves(axes: Axes, curves: Mapping[str, Any]) -> None:

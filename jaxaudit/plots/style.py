@@ -1,12 +1,12 @@
 """The common style of all charts: colours that colour-blind people can distinguish, one line width, little text.
 
-Exported as SVG and PNG, equal figures give equal bytes.
+Exported as SVG, equal figures give equal bytes.
 """
 
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from io import BytesIO, StringIO
+from io import StringIO
 from typing import Any, TypeVar
 from xml.etree import ElementTree
 
@@ -163,60 +163,41 @@ VARIABLES = {
 FONT = "var(--sans)"
 _SETTINGS: Any = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "jaxaudit",
     "text.parse_math": False,
     "axes.formatter.min_exponent": 9,
 }
 _PLAIN = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
-def with_default_style(draw: Callable[[], Drawn]) -> Drawn:
-    """Returns `draw()`, called with Matplotlib's default style in place of the user's settings."""
+def with_default_style(draw: Callable[[], Drawn], key: str = "") -> Drawn:
+    """Returns `draw()`, called with Matplotlib's default style in place of the user's settings; identifiers in SVG are
+    hashes with the `key`.
+    """
     # Numbers in a result file of another party may be so large that their ticks overflow.
-    quiet = np.errstate(over="ignore")
-    with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(), quiet:
+    quiet, settings = np.errstate(over="ignore"), {**_SETTINGS, "svg.hashsalt": key}
+    with matplotlib.style.context("default"), matplotlib.rc_context(settings), warnings.catch_warnings(), quiet:
         # Matplotlib's font may lack letters of file names; the browser has other fonts.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         return draw()
 
 
-def as_png(figure: Figure) -> bytes:
-    """The figure as a PNG image with 200 dots per inch."""
-    file = BytesIO()
-    with_default_style(lambda: figure.savefig(file, format="png", dpi=200, metadata={"Software": None}))
-    return file.getvalue()
-
-
-def as_svg(figure: Figure) -> bytes:
-    """The figure as an SVG file, in which text stays text."""
-    file = StringIO()
-    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN))
-    return file.getvalue().encode()
-
-
 def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
-    """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers."""
+    """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers.
+
+    `key` is the figure's alone on its page: no identifier is that of another figure.
+    """
     file = StringIO()
-    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True))
+    with_default_style(lambda: figure.savefig(file, format="svg", metadata=_PLAIN, transparent=True), key)
     root = ElementTree.fromstring(file.getvalue())
-    used = set(re.findall(r"#([\w-]+)", " ".join(_references(root))))
     for element in list(root.iter()):
-        for child in [child for child in element if _tag(child) in ("metadata", "style")]:
+        for child in [child for child in element if _local(child.tag) in ("metadata", "style")]:
             element.remove(child)
-    for element in root.iter():
-        element.tag = _tag(element)
-        attributes = {name.split("}")[-1]: value for name, value in element.attrib.items()}
+        element.tag = _local(element.tag)
+        attributes = {_local(name): _dressed(value) for name, value in element.attrib.items()}
+        # Groups are numbered in each figure anew; what is referred to has a hash of its own.
+        dropped = {"svg": ("id", "width", "height", "version"), "g": ("id",)}.get(element.tag, ())
         element.attrib.clear()
-        for name, value in attributes.items():
-            if name == "id":
-                if value in used:
-                    element.set(name, f"{key}-{value}")
-            elif name in ("href", "clip-path", "style"):
-                element.set(name, _dressed(value, key))
-            else:
-                element.set(name, value)
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
+        element.attrib.update((name, value) for name, value in attributes.items() if name not in dropped)
     root.attrib |= {"role": "img", "aria-labelledby": f"{key}-title {key}-desc", "class": "chart"}
     for place, (tag, words) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(tag, {"id": f"{key}-{tag}"})
@@ -225,22 +206,14 @@ def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _tag(element: ElementTree.Element) -> str:
-    return element.tag.split("}")[-1]
+def _local(name: str) -> str:
+    """A name of XML without its namespace."""
+    return name.split("}")[-1]
 
 
-def _references(root: ElementTree.Element) -> list[str]:
-    return [
-        value
-        for element in root.iter()
-        for name, value in element.attrib.items()
-        if name.endswith(("href", "clip-path", "style"))
-    ]
-
-
-def _dressed(value: str, key: str) -> str:
-    """Rewrites an SVG attribute (a reference or a style) with the page's colours, font and identifiers."""
+def _dressed(value: str) -> str:
+    """An attribute with the page's colours and font."""
     value = re.sub(r"(font: [^;']*|font-family: )'[^;]*", rf"\1{FONT}", value)
     for colour, variable in VARIABLES.items():
         value = value.replace(colour, f"var({variable})")
-    return re.sub(r"(url\()?#([\w-]+)", rf"\1#{key}-\2", value)
+    return value

@@ -24,10 +24,6 @@ from jaxaudit.plots.style import (
 
 MARGIN, EDGE = 3.0, 1.5
 """Factors: how far an axis extends beyond the finite values, and how far from its end infinite values are drawn."""
-MOST_LAYERS = 26
-"""The largest number of rows of layers that are readable in one chart."""
-SPREAD = 0.28
-"""The vertical spread of a row's marks, in rows."""
 
 
 class MethodMarks(NamedTuple):
@@ -60,25 +56,6 @@ def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[floa
     _logarithmic(axes, "x", low, high)
     if band is not None:
         legend(axes, 1)
-
-
-def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, Float[np.ndarray, " layers"]]]) -> None:
-    """Draws the information of layers across on a logarithmic axis, one row per layer, one mark per set of weights.
-
-    A line joins the smallest and the largest value of a row; marks are offset vertically. 0 is drawn at the left end.
-    """
-    low, high = _limits([values for _, values in models])
-    drawn = [(name, _inside(values, low, high)) for name, values in models]
-    every = np.array([values for _, values in drawn])
-    axes.hlines(range(len(layers)), every.min(0), every.max(0), color=LINE, linewidth=2, zorder=1)
-    apart = np.linspace(-SPREAD, SPREAD, len(drawn)) if len(drawn) > 1 else np.zeros(1)
-    for place, (name, values) in enumerate(drawn):
-        rows = np.arange(len(layers)) + apart[place]
-        draw_marks(axes, place, values, rows, short(name), size=5.5 if place else 7.0, alpha=0.85)
-    dress(axes, "information")
-    name_rows(axes, layers)
-    _logarithmic(axes, "x", low, high)
-    legend(axes, 1 if max(len(short(name)) for name, _ in models) > 16 else 2)
 
 
 def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None) -> None:

@@ -1,7 +1,7 @@
 """The content of an `attack` run for the terminal and the page, and its charts."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
 
@@ -22,9 +22,9 @@ from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import attack as plot
-from jaxaudit.plots.style import chart, row_height
+from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import NONE, count_text, estimates_table, level_text, number_text, precise, span, text
+from jaxaudit.report.numbers import NONE, count_text, level_text, number_text, precise, span, text
 from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, Where, table_of, tables_of_first
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import Term, terms
@@ -60,6 +60,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
             *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
+        pictures=_pictures(result),
     )
 
 
@@ -300,34 +301,13 @@ SHOWN = 6
 SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
-def pictures(run: Run[AttackResult]) -> tuple[Picture, ...]:
-    result = run.result
-    areas = {_name(attack): attack.auc for attack in result.attacks}
+def _pictures(result: AttackResult) -> tuple[Picture, ...]:
     drawn = (
-        _areas("auc", "Area under the ROC curve of each attack", areas, result),
         _curves(result),
         result.splits and _against_pdtp(result, result.splits),
         result.exposure and _separations(result.exposure, result.unit),
     )
     return tuple(filter(None, drawn))
-
-
-def compared(runs: Sequence[Run[AttackResult]]) -> tuple[Picture]:
-    """The area of the deciding attack in several runs, in one chart."""
-    areas = {visible(f"{run.name}: {run.result.decided_by}"): run.result.deciding.auc for run in runs}
-    return (_areas("compared-auc", "Area under the ROC curve of the deciding attack", areas, runs[0].result),)
-
-
-def _areas(name: str, title: str, areas: Mapping[str, Estimate], result: AttackResult) -> Picture:
-    return Picture(
-        name,
-        title,
-        "; ".join(f"{attack}: {number_text(area.value)}" for attack, area in areas.items()) + ". A line marks 0.5.",
-        f"The diamond is the area, {area_of(result)}; the bar is its {level_text(result.level)} interval. The dotted "
-        "line is guessing.",
-        chart(lambda axes: plot.draw_estimates(axes, areas, "area under the ROC curve", 0.5), row_height(len(areas))),
-        estimates_table("Areas", "attack", "AUC", areas),
-    )
 
 
 def _curves(result: AttackResult) -> Picture:
@@ -441,4 +421,4 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> t
     return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, top, columns, tuple(words))
 
 
-ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result, pictures, compared)
+ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result)

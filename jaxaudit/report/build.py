@@ -8,11 +8,10 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from jaxaudit.errors import InputError, visible
-from jaxaudit.report.kinds import NAMES, run_kind
+from jaxaudit.report.kinds import run_kind
 from jaxaudit.report.numbers import text
 from jaxaudit.report.page import Page, PageTable, Repeat, RunContent, table_of
 from jaxaudit.report.record import Provenance, Run
@@ -30,13 +29,10 @@ def build(runs: Sequence[Run[Any]]) -> Page:
     parts = [part_of(run) for run in runs]
     several = len(parts) > 1
     terms = sorted_terms(term for part in parts for term in part.terms)
-    alike = {name: [run for run in runs if run.kind == name] for name in NAMES}
-    compared = [run_kind(name).compared(same_kind) for name, same_kind in alike.items() if len(same_kind) > 1]
     return Page(
         "Runs side by side" if several else parts[0].question,
         tuple(parts),
         _together(parts) if several else None,
-        tuple(picture for pictures in compared for picture in pictures),
         terms,
         papers(source for run, part in zip(runs, parts, strict=True) for source in _sources(run, part)),
     )
@@ -49,13 +45,11 @@ def _sources(run: Run[Any], part: RunContent) -> list[str]:
 
 def part_of(run: Run[Any], top: int = 10) -> RunContent:
     """The content of one run; `top` is the number of records that a terminal lists."""
-    kind = run_kind(run.kind)
-    part = kind.view(run, top)._replace(name=visible(run.name), kind=run.kind, repeat=repeat(run.provenance))
+    part = run_kind(run.kind).view(run, top)._replace(name=visible(run.name), repeat=repeat(run.provenance))
     names = run.provenance.options.get("name")
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     alone = part.answers[0].about if len(part.answers) == 1 else ""
-    pictures = partial(kind.pictures, run)
-    return in_words(part, names, alone)._replace(pictures=lambda: in_words(pictures(), names, alone))
+    return in_words(part, names, alone)
 
 
 def _apart(runs: Sequence[Run[Any]]) -> list[Run[Any]]:

@@ -1,18 +1,15 @@
-"""The content of an `efficacy` run for the terminal and the page, from its result alone, and its charts."""
+"""The content of an `efficacy` run for the terminal and the page, from its result alone."""
 
 from collections.abc import Sequence
 
-import numpy as np
 from rich.cells import chop_cells
 
 from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
-from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import layers_picture, precise
-from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, table_of, tables_of_first
+from jaxaudit.report.numbers import precise
+from jaxaudit.report.page import Answer, Column, PageTable, RunContent, table_of, tables_of_first
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
@@ -141,61 +138,4 @@ def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 
 
-def pictures(run: Run[EfficacyResult]) -> tuple[Picture, ...]:
-    drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
-    return (
-        _efficacies("efficacy", "Efficacy of all weights", drawn),
-        *_layers(run.result),
-    )
-
-
-def compared(runs: Sequence[Run[EfficacyResult]]) -> tuple[Picture]:
-    """Efficacy of all weights of several runs."""
-    each_run = [(run, method) for run in runs for method in run.result.drawn()]
-    drawn = [method._replace(name=visible(f"{run.name}: {method.name}")) for run, method in each_run]
-    return (_efficacies("compared-efficacy", "Efficacy of all weights of these runs", drawn),)
-
-
-def _efficacies(name: str, title: str, drawn: Sequence[plot.MethodMarks]) -> Picture:
-    columns = {
-        "weights": ("name", str),
-        "efficacy": lambda method: precise(float(method.efficacy[0])),
-        "bound": lambda method: precise(float(method.bound[0])),
-    }
-    return Picture(
-        name,
-        title,
-        "; ".join(f"{method.name}: {precise(float(method.efficacy[0]))}" for method in drawn),
-        "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
-        chart(lambda axes: plot.draw_efficacies(axes, drawn, None), row_height(len(drawn))),
-        table_of("Efficacy and bound", drawn, columns, ("weights",)),
-    )
-
-
-def _layers(result: EfficacyResult) -> tuple[Picture, ...]:
-    """A chart of the information of each layer; none for a network with one layer."""
-    models, judged = result.models, result.models[0]
-    if len(judged.layers) < 2:
-        return ()
-    most = max(judged.layers, key=lambda layer: layer.information)
-    moved = (
-        " A reference is what the weights in question are compared with, such as the model before unlearning or one "
-        "retrained without the records: where their marks lie together, the records move that layer as much."
-        if len(models) > 1
-        else ""
-    )
-    picture = layers_picture(
-        "Information by layer",
-        f"; of {visible(judged.name)}, {visible(most.name)} has the most.",
-        "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add up to "
-        f"the whole.{moved}",
-        [layer.name for layer in judged.layers],
-        [(model.name, np.array([layer.information for layer in model.layers])) for model in models],
-        0.125,
-    )
-    return (picture,)
-
-
-EFFICACY = RunKind(
-    "efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result, pictures, compared
-)
+EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result)

@@ -3,7 +3,7 @@
 A command has one kind, but `unlearn` two: of models that it trained, and of outputs that it was given.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.json_types import demand as demand
-from jaxaudit.report.page import Picture, RunContent
+from jaxaudit.report.page import RunContent
 from jaxaudit.report.record import Provenance, Run
 from jaxaudit.report.sources import cited
 
@@ -35,7 +35,6 @@ class RunKind(NamedTuple):
         record: the type of its results, with encoder, strict decoder and schema.
         view: makes the content of one run; the second argument is the number of records that a terminal lists.
         check: raises ValueError, with the reason, if a result and its arrays do not agree.
-        pictures: makes the charts of a run; `compared`: those of several.
         stored: the names of the arrays that a result has beside it.
     """
 
@@ -43,8 +42,6 @@ class RunKind(NamedTuple):
     record: type[msgspec.Struct]
     view: Callable[[Run[Any], int], RunContent]
     check: Callable[[Any, Arrays], None]
-    pictures: Callable[[Run[Any]], tuple[Picture, ...]]
-    compared: Callable[[Sequence[Run[Any]]], tuple[Picture, ...]] = lambda _: ()
     stored: Callable[[Any], tuple[str, ...]] = lambda _: ()
 
 

@@ -1,26 +1,19 @@
-"""What audits share on a page: numbers and texts, the sets and models of a run's provenance, charts of estimates.
+"""What audits share on a page: numbers and texts, and the sets and models of a run's provenance.
 
 A run that was read may have anything in its provenance.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
-import numpy as np
-from jaxtyping import Float
 
 from jaxaudit.errors import visible
 from jaxaudit.json_types import Count
-from jaxaudit.metrics.over_models import Estimate
-from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.attack import draw_estimates
-from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import demand
-from jaxaudit.report.page import PageTable, Picture, table_of
 
 NONE = "none"
 DIGITS_GIVEN = 8
@@ -40,7 +33,7 @@ def number_text(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{digits}f}"
 
 
-two_decimals, four_decimals = partial(number_text, digits=2), partial(number_text, digits=4)
+two_decimals = partial(number_text, digits=2)
 
 
 def count_text(count: int) -> str:
@@ -112,9 +105,6 @@ def text(value: Any) -> str:
     return visible(f"{value:,}" if isinstance(value, int) else str(value))
 
 
-Facts = TypeVar("Facts", bound=msgspec.Struct)
-
-
 class NamedSet(msgspec.Struct, frozen=True):
     name: str
     records: Count
@@ -140,108 +130,21 @@ class ComparedSets(msgspec.Struct, frozen=True):
     """
 
     query: NamedSet
-    calibration: NamedSet | None
-    holdout: NamedSet | None
-    members: NamedSet | None
-    reference: NamedSet | None
-    shadows: UsedBank | None
-    scores: UsedScores | None
+    calibration: NamedSet | None = None
+    holdout: NamedSet | None = None
+    members: NamedSet | None = None
+    reference: NamedSet | None = None
+    shadows: UsedBank | None = None
+    scores: UsedScores | None = None
 
 
 def sets_of(data: Mapping[str, Any]) -> ComparedSets:
     """The sets and models that these facts of a run name; a ValueError if one is missing, or said in another form."""
-
-    def read(role: str, kind: type[Facts], called: str = "set") -> Facts | None:
-        if data.get(role) is None:
-            return None
-        try:
-            return msgspec.convert(data[role], kind)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"it has no {role} {called} ({error})") from error
-
-    query, scores, shadows = (
-        read("query", NamedSet),
-        read("scores", UsedScores, "table"),
-        read("shadows", UsedBank, "bank"),
-    )
-    sets_by_role = {role: read(role, NamedSet) for role in ("calibration", "holdout", "members", "reference")}
-    # What takes the place of shadow models is compared with a holdout.
-    needed = ["calibration"] if sets_by_role["holdout"] is None else ["holdout"]
-    for role in () if scores or shadows or sets_by_role["calibration"] else needed:
-        demand(sets_by_role[role] is not None, f"it has no {role} set")
-    if query is None:
-        raise ValueError("it has no query set")
-    return ComparedSets(query=query, scores=scores, shadows=shadows, **sets_by_role)
-
-
-def estimates_pictures(
-    quality: Mapping[str, Estimate], lira: Mapping[str, Estimate], retraining: str, level: float
-) -> tuple[Picture, ...]:
-    """Charts of forgetting quality and U-LiRA of each method and reference, with the retrained models by the name
-    `retraining`; none without estimates.
-    """
-    if not quality or not lira:
-        return ()
-
-    def picture(name: str, measured: str, which: str, estimates: Mapping[str, Estimate], better: str) -> Picture:
-        across, guess = measured[0].lower() + measured[1:], {"quality": estimates[retraining].value}.get(name, 0.5)
-        return Picture(
-            name,
-            measured + which,
-            "; ".join(f"{method}: {number_text(row.value, 2)}" for method, row in estimates.items()) + ".",
-            "The diamond compares models of a method with retrained models of other seeds, the bar is its "
-            f"{level_text(level)} interval over models. The shaded band is what retraining once more gets, "
-            f"the best there is; original are the models before unlearning. {better} is better forgetting. The dotted "
-            f"line is {'retraining' if name == 'quality' else 'guessing'}.",
-            chart(
-                lambda axes: draw_estimates(axes, estimates, across, guess, retraining),
-                row_height(len(estimates)) + 0.2,
-            ),
-            estimates_table(measured, "models", across, estimates),
-        )
-
-    return (
-        picture("quality", "Forgetting quality F", ", of the challenge of 2023", quality, "Further right"),
-        picture("u-lira", "Accuracy of U-LiRA", ", which knows the method", lira, "Further left"),
-    )
-
-
-def estimates_table(title: str, of: str, number: str, estimates: Mapping[str, Estimate]) -> PageTable:
-    """The numbers of a chart of estimates: `of` says what a row is of, `number` what is estimated."""
-    columns = {
-        of: ("0", str),
-        number: ("1.value", four_decimals),
-        "low": ("1.low", four_decimals),
-        "high": ("1.high", four_decimals),
-    }
-    return table_of(title, estimates.items(), columns, (of,))
-
-
-def layers_picture(
-    title: str,
-    seen: str,
-    caption: str,
-    names: Sequence[str],
-    models: Sequence[tuple[str, Float[np.ndarray, " layers"]]],
-    thickness: float,
-) -> Picture:
-    """A picture and a table of the information of each layer, in the order of the network; of many, those with the
-    most. `seen` ends the description for screen readers; `thickness`: inches that each set of weights adds.
-    """
-    most = np.stack([values for _, values in models]).max(axis=0)
-    chosen = np.sort(np.argsort(-most, kind="stable")[: plot.MOST_LAYERS])
-    shown = [visible(names[index]) for index in map(int, chosen)]
-    drawn = [(visible(name), values[chosen]) for name, values in models]
-    left = f" The {len(shown)} of {len(names)} layers with the most are shown." if len(names) > len(shown) else ""
-    columns = {
-        "layer": ("1", str),
-        **{name: lambda layer, values=values: precise(float(values[layer[0]])) for name, values in drawn},
-    }
-    return Picture(
-        "layers",
-        title,
-        f"{len(shown)} layers{seen}",
-        caption + left,
-        chart(lambda axes: plot.draw_layers(axes, shown, drawn), row_height(len(shown)) + thickness * len(drawn)),
-        table_of("Information of the layers shown", enumerate(shown), columns, ("layer",)),
-    )
+    try:
+        sets = msgspec.convert(data, ComparedSets)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"its sets have another form ({error})") from error
+    # What takes the place of a calibration set is compared with a holdout.
+    compared = sets.scores or sets.shadows or sets.calibration or sets.holdout
+    demand(compared is not None, "it has no calibration set")
+    return sets

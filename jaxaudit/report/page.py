@@ -29,7 +29,7 @@ class PageTable:
         folded: whether the page shows it collapsed.
         bare: whether a terminal shows it without its title.
         tones: which lines of cells are good, bad or open.
-        on: where it is shown; `details` is a terminal with `--details`.
+        on: where it is shown; `details` are a page, and a terminal with `--details`.
     """
 
     title: str
@@ -76,8 +76,8 @@ def tables_of_first(
 
 
 class Picture(NamedTuple):
-    """A chart; `name` (letters, digits and hyphens) is also that of its file, `seen` a text alternative for readers who
-    cannot see it, `caption` how to read it, and `numbers` has every number in it.
+    """A chart of more numbers than are read in a table; `name` has letters, digits and hyphens, `seen` is a text
+    alternative for readers who cannot see it, `caption` says how to read it, and `numbers` has its numbers.
     """
 
     name: str
@@ -108,8 +108,8 @@ class Answer(NamedTuple):
     """One answer, about a target, classifier or method (empty if the question names it); `kind` says which of these.
 
     The main number has a name (`measure`), is formatted, and has its interval with the level, if available. `facts` are
-    names and values shown with it, `further` those that do not decide, which a page folds. `alone` is a shorter verdict
-    to show by itself, `trust` the confidence in the main number, `bar` a drawing of it.
+    names and values shown with it. `alone` is a shorter verdict to show by itself, `trust` the confidence in the main
+    number, `bar` a drawing of it.
     """
 
     about: str
@@ -120,7 +120,6 @@ class Answer(NamedTuple):
     facts: tuple[tuple[str, str], ...] = ()
     alone: str = ""
     trust: Confidence | None = None
-    further: tuple[tuple[str, str], ...] = ()
     bar: DrawnShare | None = None
     kind: str = ""
 
@@ -159,32 +158,31 @@ class Repeat(NamedTuple):
 
 class Beside(NamedTuple):
     """A finding beside the answers, such as that on the groups of a target. `conditions`: what `--fail-on` may name of
-    it. `table`: what it rests on, for Markdown; a page and a terminal have their own.
+    it. `table`: what it rests on, whose first rows a terminal shows without `--details`. `notes`: how to read it.
     """
 
     about: str
     finding: Finding
     conditions: tuple[str, ...]
     table: PageTable
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 NO_REPEAT = Repeat((), (), *[PageTable("", (), ())] * 3)
 
 
 class RunContent(NamedTuple):
-    """The content of one run; its name, the command, how to repeat it and mostly its charts are added by `part_of`.
+    """The content of one run; its name and how to repeat it are added by `part_of`.
 
     Attributes:
         intro: what was done, for readers who have not read the papers.
         answers: one per target, classifier or method.
-        legend: how to read the terminal's tables.
+        legend: what is needed to read the terminal's tables.
         errors: how often the answers are wrong, in sentences.
-        details: what a terminal shows with `--details`.
+        details: how to read all tables, for a page, Markdown, and a terminal with `--details`.
         tabled: whether a table of the terminal has the verdict of every answer.
         beside: findings beside the answers.
-        notes: how to read what the tables have in place of a usual number, for Markdown; the legend has it, too.
-        pictures: makes its charts; not used by a terminal.
+        pictures: its charts, which a terminal does not show.
     """
 
     question: str
@@ -197,11 +195,9 @@ class RunContent(NamedTuple):
     details: tuple[str, ...] = ()
     tabled: bool = False
     beside: tuple[Beside, ...] = ()
-    notes: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     name: str = ""
-    kind: str = ""
     repeat: Repeat = NO_REPEAT
-    pictures: Callable[[], tuple[Picture, ...]] = tuple
 
     @property
     def conditions(self) -> set[str]:
@@ -244,12 +240,11 @@ class RunContent(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The whole page; `together` is a table that compares the runs, as `pictures` do."""
+    """The whole page; `together` is a table that compares the runs."""
 
     title: str
     parts: tuple[RunContent, ...]
     together: PageTable | None
-    pictures: tuple[Picture, ...]
     terms: tuple[Term, ...]
     papers: tuple[str, ...]
 

@@ -3,13 +3,11 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
+from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
 from jaxaudit.errors import visible
-from jaxaudit.metrics.pdtp import DTP_1
 from jaxaudit.plots import pdtp as plot
-from jaxaudit.plots.style import chart, row_height
+from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import count_text, number_text, text
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of, tables_of_first
@@ -35,7 +33,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
             _distribution(result, "terminal"),
             *_groups(result.groups or (), top),
             *_records(result, top),
-            *(() if result.reduction is None else (_reduction(result.reduction, "terminal"),)),
+            *(() if result.reduction is None else (_reduction(result.reduction),)),
             _numbers(result),
         ),
         _legend(result),
@@ -44,6 +42,7 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
             "PDTP is measured, not tested: the rule has no error rate. Another random seed alone moves a record by up "
             f"to {number_text(result.seed_floor.max)} nats.",
         ),
+        pictures=(_picture(result),),
     )
 
 
@@ -89,20 +88,14 @@ def _bound(value: float | None, none: str) -> str:
 
 def _distribution(result: PDTPResult, on: Where) -> PageTable:
     bars = result.distribution
-    most, tones = (
-        max(*(bar.records for bar in bars), 1),
-        {bar.name: "bad" for bar in bars if bar.breaks_dtp_1 and bar.records},
-    )
+    most = max(bar.records for bar in bars)
+    tones: dict[str, Tone] = {bar.name: "bad" for bar in bars if bar.breaks_dtp_1 and bar.records}
     columns = {"PDTP (nats)": ("name", str), "records": ("records", count_text)}
     if on == "terminal":
-        columns[" "] = lambda bar: _bar(bar.records / most)
+        columns[" "] = lambda bar: "█" * math.ceil(BAR * bar.records / most)
     elif result.seed_floor.seeded:
         columns["records by seed floor"] = ("by_seed_floor", count_text)
     return table_of("Records by PDTP", bars, columns, (" ",), tones=tones, on=on)
-
-
-def _bar(share: float) -> str:
-    return "█" * math.ceil(BAR * share)
 
 
 def _groups(groups: Sequence[GroupRisk], top: int) -> tuple[PageTable, ...]:
@@ -131,18 +124,22 @@ def _moves(record: Risk) -> str:
     return f"{visible(record.class_)}, {MOVES[record.direction]}{alone}"
 
 
-def _reduction(reduction: Reduction, on: Where) -> PageTable:
-    values = reduction.max_pdtp
-    scale = max(value for value in (*values, DTP_1) if math.isfinite(value))
-    columns = {
-        "removed": ("0", str),
-        "record": ("1", str),
-        "largest PDTP": ("2", number_text),
-    }
-    if on == "terminal":
-        columns[" "] = lambda row: _bar(min(row[2] / scale, 1.0))
-    rows = zip(range(len(values)), ("none", *map(str, reduction.removed)), values, strict=True)
-    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, (" ",), on=on)
+def _reduction(reduction: Reduction) -> PageTable:
+    columns = {"removed": ("0", str), "record": ("1.0", str), "largest PDTP": ("1.1", number_text)}
+    rows = enumerate(zip(("none", *map(str, reduction.removed)), reduction.max_pdtp, strict=True))
+    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, on="both")
+
+
+def _picture(result: PDTPResult) -> Picture:
+    lines = " Horizontal lines count the same records by seed floor." if result.seed_floor.seeded else ""
+    return Picture(
+        "distribution",
+        "Number of records by PDTP",
+        "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in result.distribution if bar.records),
+        f"Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule.{lines}",
+        chart(lambda axes: plot.draw_distribution(axes, result)),
+        _distribution(result, "page"),
+    )
 
 
 def _numbers(result: PDTPResult) -> PageTable:
@@ -166,72 +163,4 @@ def _numbers(result: PDTPResult) -> PageTable:
     return PageTable("Numbers", ("what", "value"), tuple(shown), ("value",))
 
 
-DRAWN = 12
-
-
-def pictures(run: Run[PDTPResult]) -> tuple[Picture, ...]:
-    result, reduction = run.result, run.result.reduction
-    seeded, risks = result.seed_floor.seeded, result.by_risk()[:DRAWN]
-    floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
-    drawn = [
-        Picture(
-            "distribution",
-            "Number of records by PDTP",
-            "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in result.distribution if bar.records),
-            "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
-            + (" Horizontal lines count the same records by seed floor." if seeded else ""),
-            chart(lambda axes: plot.draw_distribution(axes, result)),
-            _distribution(result, "page"),
-        ),
-        Picture(
-            "riskiest",
-            "The riskiest records",
-            "; ".join(f"record {risk.index}: {number_text(risk.pdtp)}" for risk in risks),
-            "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
-            chart(lambda axes: plot.draw_risks(axes, risks, limit=DTP_1, seeded=seeded), row_height(len(risks)) + 0.2),
-            _records(result, DRAWN)[0],
-        ),
-    ]
-    if reduction is not None:
-        values = reduction.max_pdtp
-        drawn.append(
-            Picture(
-                "reduction",
-                "The largest PDTP as the riskiest record is removed",
-                f"From {number_text(values[0])} before the first removal to {number_text(values[-1])} after "
-                f"{len(values) - 1}.",
-                "Removing a record exposes similar records, so the largest PDTP can rise again.",
-                chart(lambda axes: plot.draw_reduction(axes, np.array(values), limit=DTP_1)),
-                _reduction(reduction, "page"),
-            )
-        )
-    return tuple(drawn)
-
-
-def compared(runs: Sequence[Run[PDTPResult]]) -> tuple[Picture]:
-    """The share of records with a PDTP above each edge of the distribution, for several runs in one chart."""
-    edges = [bar.up_to for bar in runs[0].result.distribution[:-1]]
-    drawn = {visible(run.name): _shares_above(run.result) for run in runs}
-    columns = {
-        "PDTP (nats)": lambda row: f"{row[1]:g}",
-        **{name: lambda row, shares=shares: f"{shares[row[0]]:.4f}" for name, shares in drawn.items()},
-    }
-    at_limit = edges.index(DTP_1)
-    picture = Picture(
-        "compared-pdtp",
-        "Share of records above a PDTP",
-        "; ".join(f"{name}: {shares[at_limit]:.4f} of records above 1" for name, shares in drawn.items()),
-        "The further right a curve, the more a classifier leaks. Records right of the line break the DTP-1 rule.",
-        chart(lambda axes: plot.draw_shares_above(axes, edges, drawn, limit=DTP_1)),
-        table_of("Share of records above", enumerate(edges), columns),
-    )
-    return (picture,)
-
-
-def _shares_above(result: PDTPResult) -> np.ndarray:
-    """The share of records above the upper edge of each bar but the last."""
-    counts = np.array([bar.records for bar in result.distribution])
-    return 1 - counts.cumsum()[:-1] / result.records_measured
-
-
-PDTP = RunKind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check_pdtp_result, pictures, compared)
+PDTP = RunKind("pdtp", record_type("pdtp", PDTPResult), pdtp_part, check_pdtp_result)

@@ -1,7 +1,6 @@
 """The content of a `power` run for the terminal and the page, from its result alone."""
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 from jaxaudit.audits.ks.scores import ScoresTest
@@ -22,7 +21,7 @@ from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import Arrays, RunKind
-from jaxaudit.report.numbers import NONE, count_text, number_text, precise, sets_of
+from jaxaudit.report.numbers import NONE, count_text, number_text, sets_of
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
@@ -54,15 +53,6 @@ HOW_TO_READ = (
     "never used the query set. `forgotten`: the upper limit of the used fraction (one-sided, 95%) is at most "
     f"{100 * STATED_FRACTION:g}%.",
 )
-OF_SCORES = {
-    "mean score of records in training less that of others": "difference",
-    "variance of the scores of records in training": "inside",
-    "variance of the scores of others": "outside",
-    "variance of the difference between models": "between",
-    "distance of a target with data of its own, in that of a shadow model": "stretch",
-    "shadow models": "models",
-}
-"""Fields of `Separation`, in words."""
 BY_SIZE = "Probability of detecting use of part of the query set"
 BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
@@ -97,7 +87,6 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
             _detection(BY_SIZE, result.sizes, "terminal"),
             _detection(LARGER, result.holdouts, "both"),
             *(() if scored else (table_of(BY_MODELS, result.by_models, by_models, on="both"),)),
-            _separation(result),
         ),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
@@ -111,13 +100,13 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
         (f"Planned for the test of scores. {ScoresTest.errors}",)
         if scored
         else (f"Planned for the holdout test. {HoldoutTest.errors}", f"And for the members test. {MembersTest.errors}"),
+        pictures=(_picture(result),),
     )
 
 
-def pictures(run: Run[PowerResult]) -> tuple[Picture, ...]:
-    result = run.result
+def _picture(result: PowerResult) -> Picture:
     seen = [f"{fraction_text(chance.fraction)}: {_percent(chance.probability)}" for chance in result.given.chances]
-    picture = Picture(
+    return Picture(
         "detection",
         "Probability of detection by used fraction",
         f"At the sizes given, by used fraction: {'; '.join(seen)}.",
@@ -125,7 +114,6 @@ def pictures(run: Run[PowerResult]) -> tuple[Picture, ...]:
         chart(lambda axes: plot.draw_probabilities(axes, result.sizes, result.fraction)),
         _detection(BY_SIZE, result.sizes, "page"),
     )
-    return (picture,)
 
 
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> PageTable:
@@ -139,16 +127,6 @@ def _detection(title: str, sizes: Sequence[Size], on: Where) -> PageTable:
         "min.\ndetectable": ("min_detectable", _fraction),
     }
     return table_of(title, sizes, columns, on=on)
-
-
-def _separation(result: PowerResult) -> PageTable:
-    columns = {
-        "what": itemgetter(0),
-        "holdout test": lambda row: precise(float(getattr(result.separation, row[1]))),
-        "members test, with shadow models": lambda row: precise(float(getattr(result.memory.helped, row[1]))),
-        "members test, alone": lambda row: precise(float(getattr(result.memory.alone, row[1]))),
-    }
-    return table_of("Scores of the shadow models", OF_SCORES.items(), columns, ("what",), folded=True)
 
 
 def _needed(result: PowerResult) -> str:
@@ -222,4 +200,4 @@ def _check(result: Any, arrays: Arrays) -> None:
     sets_of(result.provenance.data)
 
 
-POWER = RunKind("power", record_type("power", PowerResult), power_part, _check, pictures)
+POWER = RunKind("power", record_type("power", PowerResult), power_part, _check)

@@ -1,6 +1,7 @@
 """The output of a run on a terminal of 80 columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
@@ -10,15 +11,17 @@ from rich.text import Text
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.errors import visible
-from jaxaudit.report.page import Answer, PageTable, RunContent
+from jaxaudit.report.page import Answer, Beside, PageTable, RunContent
 
 STYLE: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "open": "bold yellow"}
+ROWS = 10
+"""How many rows of a finding beside the answers are shown without `--details`."""
 STATE = {"failed": "FAILED", "warning": "warning"}
 
 
 def as_terminal(part: RunContent, hint: str = "") -> RenderableType:
     """Question, verdicts, tables, checks and limitations, in this order; with a `hint` how to see the rest, only what
-    is needed to read the verdict.
+    is needed to read the verdict, and its first limitation.
     """
     details = not hint
     where = ("both", "terminal", "details") if details else ("both", "terminal")
@@ -32,14 +35,15 @@ def as_terminal(part: RunContent, hint: str = "") -> RenderableType:
         *map(_answer, spoken),
         Text(),
         *(line for table in tables for line in (*table, Text())),
-        *(_line(text, "dim") for text in (*part.legend, *(part.details if details else ()))),
+        *(line for beside in part.beside for line in _beside(beside, hint)),
+        *(_line(text, "dim") for text in dict.fromkeys((*part.legend, *(part.details if details else ())))),
         *(
             _line(f"{title}{of}: {confidence.word}. {confidence.why}")
             for title, confidence, of in part.confidences
             if confidence.word in unsure
         ),
         *_checks(part, hint),
-        *(_line(f"limitation: {text}", "dim") for text in part.caveats),
+        *(_line(f"limitation: {text}", "dim") for text in part.caveats[: None if details else 1]),
         *(_line(f"to do: {text}") for text in part.would_change),
     )
 
@@ -49,6 +53,19 @@ def _answer(answer: Answer) -> RenderableType:
     about = [(f"{visible(answer.about)}: ", "bold")] if answer.about else []
     words = Text.assemble(*about, (visible(finding.verdict), STYLE[finding.tone]), f". {visible(finding.sentence)}")
     return Padding(words, (0, 0, 0, 2))
+
+
+def _beside(beside: Beside, hint: str) -> Iterator[RenderableType]:
+    """A finding beside the answers; with a hint its first rows alone, and no limitation."""
+    finding, every = beside.finding, beside.table.rows
+    rows = every[:ROWS] if hint else every
+    rest = f" The first {ROWS} are shown; {len(every) - ROWS:,} more with --details." if len(rows) < len(every) else ""
+    title = f"{beside.about}: {finding.sentence}{rest}"
+    yield from _table(replace(beside.table, title=title, rows=rows))
+    yield from (_line(text, "dim") for text in beside.notes)
+    if not hint:
+        yield from (_line(text, "dim") for text in (finding.confidence.why, *finding.caveats))
+    yield Text()
 
 
 def _table(cells: PageTable) -> tuple[RenderableType, ...]:
@@ -89,6 +106,8 @@ def _checks(part: RunContent, hint: str) -> list[RenderableType]:
     aside = [check for check in failed if check.affects]
     counts = [f"{len(passed)} check{'' if len(passed) == 1 else 's'} passed"] if passed else []
     counts += [f"{len(aside)} failed on what decides nothing"] if aside else []
+    further = len(part.caveats) - 1
+    counts += [f"{further} more limitation{'' if further == 1 else 's'}"] if further > 0 else []
     counted = f"{', '.join(counts)}. " if counts else ""
     return [*lines, _line(f"{counted}{hint}", "dim")]
 

@@ -1,14 +1,12 @@
 """The content of an `unlearn` run for the terminal and the page, from its result alone, and its charts."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.audits.unlearn.result import (
-    RETRAINING,
     UNTRAINED,
     MethodResult,
     ScoreSpread,
@@ -21,8 +19,6 @@ from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import (
-    estimates_pictures,
-    layers_picture,
     level_text,
     number_text,
     precise,
@@ -66,7 +62,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (_grid(result), *_against_retrained(result), _places(result)),
+        (_grid(result), _against_retrained(result), _places(result), _layers(result)),
         _legend(result),
         terms(
             "efficacy",
@@ -84,6 +80,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
             "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
             "its scores.",
         ),
+        pictures=_pictures(result),
     )
 
 
@@ -175,8 +172,8 @@ OF_CHALLENGE: dict[str, Column] = {
 }
 
 
-def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
-    """The numbers of models that were compared with retrained ones; none if there are no such models."""
+def _against_retrained(result: UnlearnResult) -> PageTable:
+    """The numbers of models that were compared with retrained ones."""
     name, lira = {"models": ("name", visible)}, {"U-LiRA": ("u_lira", in_lines)}
     columns: dict[str, Column] = {**name, **OF_CHALLENGE, **lira}
     if result.of_texts:
@@ -185,7 +182,7 @@ def _against_retrained(result: UnlearnResult) -> tuple[PageTable, ...]:
         columns["forget quality"] = lambda method: in_lines(method.tofu and method.tofu.forget_quality)
         columns["privleak"] = lambda method: in_lines(method.tofu and method.tofu.privleak)
     title = "Told from retrained models of other seeds"
-    return (table_of(title, _compared(result), columns, ("models",), on="both"),)
+    return table_of(title, _compared(result), columns, ("models",), on="both")
 
 
 def _grid(result: UnlearnResult) -> PageTable:
@@ -241,70 +238,34 @@ def _places(result: UnlearnResult) -> PageTable:
     return table_of(title, rows, columns, ("models", "score", "position"), folded=True)
 
 
-MOST_METHODS = 7
-"""The most marks in one row of a readable chart."""
 SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
 
-def pictures(run: Run[UnlearnResult]) -> tuple[Picture, ...]:
-    drawn = [method._replace(name=visible(method.name)) for method in run.result.drawn()]
+def _pictures(result: UnlearnResult) -> tuple[Picture, ...]:
+    drawn = [method._replace(name=visible(method.name)) for method in result.drawn()]
     attacked = any(method.attack is not None for method in drawn)
-    return (
-        _efficacies("efficacy", drawn, run.result.band),
-        *_layers(run.result),
-        *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
-        *_told_apart(run.result),
-    )
+    return (_efficacies(drawn, result.band), *([_attacks(drawn, result.protocol.members_share)] if attacked else []))
 
 
-def compared(runs: Sequence[Run[UnlearnResult]]) -> tuple[Picture]:
-    """Efficacy of the models of several runs."""
-    each_run = [(run, method) for run in runs for method in run.result.drawn()]
-    drawn = [method._replace(name=visible(f"{run.name}: {method.name}")) for run, method in each_run]
-    return (_efficacies("compared-unlearning", drawn, None),)
-
-
-def _values(drawn: list[plot.MethodMarks]) -> PageTable:
+def _values(drawn: list[plot.MethodMarks], *names: str) -> PageTable:
     def of_seed(name: str) -> Column:
         return lambda row: "-" if getattr(row[0], name) is None else precise(float(getattr(row[0], name)[row[1]]))
 
     columns: dict[str, Column] = {"models": ("0.name", str), "seed": ("1", str)}
-    columns |= {name: of_seed(name) for name in ("efficacy", "bound", "attack")}
+    columns |= {name: of_seed(name) for name in names}
     rows = [(method, seed) for method in drawn for seed in range(len(method.efficacy))]
-    return table_of("Efficacy, its bound and attack probability of every model", rows, columns, ("models",))
+    return table_of("Every model", rows, columns, ("models",))
 
 
-def _efficacies(name: str, drawn: list[plot.MethodMarks], band: tuple[float, float] | None) -> Picture:
+def _efficacies(drawn: list[plot.MethodMarks], band: tuple[float, float] | None) -> Picture:
     return Picture(
-        name,
-        "Efficacy" + (" beside retrained models" if band else " of each method's models"),
+        "efficacy",
+        "Efficacy beside retrained models" if band else "Efficacy of each method's models",
         "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
         "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
         chart(lambda axes: plot.draw_efficacies(axes, drawn, band), row_height(len(drawn)) + 0.2),
-        _values(drawn),
+        _values(drawn, "efficacy", "bound"),
     )
-
-
-def _layers(result: UnlearnResult) -> tuple[Picture, ...]:
-    """A chart of the information of each layer before and after; none for a network with one layer."""
-    models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
-    if (
-        not models
-        or len(models[0].layers) < 2
-        or any(model.layers.keys() != models[0].layers.keys() for model in models)
-    ):
-        return ()
-    picture = layers_picture(
-        "Information by layer, before and after",
-        f" of {', '.join(visible(model.name) for model in models)}.",
-        "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
-        "records in that layer. The mark of original is before, a method's after; what forgot as retraining does has "
-        "its marks where retraining has its own, in every layer.",
-        list(models[0].layers),
-        [(model.name, np.array([model.layers[layer] for layer in models[0].layers])) for model in models],
-        0.12,
-    )
-    return (picture,)
 
 
 def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
@@ -316,20 +277,19 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
         "; ".join(medians),
         "The mean probability of membership that a learned attack gives the forgotten records." + line,
         chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
-        _values(drawn),
+        _values(drawn, "efficacy", "attack"),
     )
 
 
-def _told_apart(result: UnlearnResult) -> tuple[Picture, ...]:
-    """Charts of forgetting quality and U-LiRA, with the references; none if models were not compared."""
-    compared_by_name = {visible(method.name): method for method in _compared(result)}
-    quality = {
-        name: method.challenge.quality for name, method in compared_by_name.items() if method.challenge is not None
-    }
-    lira = {name: method.u_lira for name, method in compared_by_name.items() if method.u_lira is not None}
-    return estimates_pictures(quality, lira, RETRAINING, result.protocol.level)
+def _layers(result: UnlearnResult) -> PageTable:
+    """The information of each layer before and after."""
+    models = [method for method in result.methods if method.layers and method.name != UNTRAINED]
+    layers = list(dict.fromkeys(layer for model in models for layer in model.layers))
+    columns: dict[str, Column] = {"layer": visible}
+    for model in models:
+        columns[visible(model.name)] = lambda layer, layers=model.layers: precise(layers.get(layer))
+    title = "Information by layer: the squared gradients of the forgotten records, medians over models"
+    return table_of(title, layers, columns, ("layer",), folded=True)
 
 
-UNLEARN = RunKind(
-    "unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result, pictures, compared
-)
+UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)

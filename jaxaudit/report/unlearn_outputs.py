@@ -1,4 +1,4 @@
-"""The content of a run of `unlearn --outputs` for the terminal and the page, from its result alone, and its charts."""
+"""The content of a run of `unlearn --outputs` for the terminal and the page, from its result alone."""
 
 from jaxaudit.audits.unlearn.finding import clause
 from jaxaudit.audits.unlearn.given_models import AGAIN
@@ -10,8 +10,8 @@ from jaxaudit.audits.unlearn.outputs_result import (
 )
 from jaxaudit.errors import visible
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import count_text, estimates_pictures, level_text
-from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, table_of
+from jaxaudit.report.numbers import count_text, level_text
+from jaxaudit.report.page import Answer, PageTable, RunContent, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 from jaxaudit.report.unlearn import OF_CHALLENGE, in_lines, number_and_interval, with_interval
@@ -102,20 +102,9 @@ def _accuracies(result: UnlearnOutputsResult) -> PageTable:
     return table_of(title, result.methods, columns, ("models",), on="both")
 
 
-def pictures(run: Run[UnlearnOutputsResult]) -> tuple[Picture, ...]:
-    """All charts of a run; none if no models were compared."""
-    compared_by_name = {visible(method.name): method for method in run.result.methods}
-    quality = {
-        name: method.challenge.quality for name, method in compared_by_name.items() if method.challenge is not None
-    }
-    lira = {name: method.u_lira for name, method in compared_by_name.items() if method.u_lira is not None}
-    return estimates_pictures(quality, lira, AGAIN, run.result.protocol.level)
-
-
 UNLEARN_OUTPUTS = RunKind(
     "unlearn_outputs",
     record_type("unlearn_outputs", UnlearnOutputsResult),
     unlearn_outputs_part,
     check_unlearn_outputs,
-    pictures,
 )

@@ -226,7 +226,7 @@ def test_an_accused_group_leads_home_to_its_author(here: Path) -> None:
     assert str(group) not in json.dumps(found)
 
 
-def test_an_accused_group_fails_a_gate_and_stands_in_markdown_and_card(here: Path) -> None:
+def test_an_accused_group_fails_a_gate_and_stands_in_markdown(here: Path) -> None:
     write_lines("chat.jsonl", lines("question"))
     deal("chat.jsonl")
     scored(f"{SECRET} 13")
@@ -237,10 +237,9 @@ def test_an_accused_group_fails_a_gate_and_stands_in_markdown_and_card(here: Pat
     for row in ("adjusted", "(Holm)", "(BH)"):
         assert row in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    markdown, card = (jaxaudit("report", "run", flag).out for flag in ("--markdown", "--card"))
+    markdown = jaxaudit("report", "run", "--markdown").out
     found = "**1 remembered**. 1 of 20 groups is still remembered."
-    assert found in markdown
-    assert f"- By group, target scores.csv: {found}" in card
+    assert f"By group, target scores.csv: {found}" in markdown
     rows = [row for row in markdown.splitlines() if row.endswith("| remembered |")]
     assert len(rows) == 1
     assert markdown.count("| not found |") == 19

@@ -89,7 +89,7 @@ def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
         found = command(folder, words)
         return [
             found,
-            *(command(folder, (*each, "run")) for each in (("cite",), ("report", "--card")) if "run" in words),
+            *(command(folder, (*each, "run")) for each in (("cite",), ("report", "--markdown")) if "run" in words),
         ]
 
 

@@ -1,54 +1,18 @@
-"""What may stand in a page, a model card and a bibliography that are made of anybody's result, and nothing else."""
+"""What may stand in a page, in Markdown and in a bibliography that are made of anybody's result, and nothing else."""
 
-import math
 import re
-from typing import Any
 
-import yaml
 from markdown_it import MarkdownIt
 from support.html_pages import Parsed
 
 from jaxaudit.report.sources import as_bibtex, bibliography
 
-TEXTS = {"about", "interval", "confidence", "seed", "program"}
 PLAIN = {"inline", "text", "strong_open", "strong_close", "code_inline", "softbreak", "hardbreak", "text_special"}
 PLAIN |= {f"{kind}_{end}" for kind in ("heading", "paragraph", "bullet_list", "list_item") for end in ("open", "close")}
 PLAIN |= {f"{kind}_{end}" for kind in ("table", "thead", "tbody", "tr", "th", "td") for end in ("open", "close")}
 AUTOMATIC_LINK = re.compile(r"(https?|ftp)://|\bwww\.", re.IGNORECASE)
 """What GitHub makes a link of without any mark."""
 NO_TAGS = {"script", "iframe", "object", "embed", "form", "input", "base", "img"}
-
-
-def check_card(text: str, runs: int = 1) -> None:
-    """A model card: metadata with the keys that the package writes, and prose of its own form."""
-    empty, metadata, prose = text.split("---\n", 2)
-    assert not empty, "something stands before the metadata"
-    found = yaml.safe_load(metadata)
-    _has(found, "model-index")
-    (model,) = found["model-index"]
-    _has(model, "name", "results")
-    for result in model["results"]:
-        _has(result, "task", "dataset", "metrics")
-        _has(result["task"], "type", "name")
-        _has(result["dataset"], "type", "name")
-        _texts(*result["task"].values(), *result["dataset"].values())
-        for metric in result["metrics"]:
-            _has(metric, "type", "name", "value", "args")
-            assert set(metric["args"]) <= TEXTS, f"further keys: {sorted(metric['args'])}"
-            _texts(metric["type"], metric["name"], *metric["args"].values())
-            value = metric["value"]
-            assert isinstance(value, str) or (type(value) in (int, float) and math.isfinite(value)), repr(value)
-    _texts(model["name"])
-    check_markdown(prose, runs)
-
-
-def _has(of: Any, *keys: str) -> None:
-    assert isinstance(of, dict), f"{of!r} is no object"
-    assert list(of) == list(keys), f"{list(of)} in place of {keys}"
-
-
-def _texts(*values: Any) -> None:
-    assert all(type(value) is str for value in values), f"no texts: {values}"
 
 
 def check_markdown(text: str, runs: int = 1) -> None:

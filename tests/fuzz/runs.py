@@ -8,7 +8,7 @@ import numpy as np
 from support.saved_runs import RUNS, save
 
 from fuzz.commands import command
-from fuzz.printed import check_bibliography, check_card, check_markdown, check_page
+from fuzz.printed import check_bibliography, check_markdown, check_page
 from fuzz.readers import Reader
 from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
 from jaxaudit.report.html.render import report_html
@@ -24,16 +24,14 @@ def saved(kind: str) -> Callable[[Path], object]:
 def read_shown(folder: Path, choose: random.Random) -> object:
     """All runs there in one of the forms in which they are shown, which has nothing that it should not have."""
     paths = sorted(folder.iterdir()) or [folder / "run"]
-    form = choose.choice(("page", "--card", "--markdown", "cite", "page"))
+    form = choose.choice(("page", "--markdown", "cite", "page"))
     if form == "page":
         text = report_html([read_run(path) for path in paths])
         check_page(text)
         return text
     words = ("cite",) if form == "cite" else ("report", form)
     text = command(folder, (*words, "--", *(path.name for path in paths))).out
-    if form == "--card":
-        check_card(text, len(paths))
-    elif form == "--markdown":
+    if form == "--markdown":
         check_markdown(text, len(paths))
     elif form == "cite":
         check_bibliography(text)

@@ -9,7 +9,7 @@ from support.terminals import shown
 
 from jaxaudit.audits.ks.result import check_ks_result
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.ks.groups import SHOWN
+from jaxaudit.report.terminal import ROWS
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -20,10 +20,10 @@ def _rows(text: str) -> list[list[str]]:
 def test_a_terminal_has_the_strongest_groups_and_counts_the_rest() -> None:
     text = shown(groups_run(), width=80, hint="--details has more.")
     rows = _rows(text)
-    assert len(rows) == SHOWN
+    assert len(rows) == ROWS
     assert {row[0] for row in rows if row[-1] == "remembered"} == {str(number) for number in range(1, USED + 1)}
     assert f"{USED} of {GROUPS} groups are still remembered" in " ".join(text.split())
-    assert f"{GROUPS - SHOWN} more are among the details" in " ".join(text.split())
+    assert f"{GROUPS - ROWS} more with --details" in " ".join(text.split())
     assert "numbers (no.) are not your ids" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
@@ -36,7 +36,8 @@ def test_details_and_few_groups_have_every_group_once() -> None:
 
 def test_a_page_has_every_group_and_nobodys_name() -> None:
     html = report_html([groups_run()])
-    assert html.count(" (record ") == GROUPS
+    assert html.count("<td>remembered</td>") == USED
+    assert html.count("<td>not found</td>") == GROUPS - USED
     assert "scores.csv 1" not in html
 
 

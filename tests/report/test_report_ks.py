@@ -17,10 +17,9 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.report.build import build, part_of
+from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.markdown import as_card, as_markdown
-from jaxaudit.report.numbers import precise
+from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.record import Run
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
@@ -80,26 +79,26 @@ def test_numbers_in_json():
 def test_tests_of_use_give_the_numbers_of_a_page():
     text = page(run(judged(usage=(USED, UNSURE))))
     for words in (
-        *("Estimated used fraction: 92% (70% to 100%). 95% interval", "p (not used), holdout test < 0.001"),
-        *("Use found in 19 of 20 such tests, shadow test not even all", "By rho not forgotten"),
+        *("Estimated used fraction: 92% (70% to 100%). 95% interval", "holdout test not forgotten <.001"),
+        *("shadow test inconclusive .30 none unknown - none", "outputs.csv not forgotten 0.50 0.40-0.60"),
     ):
         assert words in text
     assert "At most 4.3% of it was used (95% upper limit)" in page(run(judged(usage=(UNUSED,))))
 
 
 def test_what_is_left_is_not_called_used():
-    """Of a test that asks so: columns, legend, page, chart and card; a run of both has both names."""
+    """Of a test that asks so: columns, legend, page and Markdown; a run of both has both names."""
     left, used = (judged(usage=(usage,), with_rho=False) for usage in (LEFT, UNUSED))
     made, other = run(left), run(used)
     assert as_json(made)["targets"][0]["tests"][0]["details"]["question"] == "left"
     lines = shown(made).splitlines()
     assert any(line.split()[:6] == ["p", "(none", "p", "(all", "left", "at"] for line in lines)
-    assert any("share left" in line for line in lines)
-    for text in (page(made), as_card([part_of(made)])):
-        assert "fraction left" in text
+    assert "fraction left" in page(made)
+    for text in (page(made), as_markdown(part_of(made))):
+        assert "left (95%)" in text
         assert not re.search("(?i)p unused|p all used|estimated used fraction", text)
         assert "fraction left" not in page(other)
-    assert "used fraction or fraction left" in page(run(left, used))
+    assert "used/left (95%)" in page(run(left, used))
 
 
 def test_without_rho_there_is_no_trace_of_it():
@@ -107,9 +106,7 @@ def test_without_rho_there_is_no_trace_of_it():
     assert as_json(made)["noise_floor"] is None
     for text in (said(made), page(made), page(made, made), as_markdown(part_of(made))):
         assert not re.search(r"\brho\b|paper's rule|oise floor|query models?\b|positive control|replicate", text)
-    # Beside a run that has it, there is nothing to compare.
-    assert "rho against 1" in page(made, run(judged()))
-    assert "compared-rho" not in [picture.name for picture in build([made, run(judged())]).pictures]
+    assert "Ratio rho. Noise floor: query models of different seeds are 0.020 apart" in page(run(judged()))
 
 
 @pytest.mark.parametrize(
@@ -140,10 +137,8 @@ def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
     table = [row for row in rows(made) if row and row[0] in ("a.csv", "b.csv")]
     assert [row[-1] for row in table[:2]] == [".080", ".60"]
     assert "adjusted for 2 models (Holm)" in said(made)
-    assert "p (not used), holdout test 0.04, adjusted for 2 targets: 0.08" in page(made)
     (use,) = (each for each in part_of(made).tables if each.title == "Use of the query set")
-    at = use.columns.index("adjusted for 2 targets")
-    assert [row[at - 1 : at + 1] for row in use.rows] == [("0.04", "0.08"), (precise(UNUSED.p_never), "0.6")]
+    assert [row[3] for row in use.rows] == [".080", ".60"]
     assert [each["tests"][0]["details"]["p_never_adjusted"] for each in as_json(made)["targets"]] == [0.08, 0.6]
     assert "(Holm)" not in said(run(judged(usage=(USED,))))
 

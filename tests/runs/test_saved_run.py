@@ -176,13 +176,13 @@ def verdicts(target: Any, verdict: str) -> None:
         ("ks", lambda r: r["targets"][0]["tests"].clear(), "length >= 1"),
         ("ks", lambda r: r["targets"][1]["tests"].pop(), "length >= 1|rho is missing"),
         ("ks", lambda r: r.update(noise_floor=None), "rho is missing, or its noise floor"),
-        ("ks", lambda r: r["provenance"]["data"].pop("query"), "it has no query set"),
-        ("ks", lambda r: r["provenance"]["data"].update(reference={"name": "r"}), "it has no reference set"),
+        ("ks", lambda r: r["provenance"]["data"].pop("query"), "required field `query`"),
+        ("ks", lambda r: r["provenance"]["data"].update(reference={"name": "r"}), r"\$\.reference"),
         *(
             (
                 kind,
                 lambda r, role=role, wrong=wrong: r["provenance"]["data"].update({role: wrong}),
-                f"it has no {role} ",
+                rf"\$\.{role}\b",
             )
             for kind in ("ks", "power")
             for role in ("query", "calibration", "holdout", "members", "reference", "shadows", "scores")

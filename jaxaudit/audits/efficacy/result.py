@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -12,11 +12,6 @@ from msgspec import field
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand, number
 from jaxaudit.metrics.efficacy import EfficacyByLayer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from jaxaudit.plots import unlearn as plot
 
 LISTED = 100_000
 """The most records that a result lists."""
@@ -99,14 +94,6 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     log_likelihood: str
     conversion_error: float | None
 
-    def drawn(self) -> "list[plot.MethodMarks]":
-        """The efficacy of every set of weights and its upper bound, in 1 / nats squared, one chart row each."""
-        from jaxaudit.plots.unlearn import MethodMarks
-
-        return [
-            MethodMarks(model.name, np.array([model.efficacy]), np.array([model.bound]), None) for model in self.models
-        ]
-
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
@@ -143,15 +130,6 @@ class EfficacyAudit:
         }
         classes = {"class": np.array(self.class_names)[self.labels]} if self.class_names else {}
         return {"index": np.arange(len(self.labels)), **classes, **informations, **similarities}
-
-    def plot(self) -> "Figure":
-        """Efficacy of all weights, as a Matplotlib figure."""
-        from jaxaudit.plots import unlearn as plot
-        from jaxaudit.plots.style import canvas
-
-        figure, axes = canvas()
-        plot.draw_efficacies(axes, self.result.drawn(), None)
-        return figure
 
 
 def exposed(

@@ -362,7 +362,7 @@ def array_names(result: KSResult) -> tuple[str, ...]:
 
 def plot_ks(audit: KSAudit, target: int) -> "Figure":
     from jaxaudit.plots import ks as plot
-    from jaxaudit.plots.style import canvas, panels, row_height
+    from jaxaudit.plots.style import canvas, row_height
 
     judged = audit.targets[target]
     if judged.rho is None:
@@ -373,14 +373,12 @@ def plot_ks(audit: KSAudit, target: int) -> "Figure":
         usages = (usage for target in audit.targets for usage in target.usage)
         plot.draw_shares(axes, rows, fraction_name(usage.question for usage in usages))
         return figure
-    figure, (plain, stretched, ratios) = panels(3)
+    figure, axes = canvas()
     which = typical(judged.rho)
     samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
     gap = plot.widest_gap_at(samples[0], samples[1])
     distance = judged.rho.distances[which]
-    for axes in (plain, stretched):
-        plot.draw_confidences(axes, samples, gap, distance, stretched=axes is stretched)
-    plot.draw_rho(ratios, rho_rows(audit.targets, judged.controls))
+    plot.draw_confidences(axes, samples, gap, distance)
     return figure
 
 
@@ -390,18 +388,6 @@ def typical(rho: Rho) -> int:
     if np.isnan(rho.median) or np.isnan(values).all():
         return 0
     return int(np.nanargmin(np.abs(values - rho.median)))
-
-
-def rho_rows(targets: Sequence[TargetResult], controls: Sequence[Rho]) -> "list[plot.RhoRow]":
-    """rho of the targets that have it, and of the controls; NaN where a number is missing."""
-    from jaxaudit.plots import ks as plot
-
-    rho_by_name = [(visible(target.name), target.rho) for target in targets if target.rho is not None]
-    rho_by_name += [(f"control {index} (trained on both)", rho) for index, rho in enumerate(controls, 1)]
-    return [
-        plot.RhoRow(name, np.array(rho.values, float), *np.array((rho.median, rho.low, rho.high), float).tolist())
-        for name, rho in rho_by_name
-    ]
 
 
 def share_rows(targets: Sequence[TargetResult]) -> "list[plot.ShareMark]":

@@ -40,7 +40,6 @@ OF_OTHERS = ("group", "per_token")
 """Columns that only some audits have."""
 LISTED = 100_000
 """The most records that a result lists."""
-DRAWN = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,13 +174,12 @@ class PDTPAudit:
         return tuple(Risk(*row) for row in zip(*columns.values(), strict=True))
 
     def plot(self) -> "Figure":
-        """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
+        """The distribution of PDTP, as a Matplotlib figure."""
         from jaxaudit.plots import pdtp as plot
-        from jaxaudit.plots.style import panels
+        from jaxaudit.plots.style import canvas
 
-        figure, (bars, risks) = panels(2)
-        plot.draw_distribution(bars, self.result)
-        plot.draw_risks(risks, self.result.by_risk()[:DRAWN], limit=DTP_1, seeded=self.seeded)
+        figure, axes = canvas()
+        plot.draw_distribution(axes, self.result)
         return figure
 
 

@@ -387,8 +387,8 @@ def refuse_contrary(column: ScoreColumn, sets: Shaped[np.ndarray, " n"], name: s
         usual = f"are {'above' if SIGNS.get(plain_score) == 1 else 'below'} 0"
     if wrong:
         raise InputError(
-            f"{name}: the column {column.name} is {'higher' if plain_score in HIGHER else 'lower'} for records that were "
-            f"used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
+            f"{name}: the column {column.name} is {'higher' if plain_score in HIGHER else 'lower'} for records that "
+            f"were used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
             f"all sets alike: name {column.score} in `lower` or in `higher`."
         )
 

@@ -1,16 +1,14 @@
 """A page as one HTML file: self-contained, without scripts, with every text from data escaped."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup, escape
 
-from jaxaudit.data.paths import whole_file
 from jaxaudit.errors import visible
-from jaxaudit.plots.style import as_inline_svg, as_png, as_svg, with_default_style
+from jaxaudit.plots.style import as_inline_svg, with_default_style
 from jaxaudit.report.build import build
 from jaxaudit.report.html import FIRST_LINES
 from jaxaudit.report.page import Page, PageTable, Picture
@@ -35,42 +33,20 @@ def render(page: Page) -> str:
     )
     environment.filters["prose"] = _prose
     template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
-    charts = [part.pictures() for part in page.parts]
-    drawn = {
-        id(picture): Markup(as_inline_svg(with_default_style(picture.draw), key, picture.title, picture.seen))
-        for key, picture in _named(page, charts)
-    }
     html = template.render(
         page=page,
-        charts=charts,
         style=Markup((room / "page.css").read_text(encoding="utf-8")),
-        svg=lambda picture: drawn[id(picture)],
+        svg=_svg,
         version=__version__,
         length=_length,
     )
     return FIRST_LINES + html
 
 
-def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[str, Picture]]:
-    """Every chart of the page, with a unique name."""
-    for picture in page.pictures:
-        yield picture.name, picture
-    for index, drawn in enumerate(charts, 1):
-        for picture in drawn:
-            yield (f"run{index}-{picture.name}" if len(charts) > 1 else picture.name), picture
-
-
-def write_pictures(runs: Sequence[Run[Any]], directory: Path) -> list[Path]:
-    """Writes every chart of the report to files of its own, as SVG and as PNG, each completely or not at all."""
-    directory.mkdir(parents=True, exist_ok=True)
-    written, page = [], build(runs)
-    for name, picture in _named(page, [part.pictures() for part in page.parts]):
-        for form, save in (("svg", as_svg), ("png", as_png)):
-            path = directory / f"{name}.{form}"
-            with whole_file(path, private=False) as file:
-                file.write(save(with_default_style(picture.draw)))
-            written.append(path)
-    return written
+def _svg(picture: Picture, run: int) -> Markup:
+    """A chart of run number `run`, which makes its identifiers its own."""
+    figure = with_default_style(picture.draw)
+    return Markup(as_inline_svg(figure, f"run{run}-{picture.name}", picture.title, picture.seen))
 
 
 def _shown(value: object) -> object:

@@ -1,8 +1,8 @@
 """The tables of a `ks` run, how its numbers are shown, and what it compared, in words."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, TofuDetails, Usage
+from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES
 from jaxaudit.audits.ks.tests_of_use.test import percent_text as fraction_text
 from jaxaudit.errors import visible
@@ -12,11 +12,11 @@ from jaxaudit.report.numbers import (
     ComparedSets,
     NamedSet,
     count_text,
-    four_decimals,
     level_text,
     number_text,
     precise,
     span,
+    two_decimals,
 )
 from jaxaudit.report.page import Column, PageTable, table_of
 from jaxaudit.report.record import Run
@@ -28,66 +28,40 @@ P_NAMES = {"used": ("p (not used)", "p (all used)"), "left": ("p (none left)", "
 RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 
 
-def verdicts(result: KSResult) -> PageTable:
-    """The verdict on each target, and the numbers to read with it; those of further tests are in `grid`."""
-    targets = result.targets
-    truth_title = ["truly\nused"] if any(target.truth for target in targets) else []
-    heading = "/".join(WORDING[question].heading for question in questions_of(targets))
-    of_use = [f"{heading}\n({level_text(result.level)} interval)", _p_columns(targets)[0]]
-    numbers = of_use if any(target.usage for target in targets) else []
-
-    def cells(target: TargetResult, test: str) -> tuple[str, ...]:
-        usage, verdict, shown = usage_of(target, test), test_of(target, test).finding.verdict, ("", "")
-        if usage is not None:
-            # `forgotten` is not to be read without its limit.
-            verdict = f"{verdict}\n(at most {at_most(usage.upper)})" if verdict == "forgotten" else verdict
-            adjusted = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
-            shown = fraction_interval(usage, " to ", "%"), p_column(adjusted)
-        truth = _truth(target) if test == target.method else ""
-        return *([truth] if truth_title else ()), verdict, *(shown if numbers else ())
-
-    columns, rows = ("model", *truth_title, "verdict", *numbers), _by_test(targets, cells, further=False)
-    return PageTable("", columns, rows, (*truth_title, *numbers), tones=TONES, on="terminal")
+def verdicts(targets: Sequence[TargetResult], level: float) -> PageTable:
+    """The verdict on each target, and the numbers to read with it, for a terminal; `usage_cells` has the rest."""
+    columns: dict[str, Column] = {"model": ("name", visible)}
+    if any(target.truth for target in targets):
+        columns["truly\nused"] = _truth
+    columns["verdict"] = _verdict
+    if any(target.usage for target in targets):
+        heading = "/".join(WORDING[question].heading for question in questions_of(targets))
+        columns[f"{heading}\n({level_text(level)} interval)"] = _deciding_fraction
+        columns[_p_columns(targets)[0]] = _deciding_p
+    return table_of("", targets, columns, ("model", "verdict"), tones=TONES, on="terminal")
 
 
-def grid(result: KSResult) -> PageTable:
-    """All numbers of each target and test, for a terminal with `--details`."""
-    targets, level = result.targets, level_text(result.level)
-    tests = any(target.usage for target in targets)
-    of_use = [*_p_columns(targets), f"{'/'.join(questions_of(targets))}\n({level})", "at\nmost", "min.\ndetect."]
-    ratio = ["rho"] if tests else ["rho", f"{level}\ninterval", "paper's rule"]
-    columns = ("model", *(of_use if tests else ()), *(ratio if result.noise_floor is not None else ()))
-
-    def cells(target: TargetResult, test: str) -> tuple[str, ...]:
-        usage, numbers, rho, ratios = usage_of(target, test), ("",) * 5, target.rho, ()
-        if usage is not None:
-            p_values = p_column(usage.p_never), p_column(usage.p_fully)
-            numbers = *p_values, fraction_interval(usage), upper(usage), percent_cell(usage.detectable)
-        if rho is not None:
-            ratios = number_text(rho.median, 2), span(rho).replace(" to ", "-") or "none", str(target.paper_rule)
-        ratios = ratios[: len(columns) - 1 - len(of_use) * tests]
-        return *(numbers if tests else ()), *(ratios if test == target.method else [""] * len(ratios))
-
-    numbers = tuple(column for column in columns if column not in ("model", "paper's rule"))
-    rows = _by_test(targets, cells, further=tests)
-    return PageTable("", columns, rows, numbers, on="details" if tests else "terminal")
+def _verdict(target: TargetResult) -> str:
+    """`forgotten` is not to be read without its limit."""
+    usage = usage_of(target, target.method)
+    if target.verdict != "forgotten" or usage is None:
+        return target.verdict
+    return f"forgotten\n(at most {at_most(usage.upper)})"
 
 
-def _by_test(
-    targets: Iterable[TargetResult], cells: Callable[[TargetResult, str], tuple[str, ...]], *, further: bool
-) -> tuple[tuple[str, ...], ...]:
-    """A row for each target by its deciding test; with `further`, below it one for each other, but for rho alone."""
-    rows = []
-    for target in targets:
-        rows.append((visible(target.name), *cells(target, target.method)))
-        if further and any(test.name != "rho" for test in further_tests(target)):
-            rows += [(f"  {by(test)}", *cells(target, test.name)) for test in further_tests(target)]
-    return tuple(rows)
+def _deciding_fraction(target: TargetResult) -> str:
+    usage = usage_of(target, target.method)
+    return "" if usage is None else fraction_interval(usage, " to ", "%")
 
 
-def further_tests(target: TargetResult) -> tuple[TestResult, ...]:
-    """The tests beside the deciding one; forget quality and privleak judge nothing, and stand below the tables."""
-    return tuple(test for test in target.tests[1:] if not isinstance(test.details, TofuDetails))
+def _deciding_p(target: TargetResult) -> str:
+    usage = usage_of(target, target.method)
+    return "" if usage is None else _p_none(usage)
+
+
+def _p_none(usage: Usage) -> str:
+    """The p-value of no use, adjusted for several targets."""
+    return p_column(usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted)
 
 
 def questions_of(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
@@ -124,43 +98,54 @@ def rates_cells(rates: Sequence[Rates]) -> PageTable:
     return table_of(RATES, rates, columns, ("test", "truly\nused"), on="both")
 
 
-def usage_cells(targets: Sequence[TargetResult]) -> PageTable:
-    """One row for each target and test of use: verdict, used fraction, its limits, p-values and reasons."""
+def usage_cells(targets: Sequence[TargetResult], level: float) -> PageTable:
+    """One row for each target and test of use, the deciding one first: p-values, and the used fraction with its limits;
+    in 80 characters.
+    """
     rows = [(target, usage, test_of(target, usage.method)) for target in targets for usage in target.usage]
-    fraction, (none, full) = fractions(targets), P_NAMES[questions_of(targets)[0]]
+    none, full = _p_columns(targets)
     columns: dict[str, Column] = {
-        "target": ("0.name", visible),
+        "model": ("0.name", visible),
         "test": ("2.title", visible),
         "verdict": ("2.finding.verdict", str),
-        fraction: ("1", fraction_interval),
-        "upper limit": ("1", upper),
-        "minimum detectable fraction": ("1.detectable", precise),
-        none: ("1.p_never", precise),
+        none: ("1", _p_none),
+        full: ("1.p_fully", p_column),
+        f"{'/'.join(questions_of(targets))}\n({level_text(level)})": ("1", fraction_interval),
+        "at\nmost": ("1", upper),
+        "min.\ndetect.": ("1.detectable", percent_cell),
     }
-    if any(usage.p_never_adjusted is not None for _, usage, _ in rows):
-        columns[f"adjusted for {len(targets)} targets"] = lambda row: (
-            "-" if row[1].p_never_adjusted is None else precise(row[1].p_never_adjusted)
-        )
-    columns[full] = ("1.p_fully", precise)
-    columns["reasons"] = lambda row: "; ".join(map(visible, row[1].reasons)) or "-"
     title = "Memory of the query set" if questions_of(targets) == ("left",) else "Use of the query set"
-    return table_of(title, rows, columns, ("target", "test", "verdict", fraction, "reasons"))
+    return table_of(title, rows, columns, ("model", "test", "verdict"), on="details")
 
 
-def rho_cells(targets: Sequence[TargetResult]) -> PageTable:
-    columns = {
-        "target": ("name", visible),
-        "verdict by rho": ("rho_verdict", str),
-        "rho": ("rho.median", four_decimals),
-        "interval": lambda target: span(target.rho, 4) or "none",
-        "the paper's rule": ("paper_rule", str),
+def rho_cells(result: KSResult) -> PageTable:
+    """rho of every target, and of the controls, which are compared beside each target; here as beside the first."""
+    rows = [
+        (visible(target.name), target.rho_verdict, target.paper_rule, target.rho)
+        for target in result.targets
+        if target.rho is not None
+    ]
+    for place, rho in enumerate(result.targets[0].controls, 1):
+        rows.append((f"control {place} (trained on both)", "-", "-", rho))
+    columns: dict[str, Column] = {
+        "model": ("0", str),
+        "verdict by rho": ("1", str),
+        "rho": ("3.median", two_decimals),
+        f"{level_text(result.level)}\ninterval": lambda row: span(row[3]).replace(" to ", "-") or "none",
+        "the paper's rule,\nwhich decides nothing": ("2", str),
     }
-    with_rho = [target for target in targets if target.rho is not None]
-    return table_of("rho", with_rho, columns, set(columns) - {"rho"})
+    only = not any(target.usage for target in result.targets)
+    title = " ".join(["Ratio rho.", *noise_floor_text(result)])
+    return table_of(title, rows, columns, set(columns) - {"rho"}, on="both" if only else "details")
 
 
-def by(test: TestResult) -> str:
-    return f"by the {visible(test.title)}" if test.title.endswith("test") else f"by {visible(test.title)}"
+def noise_floor_text(result: KSResult) -> tuple[str, ...]:
+    """How far models apart are that differ by the seed alone; nothing with fewer than two."""
+    floor = result.noise_floor
+    if floor is None or floor.median is None:
+        return ()
+    apart = f"{number_text(floor.median)} apart (at most {number_text(floor.max)})"
+    return (f"Noise floor: query models of different seeds are {apart}.",)
 
 
 def test_of(target: TargetResult, name: str) -> TestResult:

@@ -4,24 +4,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from jaxaudit.audits.ks.result import KSResult, Measured, TargetResult, array_names, check_ks_result
+from jaxaudit.audits.ks.result import KSResult, OwnNumbers, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.audits.ks.tests_of_use.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
 from jaxaudit.report.kinds import Arrays, RunKind
-from jaxaudit.report.ks.charts import compared, pictures
-from jaxaudit.report.ks.groups import group_details, group_legend, group_tables, groups_beside
+from jaxaudit.report.ks.charts import confidences
+from jaxaudit.report.ks.groups import groups_beside
 from jaxaudit.report.ks.tables import (
     P_NAMES,
     UNKNOWN,
     about,
-    by,
     field_numbers,
     fractions,
-    further_tests,
-    grid,
     kind_of,
     percent_cell,
     questions_of,
@@ -29,7 +26,6 @@ from jaxaudit.report.ks.tables import (
     rho_cells,
     statements,
     test_of,
-    upper,
     usage_cells,
     usage_of,
     verdicts,
@@ -54,24 +50,12 @@ OF_SETS = {
 }
 
 
-_LIMITS = "at most: its one-sided 95% upper limit. min. detect.: smallest"
-_USED = (
-    "p (not used), p (all used): p-values of no use and of full use of the query set, before they are adjusted for "
-    f"several models. used: estimated used fraction with its interval. {_LIMITS} used fraction detected with 95% "
-    "probability."
-)
 LEGENDS = {
-    ("used",): _USED,
-    ("left",): (
-        "p (none left), p (all left): p-values of no memory of the query set, and of full memory. left: estimated "
-        "share of the memory that is left of the query set, with its interval: of that of the known members, of that "
-        f"before the deletion, or of what models of known truth show. {_LIMITS} share left detected with 95% "
-        "probability."
-    ),
-    ("used", "left"): (
-        f"{_USED} Where it is asked what is left, the fraction is the share of the memory of the known members, or of "
-        "the memory before the deletion, that is left of the query set."
-    ),
+    ("used",): "used: estimated used fraction with its interval.",
+    ("left",): "left: estimated share of the memory that is left of the query set, with its interval: of that of the "
+    "known members, of that before the deletion, or of what models of known truth show.",
+    ("used", "left"): "used/left: estimated used fraction with its interval; where it is asked what is left, the share "
+    "of the memory of the known members, or of the memory before the deletion, that is left of the query set.",
 }
 """By what fractions are of, see `questions_of`."""
 
@@ -87,17 +71,15 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     return RunContent(
         "Has the target forgotten the query set?",
         about(sets),
-        tuple(answer_of(target, sets, result.level, len(targets), _stated(run, target.method)) for target in targets),
+        tuple(answer_of(target, sets, result.level, _stated(run, target.method)) for target in targets),
         (
-            verdicts(result),
-            *group_tables(targets),
-            grid(result),
+            verdicts(targets, result.level),
             *([rates_cells(result.rates)] if result.rates else []),
-            *([usage_cells(targets)] if used else []),
-            *([rho_cells(targets)] if result.noise_floor else []),
+            *([usage_cells(targets, result.level)] if used else []),
+            *([rho_cells(result)] if result.noise_floor else []),
             statements(run),
         ),
-        (*_legend(result), *group_legend(targets), *([COMMITTED.format(committed)] if committed else [])),
+        (*_legend(result), *([COMMITTED.format(committed)] if committed else [])),
         terms(
             *TERMS,
             *(OF_RHO if result.noise_floor else ()),
@@ -113,10 +95,12 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
             *(term for role, term in OF_SETS.items() if getattr(sets, role) is not None),
         ),
         _errors(targets),
-        (*_details(result), *group_details(targets)),
+        _details(result),
         tabled=True,
         beside=groups_beside(targets, sets),
-        notes=_notes(targets) if used else (),
+        pictures=tuple(
+            picture for place, target in enumerate(targets) for picture in confidences(place, target, run.arrays)
+        ),
     )
 
 
@@ -194,23 +178,26 @@ def _unknown(targets: Sequence[TargetResult]) -> str:
 
 def _details(result: KSResult) -> tuple[str, ...]:
     """How to read all numbers, and those that stand in no table."""
-    lines, floor = [], result.noise_floor
+    lines = [*field_numbers(result.targets), *_notes(result.targets)]
 
     def called(target: TargetResult) -> str:
         return f", {visible(target.name)}" if len(result.targets) > 1 else ""
 
     if any(target.usage for target in result.targets):
+        questions = questions_of(result.targets)
+        use = "memory" if questions == ("left",) else "use"
         lines.append(
-            LEGENDS[questions_of(result.targets)]
-            + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
+            f"{P_NAMES[questions[0]][1]}: p-value of full {use} of the query set. {LEGENDS[questions]} at most: its "
+            "one-sided 95% upper limit. min. detect.: the smallest that is detected with 95% probability."
         )
+    if result.noise_floor:
+        lines.append("rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten.")
     lines += [
         f"{BEFORE_AFTER}{called(target)}: {change_text(target.change)}."
         for target in result.targets
         if target.change is not None
     ]
-    further = [usage for target in result.targets for usage in target.usage if usage.method != target.method]
-    if any(not usage.has_fraction for usage in further) and _unknown(result.targets) not in _notes(result.targets):
+    if any(not usage.has_fraction for target in result.targets for usage in target.usage):
         lines.append(_unknown(result.targets))
     lines += [
         f"The paper's rule{called(target)}: {rule_in_words(target)}"
@@ -231,12 +218,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
             "Error rates: share of shadow models that were called so, with its exact 95% interval. By the holdout test "
             "a model is judged with fewer records than a target, so less is detected."
         )
-    if floor is not None and floor.median is not None:
-        lines.append(
-            f"Noise floor: query models of different seeds are {number_text(floor.median)} apart (at most "
-            f"{number_text(floor.max)})."
-        )
-    return tuple(lines)
+    return tuple(dict.fromkeys(lines))
 
 
 def _check(result: Any, arrays: Arrays) -> None:
@@ -245,10 +227,9 @@ def _check(result: Any, arrays: Arrays) -> None:
     sets_of(result.provenance.data)
 
 
-KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, pictures, compared, array_names)
+KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, array_names)
 
 
-P_LEAST = 0.001
 BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (
     "It differs from the verdict: the rule only asks whether rho is 1 or more, whatever the spread of rho and the "
@@ -256,25 +237,23 @@ WHY_RULE = (
 )
 
 
-def answer_of(target: TargetResult, sets: ComparedSets, level: float, targets: int, stated: float) -> Answer:
-    """The answer about one of so many targets: the numbers of the test that decides, and apart from them the others."""
-    facts, further = [], [] if target.paper_rule is None else [("The paper's rule", rule_in_words(target))]
-    for usage in target.usage:
-        (facts if usage.method == target.method else further).extend(_of_usage(target, usage, targets))
-    if target.change is not None:
-        facts.append((BEFORE_AFTER, change_text(target.change)))
+def answer_of(target: TargetResult, sets: ComparedSets, level: float, stated: float) -> Answer:
+    """The answer about a target: the number of the test that decides, and apart from it what stands in no table."""
+    facts = [] if target.change is None else [(BEFORE_AFTER, change_text(target.change))]
     for test in target.tests:
         title = visible(test.title)
-        numbers = [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
-        (facts if test.name == target.method else further).extend(numbers)
-    further += [(by(test).capitalize(), test.finding.verdict) for test in further_tests(target)]
+        if isinstance(test.details, OwnNumbers) and test.name != target.method:
+            facts.append((f"Verdict, {title}", visible(test.finding.verdict)))
+        facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
     if target.truth is not None:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
-    usage, rho = usage_of(target, target.method), target.rho
-    name, shown, between, bar = "test", visible(test_of(target, target.method).title), "", None
+    usage, rho, deciding = usage_of(target, target.method), target.rho, test_of(target, target.method)
+    name, shown, between, alone, bar = "test", visible(deciding.title), "", "", None
     if usage is not None:
         name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
+        if target.verdict == "forgotten":
+            alone = f"forgotten (at most {at_most(usage.upper)})"
         if usage.has_fraction:
             shown = percent_cell(usage.fraction)
             between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
@@ -282,45 +261,20 @@ def answer_of(target: TargetResult, sets: ComparedSets, level: float, targets: i
             bar = _bar(usage, stated)
     elif target.method == "rho" and rho is not None:
         name, shown, between = "rho", number_text(rho.median, 2), span(rho)
-    first = target.usage[0] if target.usage else None
-    limited = target.verdict == "forgotten" and first is not None and first.method == target.method
-    alone = f"forgotten (at most {at_most(first.upper)})" if limited and first is not None else ""
-    between = f"{between} ({level_text(level)} interval)" if between else ""
-    # Confidence in the used fraction, where that is not the one in the verdict.
-    trust = test_of(target, target.method).confidences.get("fraction")
-    trust = trust if trust and trust.word != target.finding.confidence.word else None
-    numbers = tuple(facts), alone, trust, tuple(further), bar, kind_of(target, sets)
-    return Answer(visible(target.name), target.finding, name, shown, between, *numbers)
-
-
-def _of_usage(target: TargetResult, usage: Usage, targets: int) -> list[tuple[str, str]]:
-    test = test_of(target, usage.method)
-    title, trusts = visible(test.title), test.confidences
-    fraction, (none, full) = WORDING[usage.question].fraction, P_NAMES[usage.question]
-    p_none = _p_value(usage.p_never)
-    if usage.p_never_adjusted is not None:
-        p_none += f", adjusted for {targets} targets: {_p_value(usage.p_never_adjusted)}"
-
-    def trusted(name: Measured) -> str:
-        return f"{trusts[name].word}. {visible(trusts[name].why)}"
-
-    facts = [(f"{none}, {title}", p_none)]
-    sharpness = "not even all" if usage.detectable is None else f"{percent_cell(usage.detectable)} or more"
-    # The confidence in the verdict stands on the card already.
-    if usage.method != target.method or trusts["p_never"].word != target.finding.confidence.word:
-        facts.append((f"Confidence in {none}, {title}", trusted("p_never")))
-    facts += [
-        (f"{full}, {title}", _p_value(usage.p_fully)),
-        (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
-    ]
-    if usage.method != target.method:
-        facts.append((f"Confidence in the {fraction}, {title}", trusted("fraction")))
-    return [*facts, (f"Use found in 19 of 20 such tests, {title}", sharpness)]
-
-
-def _p_value(value: float | None) -> str:
-    """A p-value on a card; all its digits are in a table."""
-    return precise(value) if value is None or value >= P_LEAST else f"< {P_LEAST:g}"
+    trust = deciding.confidences.get("fraction")
+    return Answer(
+        visible(target.name),
+        target.finding,
+        name,
+        shown,
+        f"{between} ({level_text(level)} interval)" if between else "",
+        tuple(facts),
+        alone,
+        # Confidence in the used fraction, where that is not the one in the verdict.
+        trust if trust and trust.word != target.finding.confidence.word else None,
+        bar,
+        kind_of(target, sets),
+    )
 
 
 def _bar(usage: Usage, stated: float) -> DrawnShare:

@@ -1,15 +1,12 @@
 """Two-sample Kolmogorov-Smirnov distance, for any jax transformation of the surrounding program but gradients.
 
-Floats become unsigned integers in the same order, so that sorting, bucketing and ties are exact, whatever XLA does with
-numbers below 1.2e-38. On an accelerator, whose sort is fast, the widest gap is one sort and running counts. XLA's CPU
-sort is 8 to 50 times slower than NumPy's, so the host finds the gap by branch and bound (`widest_gap`). Measured on two
-CPU cores with jax 0.10.2: NumPy sorts a million float32 in 31 ms (AMD EPYC) and in 4 ms (Intel Xeon with AVX-512).
+Floats become unsigned integers in the same order, so that sorting and ties are exact, whatever XLA does with numbers
+below 1.2e-38. On an accelerator, whose sort is fast, the widest gap is one sort and running counts. XLA's CPU sort is 8
+to 50 times slower than NumPy's (two CPU cores, jax 0.10.2), so the host sorts with NumPy, and evaluates the gap only
+where bounds allow it to be widest (`widest_gap`).
 """
 
 import math
-from collections.abc import Callable
-from functools import cache
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
@@ -174,9 +171,6 @@ def uniform_indices(key: Array, count: int, below: int) -> Int[Array, " count"]:
 STRIDE = 128
 """The step between the keys of the sorted samples that are evaluated first."""
 
-SORT_TO_COUNT = 8
-"""Keys are sorted if that takes at most this many times as long as counting (2 with AVX-512, 15 without it)."""
-
 
 class HostGap(NamedTuple):
     """A gap as exact integers: distance |numerator| / denominator, positive where the first CDF is above."""
@@ -194,10 +188,23 @@ def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) 
     """
     common = math.gcd(first.size, second.size)
     up, down = second.size // common, first.size // common  # steps of the gap, in units of 1 / denominator
-    first_keys, second_keys = host_keys(first), host_keys(second)
-    gap_by_splitting = None if sorting_pays() else _by_splitting(first_keys, second_keys, up, down)
-    numerator, key = _by_sorting(first_keys, second_keys, up, down) if gap_by_splitting is None else gap_by_splitting
-    return HostGap(numerator, up * first.size, key)
+    ordered_first, ordered_second = np.sort(host_keys(first)), np.sort(host_keys(second))
+    cuts = np.sort(
+        np.concatenate([ordered_first[::STRIDE], ordered_first[-1:], ordered_second[::STRIDE], ordered_second[-1:]])
+    )
+    first_at, second_at = _counts(ordered_first, cuts), _counts(ordered_second, cuts)
+    at_cuts = first_at * up - second_at * down
+    best, before = np.abs(at_cuts).max(), at_cuts[:-1]
+    rises, falls = np.diff(first_at) * up, np.diff(second_at) * down
+    open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
+    places = [_between(counts[:-1][open_], counts[1:][open_]) for counts in (first_at, second_at)]
+    inside = np.concatenate([ordered_first[places[0]], ordered_second[places[1]]])
+    keys = np.concatenate([cuts, inside])
+    gap = np.concatenate([at_cuts, _counts(ordered_first, inside) * up - _counts(ordered_second, inside) * down])
+    size = np.abs(gap)
+    widest = np.flatnonzero(size == size.max())
+    place = int(widest[np.argmin(keys[widest])])
+    return HostGap(int(gap[place]), up * first.size, keys[place])
 
 
 def ks_gap_rows(
@@ -218,85 +225,6 @@ def ks_gap_rows(
     return distance, at, sign
 
 
-def _by_splitting(
-    first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
-) -> tuple[int, np.unsignedinteger] | None:
-    """Branch and bound over intervals of keys; None if the bounds exclude too little."""
-    unsigned = first.dtype.type
-    lowest = min(first.min(), second.min())
-    first, second = first - lowest, second - lowest
-    work, limit = 0, 5 * (first.size + second.size) // 2
-    # Each round, a value's code is the rank of the interval that holds its key, then `width` bits of place in it.
-    width = int(max(first.max(), second.max())).bit_length()
-    floor = np.zeros(1, unsigned)  # the interval's smallest key
-    start = np.zeros(1, np.int64)  # the gap just before the interval
-    while True:
-        size = first.size + second.size
-        work += size
-        bits = _bits_to_split(size, floor.size, width)
-        width -= bits
-        shift, buckets = unsigned(width), floor.size << bits
-        first_bucket, second_bucket = _buckets(first, shift), _buckets(second, shift)
-        rises, falls = np.bincount(first_bucket, minlength=buckets), np.bincount(second_bucket, minlength=buckets)
-        rises *= up
-        falls *= down
-        change = rises - falls
-        after = (np.cumsum(change.reshape(floor.size, -1), axis=1) + start[:, None]).reshape(-1)
-        best = max(int(after.max()), -int(after.min()))
-        if width == 0:
-            place = int(np.flatnonzero(((after == best) | (after == -best)) & ((rises > 0) | (falls > 0)))[0])
-            return int(after[place]), lowest + (floor[place >> bits] | unsigned(place & ((1 << bits) - 1)))
-        before = after - change
-        open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
-        first_open, second_open = open_.take(first_bucket), open_.take(second_bucket)
-        remain = int(np.count_nonzero(first_open)) + int(np.count_nonzero(second_open))
-        kept = np.flatnonzero(open_)
-        if work + remain > limit and _bits_to_split(remain, kept.size, width) < width:
-            return None
-        rank = np.zeros(buckets, unsigned)
-        rank[kept] = np.arange(kept.size, dtype=unsigned) << shift
-        within = (unsigned(1) << shift) - unsigned(1)
-        # `compress`, not a boolean index: several times faster where about half is kept.
-        first, second = np.compress(first_open, first), np.compress(second_open, second)
-        first = rank.take(_buckets(first, shift)) | (first & within)
-        second = rank.take(_buckets(second, shift)) | (second & within)
-        low_bits = (kept & ((1 << bits) - 1)).astype(unsigned) << shift
-        floor, start = floor[kept >> bits] | low_bits, before[kept]
-
-
-def _buckets(codes: UInt[np.ndarray, " n"], shift: np.unsignedinteger) -> Int[np.ndarray, " n"]:
-    """codes >> shift as the index type `bincount` wants, in one pass: fresh memory costs more than the shift."""
-    return np.right_shift(codes, shift, out=np.empty(codes.size, np.intp), casting="unsafe")
-
-
-def _bits_to_split(size: int, intervals: int, width: int) -> int:
-    """The logarithm to base 2 of how many buckets an interval is split into: about eight values per bucket."""
-    bits = max(size.bit_length() - 3, intervals.bit_length() + 2) - (intervals - 1).bit_length()
-    return min(width, max(bits, 1))
-
-
-def _by_sorting(
-    first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
-) -> tuple[int, np.unsignedinteger]:
-    """Evaluates both functions at some keys, then at all keys between where the gap may be wider; sorts in place."""
-    first.sort()
-    second.sort()
-    cuts = np.sort(np.concatenate([first[::STRIDE], first[-1:], second[::STRIDE], second[-1:]]))
-    first_at, second_at = _counts(first, cuts), _counts(second, cuts)
-    at_cuts = first_at * up - second_at * down
-    best, before = np.abs(at_cuts).max(), at_cuts[:-1]
-    rises, falls = np.diff(first_at) * up, np.diff(second_at) * down
-    open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
-    places = [_between(counts[:-1][open_], counts[1:][open_]) for counts in (first_at, second_at)]
-    inside = np.concatenate([first[places[0]], second[places[1]]])
-    keys = np.concatenate([cuts, inside])
-    gap = np.concatenate([at_cuts, _counts(first, inside) * up - _counts(second, inside) * down])
-    size = np.abs(gap)
-    widest = np.flatnonzero(size == size.max())
-    place = int(widest[np.argmin(keys[widest])])
-    return int(gap[place]), keys[place]
-
-
 def _counts(ordered: UInt[np.ndarray, " n"], keys: UInt[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
     """How many values are at most each key."""
     return np.searchsorted(ordered, keys, side="right")
@@ -310,23 +238,6 @@ def _between(starts: Int[np.ndarray, " k"], ends: Int[np.ndarray, " k"]) -> Int[
     """
     lengths = ends - starts
     return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
-
-
-@cache
-def sorting_pays() -> bool:
-    """Whether sorting is fast on this machine, measured once per process in a millisecond; it affects only time."""
-    keys = np.random.default_rng(0).integers(0, 2**32, 2**16, np.uint32)
-    buckets = (keys >> np.uint32(19)).astype(np.intp)
-
-    def fastest(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(3):
-            start = perf_counter()
-            work()
-            times.append(perf_counter() - start)
-        return min(times)
-
-    return fastest(lambda: np.sort(keys)) < SORT_TO_COUNT * fastest(lambda: np.bincount(buckets))
 
 
 class KSGap(NamedTuple):

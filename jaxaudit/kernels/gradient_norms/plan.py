@@ -32,7 +32,7 @@ from jaxaudit.kernels.gradient_norms.rules import (
     looked_up,
     matching_rule,
 )
-from jaxaudit.kernels.gradient_norms.sites import Site, by_rule_at, meetings, sites_of
+from jaxaudit.kernels.gradient_norms.sites import Site, meetings, sites_of
 from jaxaudit.kernels.gradient_norms.tracing import trace
 
 CONTRACTED, DIFFERENTIATED = "contracted", "vmap(grad)"
@@ -189,7 +189,8 @@ def place_gradients(plan: GradientPlan, fixed: dict[int, Any], example: Sequence
     def gradient(use: Use) -> Gradient:
         if use.rule is None:
             return derived[use.site, use.position]
-        return by_rule_at(met[use.site], use.rule, use.position)
+        operation, operands, cotangents = met[use.site]
+        return use.rule(operation, use.position, operands, cotangents[0])
 
     return {place: _sum([gradient(use) for use in uses], uses) for place, uses in plan.uses.items()}
 

@@ -164,7 +164,6 @@ LOCAL = frozenset(
 ) | {"copy", "copy_p"}
 
 
-FULL = (None, jax.lax.Precision.HIGHEST, (jax.lax.Precision.HIGHEST,) * 2)
 KNOWN_MODES = (GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -242,19 +241,6 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
         return gradient.reshape(lengths).transpose(np.argsort(axes))
 
     return Factors(*((inputs, output) if contracted_first else (output, inputs)), assemble)
-
-
-def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> bool:
-    """Whether `of_product` must transpose an operand in memory while JAX's derivative, which is equal, need not."""
-    contracted, batched = operation.params["dimension_numbers"]
-    other = 1 - position
-    inner = sorted(zip(contracted[position], contracted[other], strict=True))
-    batch = sorted(zip(batched[position], batched[other], strict=True))
-    first, last = [b for _, b in batch], [b for _, b in inner]
-    free = [axis for axis in range(operands[other].ndim) if axis not in first + last]
-    order = [axis for axis in (*first, *free, *last) if operands[other].shape[axis] > 1]
-    exact = operation.params["precision"] in FULL and wide(operands[other]).dtype == operands[other].dtype
-    return exact and order != sorted(order)
 
 
 def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:

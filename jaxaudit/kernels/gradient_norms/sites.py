@@ -1,4 +1,4 @@
-"""Operands, cotangents and gradients at the sites of a program, for one example."""
+"""Operands and cotangents at the sites of a program, for one example."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,15 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxaudit.kernels.gradient_norms.program import Operation, Program, run_operation
-from jaxaudit.kernels.gradient_norms.rules import (
-    Gradient,
-    Rule,
-    by_derivative,
-    differentiable,
-    is_made,
-    is_turned,
-    of_product,
-)
+from jaxaudit.kernels.gradient_norms.rules import differentiable
 
 
 class Site(NamedTuple):
@@ -75,16 +67,3 @@ def meetings(
         first: Meeting(site.operation, [kept[place] for place in site.operation.inputs], cotangents[first])
         for first, site in sites.items()
     }
-
-
-def by_rule_at(meeting: Meeting, rule: Rule, position: int) -> Gradient:
-    """The gradient of the value at this operand position."""
-    operation, operands, cotangents = meeting
-
-    def of_rule(operands: list[Any], cotangent: Array) -> Gradient:
-        return rule(operation, position, operands, cotangent)
-
-    turned = rule is of_product and is_turned(operation, position, operands)
-    if turned and is_made(jax.eval_shape(of_rule, operands, cotangents[0])):
-        return by_derivative(operation, [position], operands, cotangents)[0]
-    return of_rule(operands, cotangents[0])

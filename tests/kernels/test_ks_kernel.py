@@ -113,7 +113,7 @@ def test_every_transformation_gives_the_same_number():
     np.testing.assert_array_equal(twice(first, second), eager)
     np.testing.assert_array_equal(jax.jit(twice)(first, second), eager)
     np.testing.assert_array_equal(jax.lax.map(lambda pair: ks_distance(*pair), (first[0], second[0])), eager[0])
-    assert_within_a_rounding(device(first, second), eager)
+    assert_within_a_rounding(device(jnp.asarray(first), jnp.asarray(second)), eager)
 
 
 def test_vmap_over_either_argument_alone():

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr, Literal
 
 from jaxaudit.kernels.gradient_norms.program import Operation, Program
 
@@ -36,7 +37,7 @@ class _Tracing:
 
     def inline(self, body: Any, arguments: Sequence[int]) -> list[int]:
         """The places of the outputs of a jaxpr that is applied to these arguments."""
-        jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, ())
+        jaxpr, consts = opened(body)
         places = dict(zip(jaxpr.invars, arguments, strict=True))
         places |= {v: self.constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts, strict=True)}
 
@@ -64,14 +65,19 @@ class _Tracing:
         return outputs
 
 
+def opened(body: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr in a parameter of an operation, and its constants; closed or not, as versions of JAX differ."""
+    return (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, ())
+
+
 def _only_step(scan: Any) -> ClosedJaxpr:
     """The step of a scan that has one, as of a map over the records of a batch of one."""
     first, split = _parts_of(scan)
-    step = jaxpr_as_fun(scan.params["jaxpr"])
+    step, consts = opened(scan.params["jaxpr"])
 
     def once(*operands: Any) -> list[Any]:
         slices = [jax.lax.squeeze(whole, [0]) for whole in operands[split:]]
-        outputs = step(*operands[:split], *slices)
+        outputs = eval_jaxpr(step, consts, *operands[:split], *slices)
         return [*outputs[: split - first], *(jax.lax.expand_dims(part, [0]) for part in outputs[split - first :])]
 
     return jax.make_jaxpr(once)(*(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in scan.invars))
